@@ -53,13 +53,13 @@ def test_a_part_of_the_hosts_may_be_loaded_at_once():
 def test_a_round_is_divided_where_two_hosts_send_to_each_other():
     fabric = fabric_of_hosts([f"h{number}" for number in range(6)], ("port",), None)
     whole = list(pair_rounds(fabric, Random(1)))
-    parts = within(fabric, whole, 1.0, alone=True)
+    parts = within(fabric, whole, 1.0, one_way=True)
     assert len(parts) == 2 * len(whole)
     assert sorted(flow for one in parts for flow in one.flows) == sorted(flow for one in whole for flow in one.flows)
     for one in parts:
         sent = hosts_of(fabric, one.flows)
         assert not {ends[::-1] for ends in sent} & set(sent)
-    assert within(fabric, parts, 1.0, alone=True) == parts
+    assert within(fabric, parts, 1.0, one_way=True) == parts
 
 
 def test_a_search_of_one_way_at_a_time_names_a_port_where_two_ways_halve_each_other():

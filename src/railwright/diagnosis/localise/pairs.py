@@ -79,7 +79,7 @@ def most_hosts(count: int, load: float) -> int:
     return int(load * count + 1e-9)
 
 
-def one_way(fabric: Fabric, one: Round) -> list[Round]:
+def _divided(fabric: Fabric, one: Round) -> list[Round]:
     """The same flows in one round or two, in none of which two hosts send to each other."""
     sent: set[Pair] = set()
     there: list[Flow] = []
@@ -94,13 +94,13 @@ def one_way(fabric: Fabric, one: Round) -> list[Round]:
     return [one] if not back else [Round(flows, purpose=one.purpose) for flows in (there, back)]
 
 
-def within(fabric: Fabric, rounds: Sequence[Round], load: float, *, alone: bool = False) -> list[Round]:
+def within(fabric: Fabric, rounds: Sequence[Round], load: float, *, one_way: bool = False) -> list[Round]:
     """The same flows in rounds of which none loads more than that part of the hosts, but always those of one flow.
 
-    `alone` divides a round in which two hosts send to each other.
+    `one_way` divides a round in which two hosts send to each other.
     """
-    if alone:
-        rounds = [part for one in rounds for part in one_way(fabric, one)]
+    if one_way:
+        rounds = [part for one in rounds for part in _divided(fabric, one)]
     if load >= 1:
         return list(rounds)
     most = most_hosts(len(fabric.hosts), load)

@@ -74,7 +74,7 @@ def locate(
 ) -> Generator[Phase, None, Outcome]:
     """Yields phases to measure; returns the outcome. `cover` are rounds over every route, run last."""
     screen = Screen(fabric, random) if fabric.ways is None else PrescribedScreen(fabric, random)
-    done = within(fabric, [screen.round() for _ in range(wanted.screen)], wanted.load, alone=wanted.one_way)
+    done = _parts(fabric, [screen.round() for _ in range(wanted.screen)], wanted)
     yield done[:]
     evidence = observe(fabric, done, wanted.least_gap)
     explanation = explain(evidence)
@@ -84,7 +84,7 @@ def locate(
         one = Confirm(evidence, random).round(list(doubtful), repeated, paired=turn % 2 == 0)
         if not one.flows:
             break
-        parts = within(fabric, [one], wanted.load, alone=wanted.one_way)
+        parts = _parts(fabric, [one], wanted)
         done += parts
         yield parts
         for part in parts:
@@ -93,10 +93,15 @@ def locate(
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
     yield from _cover(outcome, random, cover, wanted)
     if wanted.load_test:
-        (full, *_) = within(fabric, [screen.round()], 1.0, alone=wanted.one_way)
+        (full, *_) = within(fabric, [screen.round()], 1.0, one_way=wanted.one_way)
         outcome.load = load_rounds(fabric, full)
         yield outcome.load
     return outcome
+
+
+def _parts(fabric: Fabric, rounds: list[Round], wanted: Rounds) -> list[Round]:
+    """The rounds, divided as is wanted."""
+    return within(fabric, rounds, wanted.load, one_way=wanted.one_way)
 
 
 def carry_out(phases: Generator[Phase, None, Outcome], measure: Callable[[Phase], None]) -> Outcome:
@@ -124,7 +129,7 @@ def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rou
     suspects = {one.number for one in outcome.explanation.suspicions}
     slow: list[Flow] = []
     fabric = outcome.evidence.fabric
-    rounds = (part for one in cover for part in within(fabric, [one], wanted.load, alone=wanted.one_way))
+    rounds = (part for one in cover for part in _parts(fabric, [one], wanted))
     while phase := list(islice(rounds, wanted.cover_at_once)):
         yield phase
         outcome.cover_rounds += len(phase)
@@ -139,7 +144,7 @@ def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rou
     again: list[Round] = []
     while left and len(again) < wanted.again:
         whole = Confirm(outcome.evidence, random).only(left)
-        one = within(fabric, [whole], wanted.load, alone=wanted.one_way)[0]
+        one = _parts(fabric, [whole], wanted)[0]
         yield [one]
         again.append(one)
         for flow, ratio in zip(one.flows, one.ratio, strict=True):
