@@ -212,6 +212,11 @@ def of_old_nccl(rows: Sequence[Judged], headline: int, hosts: int, version: tupl
     if hosts < 2 or not version or version[:2] >= OLD_NCCL or _share(rows[headline]) < _OF_OLD:
         return tuple(rows)
     why = f"NCCL {'.'.join(map(str, version))} reaches less than later ones, which the band is of"
+    return _near_in_doubt(rows, why)
+
+
+def _near_in_doubt(rows: Sequence[Judged], why: str) -> tuple[Judged, ...]:
+    """The rows; those that are slow are in doubt where they have a part of their band that a call may cost."""
     return tuple(_doubted(row, why) if _is_slow(row) and _share(row) >= _OF_A_CALL else row for row in rows)
 
 
@@ -226,11 +231,12 @@ def weighed(rows: Sequence[Judged], headline: int | None, hosts: int, call: Call
     the largest size is in its band, a smaller one is slow only if both placements are, and far below the band.
     Between hosts that holds for every size, since what a network plug-in does to middle sizes is not published; inside
     one host only where the call decides. `call` is a fixed time that such machines may have: then nothing is slow.
+    A table that ends before bytes count has no such size: its call may take as long on a healthy machine.
     """
     if headline is None:
         return tuple(rows)
     if rows[headline].verdict.state != "ok":
-        return _of_calls_alone(rows) if _is_of_a_call(rows[headline]) else tuple(rows)
+        return _near_in_doubt(rows, _WHY_CALLS) if _is_of_a_call(rows[headline]) else tuple(rows)
     if call is not None:
         return tuple(_of_call(row, call) if row.verdict.state == "slow" else row for row in rows)
     top = rows[headline].expected
@@ -251,11 +257,6 @@ def _is_of_a_call(row: Judged) -> bool:
     """Whether bytes decide nothing at the largest size: its band ends far below what the links carry."""
     high = row.expected.high if row.expected is not None else None
     return isinstance(row.limit, Limit) and high is not None and high < _CALL_DECIDES * row.limit.value
-
-
-def _of_calls_alone(rows: Sequence[Judged]) -> tuple[Judged, ...]:
-    """The rows of a table that ends before bytes count: its call may take as long on a healthy machine."""
-    return tuple(_doubted(row, _WHY_CALLS) if _is_slow(row) and _share(row) >= _OF_A_CALL else row for row in rows)
 
 
 def _size(row: Judged) -> int:
