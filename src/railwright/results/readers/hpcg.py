@@ -67,10 +67,10 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Every result. Raises UsageError for one that HPCG itself calls invalid."""
     draft = Draft(tool="HPCG", test="hpcg")
     settings: dict[str, int | float] = {}
-    raw: tuple[re.Match[str], int] | None = None
+    raw: tuple[str, int] | None = None
     for line in in_order_of_origin(text):
         if found := _RAW.search(line.text):
-            raw = found, line.number
+            raw = found[1], line.number
         elif found := _OF_NVIDIA.search(line.text):
             _of_nvidia(draft, found, settings, line.number)
         elif found := _RATE.search(line.text):
@@ -78,7 +78,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         else:
             _take_setting(draft, settings, line)
     if raw is not None and not draft.results:
-        _add(draft, number(raw[0][1], "GFLOP/s", raw[1]), settings, raw[1])
+        rate, place = raw
+        _add(draft, number(rate, "GFLOP/s", place), settings, place)
         draft.notes.append("a raw total: HPCG's last line, which says whether the result is valid, is not in the text")
     draft.notes.append(
         "HPCG moves memory for each operation: the rate of STREAM on the same machine is what it is held against"

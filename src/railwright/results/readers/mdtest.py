@@ -22,9 +22,9 @@ NAME = "mdtest (Operation Max Min Mean Std Dev)"
 
 _BEGIN = re.compile(r"mdtest-(\S{1,24}) was launched with (\d{1,8}) total task\(s\) on (\d{1,7}) node\(s\)")
 _COUNT = re.compile(r"\d{1,8} tasks, (\d{1,15}) files")
-_ROW = re.compile(
-    r"((?:File|Directory|Tree) (?:creation|stat|read|removal|rename))\s{0,12}:?((?:\s{1,24}[\d.]{1,20}){3,4})\s*$"
-)
+_RATES = r"[^\S\n]{0,12}:?((?:[^\S\n]{1,24}[\d.]{1,20}){3,4})[^\S\n]*$"
+_ROW = re.compile(rf"((?:File|Directory|Tree) (?:creation|stat|read|removal|rename)){_RATES}")
+_CREATION = re.compile(rf"File creation{_RATES}", re.MULTILINE)
 
 
 def recognises(text: str) -> bool:
@@ -32,7 +32,7 @@ def recognises(text: str) -> bool:
     return ("mdtest" in text and "SUMMARY" in text and "Std Dev" in text) or (
         "File creation" in text
         and ("File stat" in text or "File removal" in text)
-        and any(_ROW.search(line.strip()) for line in text.split("\n") if "File creation" in line)
+        and _CREATION.search(text) is not None
     )
 
 
