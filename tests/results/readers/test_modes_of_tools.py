@@ -13,9 +13,13 @@ from railwright.results.readers.foreign_file import ForeignFile
 THREADS = Path(__file__).parents[3] / "testdata/external/threads"
 
 
-def read(number: str) -> ForeignFile:
+def text_of(number: str) -> str:
     (path,) = THREADS.glob(f"{number}-*.txt")
-    (file,) = registry.read(path.read_text(encoding="utf-8"))
+    return path.read_text(encoding="utf-8")
+
+
+def read(number: str) -> ForeignFile:
+    (file,) = registry.read(text_of(number))
     return file
 
 
@@ -210,9 +214,8 @@ def test_a_csv_of_elbencho_gives_its_phases_that_move_data() -> None:
 
 @pytest.mark.parametrize("column", ["Rank", "MixType", "DoneBytes"])
 def test_a_live_csv_of_elbencho_without_a_column_is_refused_by_its_name(column: str) -> None:
-    (path,) = THREADS.glob("245-*.txt")
     with pytest.raises(UsageError, match=f"elbencho's CSV has no column {column}"):
-        registry.read(path.read_text(encoding="utf-8").replace(f",{column},", ",Other,"))
+        registry.read(text_of("245").replace(f",{column},", ",Other,"))
 
 
 def test_a_table_of_mdtest_may_be_without_colons_and_deviation() -> None:
@@ -246,8 +249,7 @@ def test_the_raw_total_of_hpcg_stands_for_a_result_that_is_not_in_the_text() -> 
 
 
 def test_a_run_without_a_row_may_stand_before_one_with_rows() -> None:
-    (path,) = THREADS.glob("193-*.txt")
-    text = path.read_text(encoding="utf-8")
+    text = text_of("193")
     empty = next(line for line in text.split("\n") if line.split()[:2] == ["0", "0"])
     told = "# Collective test starting: alltoall_perf"
     files = registry.read(text.replace(told, f"{told}\n{empty}", 1))
