@@ -17,7 +17,7 @@ from tests.diagnosis.finders import Finder
 from railwright.benchmarks.mpi.collective import counts, moved_bytes, plan, repeats
 from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS, EVERY, find
 from railwright.busbw import factor
-from railwright.diagnosis.limits_of import LimitFinder
+from railwright.diagnosis.own_runs import LimitFinder
 from railwright.errors import UsageError
 from railwright.limits.limit import NoLimit
 from railwright.native.memory import Buffer

@@ -14,13 +14,14 @@ from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
 from railwright.benchmarks.registry import find
-from railwright.diagnosis.ceilings import Ceilings
-from railwright.diagnosis.gpu_limits import GpuLimits
 from railwright.errors import UsageError
+from railwright.expected.machine import Machine
+from railwright.expected.nccl_collectives import taking_part
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
+from railwright.results.workload import Collective
+from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
-from railwright.topology.paths import Graph
 from railwright.topology.sources.load import load
 
 
@@ -122,11 +123,16 @@ def test_a_training_step_s_records_name_its_gpus_too(stand_ins, mpiruns, eight_g
 
 
 def test_the_limit_is_of_the_gpus_named_and_not_of_all_up_to_the_last(eight_gpus):
-    limits, finder = GpuLimits(eight_gpus, Graph(eight_gpus), Ceilings((), {})), Finder(eight_gpus)
-    assert limits._cluster("gpu2>gpu5", "gpu2,gpu5").ranks == 2
-    assert limits._cluster("gpu5>gpu2", "gpu5,gpu2").ranks == 2
-    assert limits._cluster("gpu2>gpu5").ranks == 6
-    assert limits._cluster("gpu2>gpu99", "gpu2,gpu99") is None
+    finder = Finder(eight_gpus)
+
+    def cluster(path, gpus=""):
+        workload = Collective(operation="all_reduce", path=path, gpus=gpus)
+        return taking_part(workload, Machine(cluster=cluster_of(eight_gpus, 1)))
+
+    assert cluster("gpu2>gpu5", "gpu2,gpu5").ranks == 2
+    assert cluster("gpu5>gpu2", "gpu5,gpu2").ranks == 2
+    assert cluster("gpu2>gpu5").ranks == 6
+    assert cluster("gpu2>gpu99", "gpu2,gpu99") is None
 
     def busbw(path, **parameters):
         size = {"size_bytes": 2**30, "rate": "busbw", **parameters}

@@ -11,7 +11,7 @@ from tests.conftest import InProcess
 
 from railwright.cli.machine_option import MACHINE
 from railwright.diagnosis.explain import explain
-from railwright.diagnosis.foreign import Machine
+from railwright.expected.machine import Machine
 from railwright.report.explain_text import render_explained
 from railwright.results.readers import registry
 from railwright.terminal import AsciiOutput, in_ascii, text_width, wants_ascii

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.limits_of import LimitFinder
+from railwright.diagnosis.own_runs import LimitFinder
 from railwright.limits.limit import Bounds, Quantity
 from railwright.results.records import Result
 from railwright.topology.devices import Path, Scalar, Topology

@@ -10,8 +10,8 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.between_hosts import Joined, PairTried, accused, judge_pairs, paths_of_hosts
 from railwright.diagnosis.host_table import host_table
 from railwright.diagnosis.judged import Diagnosis
-from railwright.diagnosis.limits_of import LimitFinder
 from railwright.diagnosis.localise.records import Suspect
+from railwright.diagnosis.own_runs import LimitFinder
 from railwright.results.records import Result
 from railwright.topology.sources.load import load
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from railwright.diagnosis.explain import Explained, explain
-from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.paste import read_paste
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED
+from railwright.expected.machine import Machine
 from railwright.results.readers import registry
 from railwright.topology.cluster import Fabric, Tier, cluster_of
 from railwright.topology.expand import expand

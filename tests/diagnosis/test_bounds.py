@@ -9,11 +9,12 @@ import pytest
 from tests.diagnosis.finders import Finder
 
 from railwright.benchmarks.registry import DECLARATIONS, EVERY
-from railwright.diagnosis.limits_of import LimitFinder
+from railwright.diagnosis.own_runs import LimitFinder
 from railwright.limits.limit import NoLimit
-from railwright.results.bounds import Bound, Declaration, Nothing, ceilings_of, first_covering
+from railwright.results.declarations import Declaration, ceilings_of, first_covering
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
+from railwright.results.workload import Unlimited, Workload
 from railwright.topology.expand import expand
 
 MIB = 2**20
@@ -39,18 +40,18 @@ def test_a_quantity_that_no_benchmark_declares_has_no_limit_and_neither_has_a_st
     for benchmark, quantity in (("memory_copy", "latency_s"), ("a_stranger", "bandwidth_bytes_per_s")):
         limit, band = finder.find(benchmark, quantity, "memory0>memory0", {"size_bytes": MIB})
         assert isinstance(limit, NoLimit)
-        assert limit.why == "nothing is declared of what this is held against"
+        assert limit.why == "its benchmark declares no workload for this result"
         assert band is None
 
 
 def test_a_kind_that_nothing_here_finds_has_no_limit():
-    class Unheard(Bound, frozen=True):
+    class Unheard(Workload, frozen=True):
         """A kind of a later version."""
 
     declared = {"memory_copy": (Declaration("bandwidth_bytes_per_s", Unheard()),)}
     limit, _ = LimitFinder(expand("laptop", {}), (), declared).find(copied())
     assert isinstance(limit, NoLimit)
-    assert limit.why == "nothing here knows the bound Unheard"
+    assert limit.why == "nothing here knows the workload Unheard"
 
 
 def test_a_record_cannot_make_itself_a_ceiling():
@@ -105,14 +106,14 @@ def test_a_benchmark_names_its_ceilings_and_what_these_need():
 
 def test_the_first_declaration_that_covers_a_result_counts():
     rows = (
-        Declaration("bandwidth_bytes_per_s", Nothing(why="of four"), {"threads": (4,)}),
-        Declaration("bandwidth_bytes_per_s", Nothing(why="without an order"), {"order": (None,)}, ends="same"),
-        Declaration("bandwidth_bytes_per_s", Nothing(why="the rest")),
+        Declaration("bandwidth_bytes_per_s", Unlimited(why="of four"), {"threads": (4,)}),
+        Declaration("bandwidth_bytes_per_s", Unlimited(why="without an order"), {"order": (None,)}, ends="same"),
+        Declaration("bandwidth_bytes_per_s", Unlimited(why="the rest")),
     )
 
     def why(**changed):
         declared = first_covering(rows, msgspec.structs.replace(copied(), **changed))
-        return declared.bound.why
+        return declared.workload.why
 
     assert why() == "without an order"
     assert why(path="memory0>memory1") == "the rest"

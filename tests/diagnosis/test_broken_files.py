@@ -15,9 +15,9 @@ from tests.report import sample
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.paste import read_paste
 from railwright.errors import RailwrightError
+from railwright.expected.machine import Machine
 from railwright.limits.collectives import collective_limit
 from railwright.limits.table import limits_of, paths_that_matter
 from railwright.report.explain_text import render_explained

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.limits_of import LimitFinder
+from railwright.diagnosis.own_runs import LimitFinder
 from railwright.limits.limit import Limit, NoLimit
 from railwright.results.records import Fabric, Result
 from railwright.topology.expand import expand

@@ -6,7 +6,7 @@ import pytest
 from tests.diagnosis.finders import Finder
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.limits_of import LimitFinder
+from railwright.diagnosis.own_runs import LimitFinder
 from railwright.limits.limit import NoLimit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise

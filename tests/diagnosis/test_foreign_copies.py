@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.diagnosis.foreign import BOTH_WAYS, copy_bounds
-from railwright.results.records import Result
+from railwright.expected.expect import expect
+from railwright.expected.machine import Machine
+from railwright.results.workload import Copy
 from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
 
 CLUSTER = cluster_of(expand("hgx-h100", {}), 1)
 
 
-def bounds(test: str, path: str, arrow: str = "->"):
-    point = Result(
-        benchmark="nvbandwidth", quantity="bandwidth_bytes_per_s", path=path, parameters={"test": test},
-        settings={"arrow": arrow},
-    )  # fmt: skip
-    return copy_bounds(point, CLUSTER)
+def bounds(test: str, path: str, direction: str = "one"):
+    engine = "sm" if test.endswith("_sm") else "ce"
+    return expect(Copy(path=path, engine=engine, direction=direction), Machine(cluster=CLUSTER))
 
 
 def test_a_kernel_that_copies_is_expected_to_reach_less_than_an_engine() -> None:
@@ -37,7 +35,14 @@ def test_between_gpus_and_both_ways_nothing_changes() -> None:
     assert bounds("device_to_device_memcpy_read_sm", "gpu0>gpu1") == bounds(
         "device_to_device_memcpy_read_ce", "gpu0>gpu1"
     )
-    assert bounds("host_to_device_bidirectional_memcpy_sm", "memory0>gpu0", BOTH_WAYS)[1] is None
+
+
+def test_both_ways_at_once_have_a_band_where_that_was_measured() -> None:
+    _, to_host = bounds("device_to_host_bidirectional_memcpy_ce", "gpu0>memory0", "both")
+    _, one_way = bounds("device_to_host_memcpy_ce", "gpu0>memory0")
+    assert to_host.doubtful_to < to_host.low < one_way.low
+    over_pcie = Machine(cluster=cluster_of(expand("pcie-8gpu", {}), 1))
+    assert expect(Copy(path="gpu0>gpu1", direction="both"), over_pcie)[1] is None
 
 
 def test_copies_inside_a_gpu_have_half_of_its_memorys_rate_and_no_band() -> None:

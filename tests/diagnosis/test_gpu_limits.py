@@ -7,15 +7,16 @@ from msgspec.structs import replace
 from tests.diagnosis.finders import Finder
 from tests.topology.machines import archive
 
-from railwright.diagnosis.ceilings import Ceilings
-from railwright.diagnosis.gpu_limits import GpuLimits, decides_nothing
 from railwright.diagnosis.verdict import judge
+from railwright.expected.machine import Machine
+from railwright.expected.nccl_collectives import decides_nothing, taking_part
 from railwright.limits.limit import NoLimit
 from railwright.limits.path import path_limit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
+from railwright.results.workload import Collective
+from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
-from railwright.topology.paths import Graph
 from railwright.topology.sources.load import load
 from railwright.units import KIB
 
@@ -151,8 +152,9 @@ def test_a_collective_is_of_the_gpus_that_ranks_use(fact):
         replace(device, facts={**device.facts, **fact}) if device.id == "gpu0" else device for device in whole.devices
     )
     parameters = {"size_bytes": 2**30, "rate": "busbw", **REDUCED}
+    workload = Collective(operation="all_reduce", path="gpu1>gpu2")
     limits = [
-        GpuLimits(topology, Graph(topology), Ceilings((), {}))._cluster("gpu1>gpu2").ranks
+        taking_part(workload, Machine(cluster=cluster_of(topology, 1))).ranks
         for topology in (replace(whole, devices=devices), replace(whole, devices=whole.devices))
     ]
     assert limits == [2, 3]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.explain import explain
-from railwright.diagnosis.foreign import Machine
-from railwright.diagnosis.own_run import OwnRun
+from railwright.expected.baselines import Baselines
+from railwright.expected.machine import Machine
 from railwright.limits.limit import NoLimit
 from railwright.results.readers.registry import read
-from railwright.results.records import Context, Result, ResultFile, Run, Verification
+from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
@@ -45,9 +44,7 @@ def explained(test, rows, columns="Bandwidth (MB/s)", results=RUN, path=""):
         f"{size} {value}" for size, value in rows
     )
     (file,) = read(table)
-    run = Run(railwright="0", started_at="", command=(), context=Context(host="h", kernel="k"), topology=LAPTOP)
-    own_run = OwnRun(file=ResultFile(run=run, results=tuple(results)), declarations=DECLARATIONS)
-    return explain(file, Machine(cluster=cluster_of(LAPTOP, 1), own_run=own_run, path=path))
+    return explain(file, Machine(cluster=cluster_of(LAPTOP, 1), measured=Baselines(results, DECLARATIONS), path=path))
 
 
 def test_a_rate_is_held_against_copies_on_small_pages_and_says_so():
@@ -68,7 +65,7 @@ def test_both_ways_and_several_pairs_have_so_many_copies():
     head = "MB/s Messages/s"
     table = f"# OSU MPI {title} Test v7.4\n# [ pairs: 3 ] [ window size: 64 ]\n# Size {head}\n{MIB} 3000.00 2861.02\n"
     (file,) = read(table)
-    assert file.subject.pages == "small"
+    assert file.workload.pages == "small"
     assert file.ranks == 6
 
 
@@ -94,5 +91,5 @@ def test_tables_of_gpus_are_on_no_pages_of_the_host():
         "# OSU MPI-CUDA Bandwidth Test v7.4\n# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n"
         f"# Size Bandwidth (MB/s)\n{MIB} 3000.0\n"
     )
-    assert file.subject.pages == ""
-    assert msgspec.structs.asdict(file.subject)["from_gpu"]
+    assert file.workload.pages == ""
+    assert file.workload.from_gpu

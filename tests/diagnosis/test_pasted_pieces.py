@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.paste import read_paste
+from railwright.expected.machine import Machine
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 

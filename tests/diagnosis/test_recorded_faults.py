@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railwright.diagnosis.explain import explain
-from railwright.diagnosis.foreign import Machine
+from railwright.expected.machine import Machine
 from railwright.results.readers.registry import read
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load

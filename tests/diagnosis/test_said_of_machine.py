@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.paste import read_paste
+from railwright.expected.machine import Machine
 from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
 

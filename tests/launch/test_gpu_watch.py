@@ -22,8 +22,9 @@ from railwright.launch.gpu_samples import Business, GpuSample, Sample, summary, 
 from railwright.launch.gpu_watch import GpuWatch
 from railwright.launch.local import LocalLauncher
 from railwright.launch.session import Planned, Session
-from railwright.results.bounds import Declaration, Nothing
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result
+from railwright.results.workload import Unlimited
 from railwright.topology.devices import Device
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.sources import nvidia
@@ -117,7 +118,7 @@ def job_on(machine, cpus=(0, 1), ranks=1, *, uses_gpus=True):
 
 
 def benchmark():
-    return Benchmark(name="b", summary="", method="", results=(Declaration("latency_s", Nothing(why="")),),
+    return Benchmark(name="b", summary="", method="", results=(Declaration("latency_s", Unlimited(why="")),),
                      options=Options, plan=lambda _: Plan(path="gpu0>gpu1"), run=lambda _: iter(()))  # fmt: skip
 
 

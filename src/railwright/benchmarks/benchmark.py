@@ -16,7 +16,7 @@ import msgspec
 from railwright.benchmarks.job import C, Case, Job, Launch, Machine
 from railwright.benchmarks.options import O, Options, parse_options
 from railwright.limits.limit import Quantity
-from railwright.results.bounds import Declaration
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result
 
 if TYPE_CHECKING:

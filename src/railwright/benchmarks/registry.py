@@ -24,7 +24,7 @@ from railwright.benchmarks.sockets import tcp_stream
 from railwright.benchmarks.tables import read as table_read
 from railwright.benchmarks.train import step
 from railwright.errors import unknown_name
-from railwright.results.bounds import Declarations
+from railwright.results.declarations import Declarations
 
 BENCHMARKS: tuple[AnyBenchmark, ...] = (
     stream.BENCHMARK,

@@ -10,9 +10,10 @@ from railwright.benchmarks.benchmark import AnyBenchmark, Benchmark, Plan, Rank
 from railwright.benchmarks.job import C, Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.errors import UsageError
-from railwright.results.bounds import Declaration, Nothing
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
+from railwright.results.workload import Unlimited
 from railwright.topology.devices import Scalar
 
 
@@ -49,7 +50,7 @@ def probe(
         name=name,
         summary=summary,
         method=method,
-        results=(Declaration("bandwidth_bytes_per_s", Nothing(why="a search holds flows against each other")),),
+        results=(Declaration("bandwidth_bytes_per_s", Unlimited(why="a search holds flows against each other")),),
         options=Options,
         case=case,
         launches=launches,

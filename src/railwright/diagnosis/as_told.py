@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from msgspec.structs import replace
 
-from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.judged import Judged, Verdict
+from railwright.expected.machine import Machine
 from railwright.faults.gpudirect_off import FACT
 from railwright.faults.parts import with_host_facts
 from railwright.results.readers.foreign_file import ForeignFile
@@ -49,4 +50,4 @@ def as_told(file: ForeignFile, machine: Machine) -> tuple[Machine, tuple[str, ..
     cluster = replace(machine.cluster, host=with_host_facts(host, **{FACT: False}))
     where = " over EFA" if over_efa else ""
     note = f"{', '.join(names[:2])} has no GPUDirect RDMA{where}: held against what goes through host memory"
-    return replace(machine, cluster=cluster), (note,)
+    return dataclasses.replace(machine, cluster=cluster), (note,)

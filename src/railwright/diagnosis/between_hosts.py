@@ -13,13 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from railwright.diagnosis.diagnose import exit_status
-from railwright.diagnosis.fabric_limits import rate_over
 from railwright.diagnosis.host_table import MANY, NEEDED, Standing, usual_of, without
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, Verdict
 from railwright.diagnosis.localise.records import Suspect
-from railwright.diagnosis.plain_limits import tcp_band
 from railwright.diagnosis.policy import required_status
 from railwright.diagnosis.verdict import judge
+from railwright.expected.lab_links import rate_over
+from railwright.expected.messages import tcp_band
 from railwright.faults.tcp_fallback import over_tcp
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit, Quantity, no_bandwidth
 from railwright.limits.path import link_limit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from railwright.diagnosis.curve_shape import fall_of
-from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.judged import Judged
+from railwright.expected.machine import Machine
 from railwright.faults import nic_unused, p2p_disabled, uplinks_shared
 from railwright.faults.fault import Finding, Place
 from railwright.faults.parts import rdma_ports
@@ -14,6 +14,7 @@ from railwright.limits.cluster_path import cluster_path_limit
 from railwright.limits.limit import Limit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Evidence
+from railwright.results.workload import Copy
 from railwright.units import format_bandwidth, format_size
 
 _HCA = "NCCL_IB_HCA"
@@ -30,7 +31,7 @@ def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Ite
     yield from _copies_without_nvlink(file, machine, rows)
     fall = fall_of(rows)
     slow = any(row.verdict.state == "slow" for row in rows)
-    between = machine.cluster.hosts > 1 and file.subject.transport == "nccl"
+    between = machine.cluster.hosts > 1 and file.workload.transport == "nccl"
     if fall and slow and between and fall.lasts and fall.factor >= _COLLAPSE:
         at, before = format_size(fall.size_bytes), format_size(fall.before_bytes)
         yield uplinks_shared.FAULT.finding(
@@ -47,7 +48,7 @@ def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Ite
 def _copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
     """Copies between GPUs that NVLink joins, all at a rate that PCIe has, too."""
     host = machine.cluster.host
-    pairs = [row for row in rows if row.value and _is_between_gpus(row.path)] if file.subject.kind == "copies" else []
+    pairs = [row for row in rows if row.value and _is_between_gpus(row.path)] if isinstance(file.workload, Copy) else []
     if not host.joins_gpus or not pairs or any(row.verdict.state != "slow" for row in pairs):
         return
     fastest = max(row.value or 0.0 for row in pairs)

@@ -11,7 +11,7 @@ from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.growth import losing_merges
 from railwright.diagnosis.host_siblings import slower_hosts
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State, Verdict
-from railwright.diagnosis.limits_of import LimitFinder
+from railwright.diagnosis.own_runs import LimitFinder
 from railwright.diagnosis.policy import Requirement, required_status, unmet
 from railwright.diagnosis.rank_siblings import slower_ranks
 from railwright.diagnosis.verdict import WORST_FIRST, if_alone, if_launches_agree, judged
@@ -19,7 +19,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.faults.fault import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.groups import grouped
-from railwright.results.bounds import Declarations
+from railwright.results.declarations import Declarations
 from railwright.results.records import Disturbed, Result, ResultFile, Verification, size_of
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar

@@ -11,10 +11,10 @@ from railwright.diagnosis.curve_findings import seen_in
 from railwright.diagnosis.curve_shape import missing_sizes, shape_notes
 from railwright.diagnosis.doubts import of_old_nccl, weighed
 from railwright.diagnosis.foreign import (
-    Machine,
     busbw_scale,
     differences,
     is_busbw,
+    is_of_two,
     judge_rows,
     machine_for,
     operation_of,
@@ -25,12 +25,14 @@ from railwright.diagnosis.nccl_paths import NO_MACHINE
 from railwright.diagnosis.said_of_machine import another_rate, contradictions
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
+from railwright.expected.machine import Machine
 from railwright.faults.fault import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.log_lines import ENDED_BY_ERROR
 from railwright.results.records import Verification, size_of
+from railwright.results.workload import Collective, Files
 from railwright.topology.devices import Topology
 from railwright.units import format_size
 
@@ -70,7 +72,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
 
     Raises UsageError where the machine cannot be the table's, CannotJudge where it is not known.
     """
-    if machine is not None and machine.path and not file.subject.takes_path:
+    if machine is not None and machine.path and not is_of_two(file):
         raise UsageError(
             f"--path {machine.path[:80]!r} is about two devices, {file.test} is not of two", hint="leave --path out"
         )
@@ -98,13 +100,13 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
         shown=tuple(str(result.settings.get("shown", "")) for result in file.results),
         headline=headline,
         verdict=verdict,
-        hypotheses=fit(file, placed) if curves and placed is not None and placed.own_run is None else (),
+        hypotheses=fit(file, placed) if curves and placed is not None and placed.measured is None else (),
         findings=findings,
         contradictions=(
             *(contradictions(file, machine.cluster, placed.cluster, around) if machine and placed else ()),
             *missing_sizes(file),
         ),
-        notes=(*notes, *told, *shape_notes(rows, call, of_files=file.subject.kind == "files"), *file.notes),
+        notes=(*notes, *told, *shape_notes(rows, call, of_files=isinstance(file.workload, Files)), *file.notes),
         bandwidths_are="busbw" if is_busbw(file) else "",
         status=_status(verdict.state, rows, findings),
     )
@@ -119,7 +121,7 @@ def _judged_rows(
         return rows, _headline(rows), None
     rows = weighed_as_told(judge_rows(file, placed), told)
     headline = _headline(rows)
-    if file.subject.kind != "collective":
+    if not isinstance(file.workload, Collective) or file.workload.by != "nccl":
         return rows, headline, None
     call = call_time(rows, busbw_scale(file))
     known = of_healthy_machines(call, file, placed.cluster)
@@ -135,7 +137,7 @@ def _shown_by(file: ForeignFile, host: Topology, state: State) -> tuple[Finding,
     table is what such a machine reaches, that is no fault of it.
     """
     facts = Facts(topology=host, environment=file.environment)
-    able = (fault for fault in FAULTS if fault.can_be_of(file.subject.transport, operation_of(file)))
+    able = (fault for fault in FAULTS if fault.can_be_of(file.workload.transport, operation_of(file)))
     looked = (finding for fault in able for finding in fault.look(facts))
     found = tuple(finding for finding in looked if finding.certainty != "could not look")
     return tuple(filter(_is_setting, found)) if state in ("ok", "suspicious") and host.source == "shape" else found

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from railwright.diagnosis.host_limits import WHOLE_CORES
 from railwright.diagnosis.host_siblings import rankings, slower_hosts
 from railwright.diagnosis.verdict import format_quantity
+from railwright.expected.linpack import WHOLE_CORES
 from railwright.faults.fault import Finding, OfParameter, Place
 from railwright.groups import grouped
 from railwright.limits.limit import Quantity

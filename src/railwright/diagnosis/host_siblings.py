@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from railwright.diagnosis.gpu_siblings import SLOWER_BY
-from railwright.diagnosis.host_limits import WHOLE_CORES
 from railwright.diagnosis.verdict import format_quantity
+from railwright.expected.linpack import WHOLE_CORES
 from railwright.faults.fault import Finding, OfParameter
 from railwright.groups import grouped
 from railwright.results.records import Evidence, Result

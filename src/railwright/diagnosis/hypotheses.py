@@ -6,38 +6,27 @@ time: what small messages take depends on much that no fault changes.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from railwright.diagnosis import exchanges
-from railwright.diagnosis.doubts import SINGLE_MESSAGES_FROM
-from railwright.diagnosis.foreign import (
-    BOTH_WAYS,
-    BYTES_DECIDE,
-    Machine,
-    copy_bounds,
-    is_collective,
-    operation_of,
-    path_of,
-)
+from railwright.diagnosis.foreign import is_collective, operation_of, row_workload
 from railwright.errors import RailwrightError
+from railwright.expected.expect import expect
+from railwright.expected.machine import Machine
+from railwright.expected.messages import BYTES_DECIDE, SINGLE_MESSAGES_FROM
+from railwright.expected.mpi_collectives import total_bytes
 from railwright.faults.fault import Supposed
-from railwright.faults.gpudirect_off import FACT as GPUDIRECT
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
-from railwright.limits.choice import at_size
-from railwright.limits.cluster_path import cluster_path_limit
-from railwright.limits.collectives import algorithms
 from railwright.limits.limit import Limit
-from railwright.limits.nccl import TCP_BAND
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.records import Result, size_of
-from railwright.topology.cluster import Cluster
-from railwright.topology.devices import EthernetLink
+from railwright.results.records import Result
+from railwright.results.workload import Collective, Copy, Message
 from railwright.topology.gpus import runs
 
 HEALTHY = "healthy"
@@ -49,13 +38,15 @@ _HALF_AS_FAR = 0.5
 band of health explains needs no fault."""
 _MUCH_FARTHER = 2.0
 """A fault is left out if it is more than this factor farther from the table than the nearest."""
-_STAGED_BYTES_PER_S = 16e9
-"""What goes through host memory between NIC and GPU at most (NCCL issue 412)."""
-_NOT_HIDDEN = 2.0
-"""A library that does not overlap the two copies through host memory takes twice as long."""
 _MEASURED_ABOVE = 1.02
 _CLEARLY_ABOVE = 1.5
 """Bands of collectives are less certain than rates of links."""
+_EXCHANGES_FROM = 2**20
+"""Bytes of a collective of MPI from which they decide on any network."""
+_ALL_BYTES = 2**40
+"""A size at which bytes alone decide the rate."""
+_BYTES_DECIDE = 0.5
+"""Of that rate: where a stream of messages stays below it at its largest size, it tells of no link."""
 _OF_STREAMS = {
     "tcp_fallback": (
         "the data goes over TCP sockets and not over RDMA",
@@ -94,235 +85,211 @@ class Point(NamedTuple):
         return max(0.0, math.log(self.low / measured), math.log(measured / self.high))
 
 
+Rows = Mapping[int, tuple[Result, float]]
+"""The rows that tell something, by size in bytes; of copies by the number of the row. Each with its rate in bytes/s."""
 Curve = dict[int, Point]
-"""Of each size in bytes; of copies, of each row."""
+"""What is predicted for each of them."""
 
 
 def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
     """The healthy machine first, then the faults that come clearly nearer to the table, the nearest first."""
     case = Case(cluster=machine.cluster, to_memory=_is_copies(file) or _to_memory(file, machine))
-    measured = _slow_copies(file, case) if _is_copies(file) else _measured(file, machine.cluster)
-    if not measured or not (_is_stream(file) or _is_exchange(file) or _is_copies(file) or is_collective(file)):
+    rows = _telling_rows(file, machine)
+    if not rows:
         return ()
     nothing = Supposed(fault=HEALTHY, says="nothing is wrong", case=case, tell_apart="")
-    healthy, doubt = _fitted(nothing, file, machine, measured)
+    healthy, doubt = _fitted(nothing, file, machine, rows)
     if healthy is None:
         return ()
     found = [
         fitted
-        for one in _supposed(file, case)
-        for fitted, beyond in [_fitted(one, file, machine, measured)]
+        for supposed in _supposed(file, machine, case)
+        for fitted, beyond in [_fitted(supposed, file, machine, rows)]
         if fitted is not None
         and math.log(fitted.distance) <= _CLEARLY_BETTER * math.log(healthy.distance)
         and beyond <= _HALF_AS_FAR * doubt
-        and not (_is_copies(file) and _is_refuted(file, one.case, {file.results[row].path for row in measured}))
+        and not (_is_copies(file) and _is_refuted(file, machine, supposed.case, {row.path for row, _ in rows.values()}))
     ]
-    nearest = min((one.distance for one in found), default=1.0)
-    near = [one for one in found if one.distance <= _MUCH_FARTHER * nearest]
-    return (healthy, *_merged(sorted(near, key=lambda one: one.distance))[:_MOST_SHOWN])
+    nearest = min((fitted.distance for fitted in found), default=1.0)
+    near = [fitted for fitted in found if fitted.distance <= _MUCH_FARTHER * nearest]
+    return (healthy, *_merged(sorted(near, key=lambda fitted: fitted.distance))[:_MOST_SHOWN])
 
 
 def _is_stream(file: ForeignFile) -> bool:
-    return file.subject.kind == "messages"
+    return isinstance(file.workload, Message)
 
 
 def _to_memory(file: ForeignFile, machine: Machine) -> bool:
     """Whether messages go between a GPU and the memory of its own host."""
-    return _is_stream(file) and machine.cluster.hosts == 1 and file.subject.from_gpu != file.subject.to_gpu
+    workload = file.workload
+    return isinstance(workload, Message) and machine.cluster.hosts == 1 and workload.from_gpu != workload.to_gpu
 
 
 def _is_copies(file: ForeignFile) -> bool:
-    return file.subject.kind == "copies"
+    return isinstance(file.workload, Copy)
 
 
-def _is_exchange(file: ForeignFile) -> bool:
-    return file.subject.kind == "exchange"
+def _is_by_mpi(file: ForeignFile) -> bool:
+    return isinstance(file.workload, Collective) and file.workload.by == "mpi"
 
 
-def _supposed(file: ForeignFile, case: Case) -> Iterator[Supposed]:
+def _supposed(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Supposed]:
     """Every way in which a fault could be there, of the faults that the tool can have, in words that fit the tool."""
-    able = (fault for fault in FAULTS if fault.can_be_of(file.subject.transport, operation_of(file)))
-    for one in (one for fault in able for one in fault.suppose(case)):
-        if _is_stream(file) or _is_exchange(file):
-            says, tell_apart = _OF_STREAMS.get(one.fault, (one.says, one.tell_apart))
-            one = replace(one, says=says, tell_apart=tell_apart)
-        elif _is_copies(file) and (alone := _slow_alone(file, case)):
-            one = replace(one, says=f"{one.says} (here {alone} alone)")
-        yield one
+    able = (fault for fault in FAULTS if fault.can_be_of(file.workload.transport, operation_of(file)))
+    for supposed in (way for fault in able for way in fault.suppose(case)):
+        if _is_stream(file) or _is_by_mpi(file):
+            says, tell_apart = _OF_STREAMS.get(supposed.fault, (supposed.says, supposed.tell_apart))
+            yield replace(supposed, says=says, tell_apart=tell_apart)
+        elif _is_copies(file) and (alone := _slow_alone(file, machine)):
+            yield replace(supposed, says=f"{supposed.says} (here {alone} alone)")
+        else:
+            yield supposed
 
 
 def _merged(found: list[Fitted]) -> list[Fitted]:
     """Ways of one fault that give the same curve are one: the measurement cannot tell them apart."""
     merged: dict[tuple[str, object], Fitted] = {}
-    for one in found:
-        key = (one.fault, one.predicted)
-        merged[key] = replace(merged[key], says=f"{merged[key].says}, or {one.says}") if key in merged else one
+    for fitted in found:
+        key = (fitted.fault, fitted.predicted)
+        merged[key] = replace(merged[key], says=f"{merged[key].says}, or {fitted.says}") if key in merged else fitted
     return list(merged.values())
 
 
-def _measured(file: ForeignFile, cluster: Cluster) -> dict[int, float]:
-    """Size -> bytes/s: of each size the best placement, since a fault slows both; of streams what bytes decide."""
-    if _is_exchange(file):
-        return exchanges.measured(file) if not exchanges.lacks(file, cluster) else {}
-    best: dict[int, float] = {}
-    least = 1 if not _is_stream(file) else SINGLE_MESSAGES_FROM if file.subject.one_at_a_time else BYTES_DECIDE
+def _telling_rows(file: ForeignFile, machine: Machine) -> Rows:
+    """Of each size the best placement, since a fault slows both; of streams what bytes decide; of copies the slow."""
+    if _is_copies(file):
+        return _slow_copies(file, machine)
+    if not (_is_stream(file) or _is_by_mpi(file) or is_collective(file)):
+        return {}
+    best: dict[int, tuple[Result, float]] = {}
     for result in file.results:
-        size = size_of(result.parameters)
-        if result.quantity != "bandwidth_bytes_per_s" or result.summary is None:
-            continue
-        if size is not None and size >= least:
-            best[size] = max(best.get(size, 0.0), result.summary.median)
-    return {size: value for size, value in best.items() if value > 0}
+        size, rate = _size_and_rate(result, file)
+        if size >= _least_bytes(file) and rate > best.get(size, (result, 0.0))[1]:
+            best[size] = result, rate
+    largest = max(best, default=0)
+    return {size: row for size, row in best.items() if not _is_stream(file) or size * 4 >= largest}
 
 
-def _fitted(
-    one: Supposed, file: ForeignFile, machine: Machine, measured: dict[int, float]
-) -> tuple[Fitted | None, float]:
+def _least_bytes(file: ForeignFile) -> int:
+    workload = file.workload
+    if isinstance(workload, Message):
+        return SINGLE_MESSAGES_FROM if workload.one_at_a_time else BYTES_DECIDE
+    return _EXCHANGES_FROM if _is_by_mpi(file) else 1
+
+
+def _size_and_rate(result: Result, file: ForeignFile) -> tuple[int, float]:
+    """Bytes and bytes/s of a row, of the whole operation where it is a time; (0, 0) of a row that has no rate."""
+    workload = row_workload(result, file)
+    value = result.summary.median if result.summary is not None else 0.0
+    if isinstance(workload, Collective) and workload.by == "mpi":
+        size = total_bytes(workload) if workload.quantity == "latency_s" and value > 0 else 0
+        return size, size / value if size else 0.0
+    is_rate = workload.quantity == "bandwidth_bytes_per_s"
+    return (workload.size_bytes or 0, value) if is_rate else (0, 0.0)
+
+
+def _fitted(supposed: Supposed, file: ForeignFile, machine: Machine, rows: Rows) -> tuple[Fitted | None, float]:
     """The hypothesis, and how far outside of its band the table is, as a logarithm."""
     try:
-        curve = _curve_of(file)(file, machine, one.case, sorted(measured))
+        curve = _curve(file, _with(machine, supposed.case), rows)
     except RailwrightError:
         return None, math.inf  # the machine with this fault cannot run the test at all, so it did not have it
     total = sum(point.weight for point in curve.values())
     if total <= 0:
         return None, math.inf
-    squares = sum(point.weight * math.log(measured[size] / point.middle) ** 2 for size, point in curve.items())
-    beyond = sum(point.weight * point.beyond(measured[size]) ** 2 for size, point in curve.items())
+    squares = sum(point.weight * math.log(rows[size][1] / point.middle) ** 2 for size, point in curve.items())
+    beyond = sum(point.weight * point.beyond(rows[size][1]) ** 2 for size, point in curve.items())
     fitted = Fitted(
-        fault=one.fault,
-        says=one.says,
+        fault=supposed.fault,
+        says=supposed.says,
         distance=math.exp(math.sqrt(squares / total)),
         predicted=tuple((size, point.middle) for size, point in sorted(curve.items())),
-        tell_apart=one.tell_apart,
+        tell_apart=supposed.tell_apart,
     )
     return fitted, math.sqrt(beyond / total)
 
 
-def _curve_of(file: ForeignFile) -> Callable[[ForeignFile, Machine, Case, list[int]], Curve]:
-    if _is_copies(file):
-        return _copies_curve
-    if _is_stream(file):
-        return _stream_curve
-    return _exchange_curve if _is_exchange(file) else _collective_curve
+def _with(machine: Machine, case: Case) -> Machine:
+    """The machine with what is supposed of it. What a job asked for is not supposed."""
+    return dataclasses.replace(
+        machine, cluster=case.cluster, case=case, environment={}, is_explained=False, _algorithms={}
+    )
 
 
-def _slow_copies(file: ForeignFile, case: Case) -> dict[int, float]:
-    """Row -> bytes/s of the copies below the band of health: of one GPU, it may be, and not of its siblings."""
-    rates = {
-        row: result.summary.median
-        for row, result in enumerate(file.results)
-        if result.summary is not None and result.settings.get("arrow") != BOTH_WAYS and result.summary.median > 0
+def _curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
+    """What the machine is expected to reach of each row.
+
+    What a fault leaves at most no size can exceed, be it ever so small: a table with one that does has not this fault.
+    """
+    points = {size: _point(row, file, machine) for size, (row, _) in rows.items()}
+    curve = {size: point for size, point in points.items() if point is not None}
+    if _is_copies(file) or not curve:
+        return curve
+    highest = max(point.high for point in curve.values())
+    fastest = max(_size_and_rate(row, file)[1] for row in file.results)
+    if not _is_by_mpi(file) and fastest > highest * (_MEASURED_ABOVE if _is_stream(file) else _CLEARLY_ABOVE):
+        return {}
+    if _is_by_mpi(file):
+        return curve
+    large = _point(max(rows.items())[1][0], file, machine, size_bytes=_ALL_BYTES)
+    most = large.middle if large is not None else highest
+    if _is_stream(file):  # below that a message takes longer than its bytes do, and a slow link hardly shows
+        return curve if max(point.middle for point in curve.values()) >= _BYTES_DECIDE * most else {}
+    return {size: point._replace(weight=min(1.0, point.middle / most)) for size, point in curve.items()}
+
+
+def _point(row: Result, file: ForeignFile, machine: Machine, size_bytes: int = 0) -> Point | None:
+    """The rates that are expected of a row, or of the same at another size."""
+    workload = row_workload(row, file)
+    workload = replace(workload, size_bytes=size_bytes) if size_bytes else workload
+    limit, band = expect(workload, machine)
+    if not isinstance(limit, Limit) or band is None:
+        return None
+    low, high = band.low, limit.value
+    if isinstance(workload, Collective):
+        high = band.high or limit.value
+        if workload.by == "mpi":
+            size = total_bytes(workload)
+            low, high = size / (band.doubtful_to or band.high or limit.value), size / band.low
+    return Point(math.sqrt(low * high), low, high, 1.0)
+
+
+def _slow_copies(file: ForeignFile, machine: Machine) -> Rows:
+    """The copies below the band of health: of one GPU, it may be, and not of its siblings."""
+    rows = {
+        number: (row, row.summary.median)
+        for number, row in enumerate(file.results)
+        if row.summary is not None and _is_one_way(row) and row.summary.median > 0
     }
-    healthy = {row: _copy_point(file.results[row], case) for row in rates}
-    return {row: rates[row] for row, point in healthy.items() if point is not None and rates[row] < point.low}
+    healthy = {number: _point(row, file, machine) for number, (row, _) in rows.items()}
+    return {
+        number: rows[number] for number, point in healthy.items() if point is not None and rows[number][1] < point.low
+    }
 
 
-def _is_refuted(file: ForeignFile, case: Case, slow: set[str]) -> bool:
+def _is_one_way(row: Result) -> bool:
+    return row.settings.get("direction") != "both"
+
+
+def _is_refuted(file: ForeignFile, machine: Machine, case: Case, slow: set[str]) -> bool:
     """Whether a slow path was faster another time, as through the host, than its link could be with that fault."""
-    best: dict[str, Result] = {}
-    for result in file.results:
-        if result.path in slow and result.summary is not None and result.settings.get("arrow") != BOTH_WAYS:
-            before = best.get(result.path)
-            if before is None or before.summary is None or result.summary.median > before.summary.median:
-                best[result.path] = result
-    for result in best.values():
-        limit, _ = copy_bounds(result, case.cluster)
-        if isinstance(limit, Limit) and result.summary and result.summary.median > _MEASURED_ABOVE * limit.value:
+    best: dict[str, tuple[Result, float]] = {}
+    for row in file.results:
+        if row.path in slow and row.summary is not None and _is_one_way(row):
+            best[row.path] = max((row, row.summary.median), best.get(row.path, (row, 0.0)), key=lambda pair: pair[1])
+    for row, rate in best.values():
+        limit, _ = expect(row_workload(row, file), _with(machine, replace(case, gpu_cap_bytes_per_s=math.inf)))
+        if isinstance(limit, Limit) and rate > _MEASURED_ABOVE * limit.value:
             return True
     return False
 
 
-def _slow_alone(file: ForeignFile, case: Case) -> str:
+def _slow_alone(file: ForeignFile, machine: Machine) -> str:
     """The GPUs that have slow copies and no others, as a run; empty where that is so of all of them or of none."""
-    slow = _slow_copies(file, case)
-    ends = {row: {end for end in one.path.split(">") if end.startswith("gpu")} for row, one in enumerate(file.results)}
-    fine = set().union(*(gpus for row, gpus in ends.items() if row not in slow))
-    alone = set().union(*(ends[row] for row in slow)) - fine
+    slow = _slow_copies(file, machine)
+    ends = {
+        number: {end for end in row.path.split(">") if end.startswith("gpu")} for number, row in enumerate(file.results)
+    }
+    fine = set().union(*(gpus for number, gpus in ends.items() if number not in slow))
+    alone = set().union(*(ends[number] for number in slow)) - fine
     return runs(sorted(alone)) if fine else ""
-
-
-def _copies_curve(file: ForeignFile, _machine: Machine, case: Case, rows: list[int]) -> Curve:
-    points = {row: _copy_point(file.results[row], case) for row in rows}
-    return {row: point for row, point in points.items() if point is not None}
-
-
-def _copy_point(copy: Result, case: Case) -> Point | None:
-    """What one copy reaches where the links decide, less where GPUs of a host do not reach each other."""
-    limit, expected = copy_bounds(copy, case.cluster)
-    if not isinstance(limit, Limit) or expected is None:
-        return None
-    low, high = expected.low, limit.value
-    if copy.path.startswith("gpu") and ">gpu" in copy.path:
-        high = min(high, case.gpu_cap_bytes_per_s)
-        low = min(low, high / _NOT_HIDDEN)
-    return Point(math.sqrt(low * high), low, high, 1.0)
-
-
-def _collective_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: list[int]) -> Curve:
-    found = algorithms(case, file.test, explained=False)
-    curve: Curve = {}
-    for size in sizes:
-        likely, rate, _ = at_size(case.cluster, file.test, found, size)
-        large = likely.algbw_bytes_per_s.middle
-        if rate.expected_low is None or rate.expected_high is None or large is None:
-            continue
-        middle = math.sqrt(rate.expected_low * rate.expected_high)
-        curve[size] = Point(middle, rate.expected_low, rate.expected_high, min(1.0, middle / large))
-    fastest = max(curve.values(), key=lambda point: point.high, default=None)
-    # What a fault leaves at most no size can exceed.
-    return {} if fastest and _fastest(file) > _CLEARLY_ABOVE * fastest.high else curve
-
-
-def _exchange_curve(file: ForeignFile, _machine: Machine, case: Case, sizes: list[int]) -> Curve:
-    """Of MPI's collectives: what NCCL would reach there, and as little as healthy libraries do."""
-    found = algorithms(case, file.subject.operation, explained=False)
-    curve: Curve = {}
-    for size in sizes:
-        _, rate, _ = at_size(case.cluster, file.subject.operation, found, None)
-        high = rate.expected_high or rate.limit
-        low = min(rate.expected_low or high, exchanges.DOUBTFUL_TO * rate.limit)
-        curve[size] = Point(math.sqrt(low * high), low, high, 1.0)
-    return curve
-
-
-def _stream_curve(file: ForeignFile, machine: Machine, case: Case, sizes: list[int]) -> Curve:
-    """Large messages run at the path's rate. Sizes below a quarter of the largest are left out.
-
-    What a fault leaves at most no size can exceed, be it ever so small: a table with one that does has not this fault.
-    """
-    row = cluster_path_limit(case.cluster, path_of(file, machine))
-    if not isinstance(row.limit, Limit):
-        return {}
-    low = row.expected.low if row.expected else row.limit.value
-    high = min(row.limit.value, case.port_cap_bytes_per_s)
-    rate = min((low + row.limit.value) / 2, high)
-    low = min(low, high)
-    if row.kind != "NET":
-        high = min(high, case.gpu_cap_bytes_per_s)
-        low, rate = min(low, high / _NOT_HIDDEN), min(rate, high)
-    elif _over_sockets(case):
-        low, high = min(low, TCP_BAND[0].value), min(high, TCP_BAND[1].value)
-        rate = min(rate, math.sqrt(low * high))
-    elif _is_staged(case) and (file.subject.from_gpu or file.subject.to_gpu):
-        low, high = min(low, TCP_BAND[1].value), min(high, _STAGED_BYTES_PER_S)
-        low, rate = low / _NOT_HIDDEN, min(rate, math.sqrt(low * high))
-    both = 2 if file.subject.both_ways else 1
-    if _fastest(file) > both * high * _MEASURED_ABOVE:
-        return {}
-    point = Point(rate * both, low * both, high * both, 1.0)
-    return {size: point for size in sizes if size * 4 >= sizes[-1]}
-
-
-def _over_sockets(case: Case) -> bool:
-    protocols = [link.protocol for link in case.cluster.host.links]
-    return any(isinstance(protocol, EthernetLink) and not protocol.rdma for protocol in protocols)
-
-
-def _is_staged(case: Case) -> bool:
-    return any(host.facts.get(GPUDIRECT) is False for host in case.cluster.host.of_kind("host"))
-
-
-def _fastest(file: ForeignFile) -> float:
-    """The highest rate of any size, in bytes/s."""
-    rates = (one.summary.median for one in file.results if one.summary and one.quantity == "bandwidth_bytes_per_s")
-    return max(rates, default=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from railwright.diagnosis.gpu_siblings import SLOWER_BY
-from railwright.diagnosis.host_limits import WHOLE_CORES
+from railwright.expected.linpack import WHOLE_CORES
 from railwright.faults.fault import Finding, OfBenchmark
 from railwright.results.records import Evidence, Result
 

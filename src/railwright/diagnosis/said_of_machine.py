@@ -8,6 +8,7 @@ from railwright.diagnosis.beside import Beside, contradictions_beside
 from railwright.diagnosis.judged import Judged
 from railwright.limits.network import LINUX_ROCE_BYTES, largest_rdma_mtu
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.workload import Message
 from railwright.topology.cluster import Cluster, ports
 from railwright.topology.devices import EthernetLink, InfinibandLink
 from railwright.topology.gpu_models import is_model, names_a_model
@@ -32,7 +33,7 @@ def _of_gpus(file: ForeignFile, given: Cluster, placed: Cluster) -> Iterator[str
     own = next((gpu.name for gpu in given.host.of_kind("gpu") if names_a_model(gpu.name)), "")
     if own and file.gpus and not any(is_model(name, own) for name in file.gpus[:_MOST_MODELS]):
         yield f"the table is of {', '.join(file.gpus[:4])}, the machine given has {own}: is it the right one?"
-    if placed.hosts > given.hosts and file.subject.transport != "sockets":  # their addresses say so, and a note does
+    if placed.hosts > given.hosts and file.workload.transport != "sockets":  # their addresses say so, and a note does
         yield (
             f"the table has {file.ranks} ranks, so it is of {count(placed.hosts, 'host')} and not of the {given.hosts}"
             " given: is it the right table?"
@@ -40,7 +41,7 @@ def _of_gpus(file: ForeignFile, given: Cluster, placed: Cluster) -> Iterator[str
 
 
 def _of_nics(file: ForeignFile, given: Cluster) -> Iterator[str]:
-    if file.subject.transport == "verbs" and file.results:
+    if file.workload.transport == "verbs" and file.results:
         yield from _of_links(file, given)
     named = {word.partition(":")[0] for word in file.environment.get(_HCA, "").lstrip("=").split(",") if word}
     nics = len(ports(given.host))
@@ -76,9 +77,14 @@ def another_rate(file: ForeignFile, rows: Sequence[Judged], given: Cluster) -> t
     """A sentence where the fastest of slow messages between hosts is just what a port of a lower rate carries."""
     rates = [row.value for row in rows if row.value and row.quantity == "bandwidth_bytes_per_s"]
     own = [getattr(link.protocol, "line_rate_bits_per_s", None) or 0.0 for _, link in ports(given.host)]
-    if file.subject.kind != "messages" or not rates or not own or not any(row.verdict.state == "slow" for row in rows):
+    if (
+        not isinstance(file.workload, Message)
+        or not rates
+        or not own
+        or not any(row.verdict.state == "slow" for row in rows)
+    ):
         return ()
-    bits = 8 * max(rates) / (2 if file.subject.both_ways else 1)
+    bits = 8 * max(rates) / (2 if file.workload.both_ways else 1)
     fitting = [rate for rate in _LINE_RATES if rate < max(own) and _FULL[0] * rate <= bits <= _FULL[1] * rate]
     return tuple(
         f"{format_bandwidth(max(rates))} is what a port of {format_line_rate(rate)} carries: is it one, or did the link"

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from railwright.diagnosis.verdict import format_quantity
 from railwright.faults.fault import Finding, OfBenchmark
 from railwright.limits.limit import Constant, Quantity, Source
-from railwright.results.bounds import Declarations, Supply, declared_for
+from railwright.results.declarations import Declarations, declared_for
 from railwright.results.records import Evidence, Result, size_of
+from railwright.results.workload import Baseline
 from railwright.topology.devices import DeviceKind, Topology
 from railwright.units import MIB
 
@@ -32,7 +33,7 @@ HOPPER_LOAD = Constant(143.5e-9, "s, the slowest of 21", _LOADS)
 class _Usual(NamedTuple):
     """The least that a class of processors had of one reference."""
 
-    supply: Supply
+    supply: Baseline
     quantity: Quantity
     kind: DeviceKind
     names: tuple[str, ...]

@@ -160,13 +160,13 @@ def _against_band(value: float, expected: Expected) -> Verdict:
             return Verdict(state="unknown", why="the expected band has no upper end", needs=_NEEDS_A_BAND)
         high = format_quantity(expected.quantity, expected.high)
         if expected.doubtful_to is not None and expected.high < value <= expected.doubtful_to:
-            return _doubt(f"{printed} is above the expected {high}")
+            return _doubt(f"{printed} is above the expected {high}", expected)
         if value > expected.high:
             return Verdict(state="slow", why=f"{printed} is above the expected {high}")
         why = _by_algorithm(value, expected) or f"{printed} is within the expected {low} to {high}"
         return Verdict(state="ok", why=why)
     if expected.doubtful_to is not None and expected.doubtful_to <= value < expected.low:
-        return _doubt(f"{printed} is below the expected {low}")
+        return _doubt(f"{printed} is below the expected {low}", expected)
     if value < expected.low:
         return Verdict(state="slow", why=f"{printed} is below the expected {low}")
     why = _by_algorithm(value, expected) or f"{printed} is above the expected low of {low}"
@@ -192,8 +192,9 @@ def _by_algorithm(value: float, expected: Expected) -> str:
     return f"{printed} is between {words(others, ' and ')}, of which NCCL may take any" if below and above else ""
 
 
-def _doubt(seen: str) -> Verdict:
-    return Verdict(state="unknown", why=f"{seen}, but the ceiling itself varies as much", needs=_NEEDS_QUIET)
+def _doubt(seen: str, expected: Expected) -> Verdict:
+    why = expected.doubt or "the ceiling itself varies as much"
+    return Verdict(state="unknown", why=f"{seen}, but {why}", needs=_NEEDS_QUIET)
 
 
 def if_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:

@@ -17,8 +17,9 @@ from railwright.limits.case import Case
 from railwright.limits.choice import at_size
 from railwright.limits.collectives import algorithms
 from railwright.limits.traffic import domains, has_nvls
-from railwright.results.bounds import Collective, Gradients, bound_by
+from railwright.results.declarations import benchmarks_with
 from railwright.results.records import Evidence, Result
+from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar, Topology
 
 _ALGORITHM_CAUSES = {
@@ -67,7 +68,7 @@ def _signs(facts: Facts) -> Findings:
 
 def _of_nccl(facts: Facts) -> list[Result]:
     """The results of our collectives over as many GPUs as NVLS needs."""
-    ours = bound_by(Collective, facts.declarations) | bound_by(Gradients, facts.declarations)
+    ours = benchmarks_with(Collective, facts.declarations, by="nccl")
     enough = (result for result in facts.results if result.ranks > _TOO_FEW_FOR_NVLS)
     return [result for result in enough if result.benchmark in ours and result.outcome != "waived"]
 

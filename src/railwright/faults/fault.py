@@ -10,7 +10,7 @@ import msgspec
 from railwright.faults.settings import Settings, short
 from railwright.groups import grouped
 from railwright.limits.case import Case
-from railwright.results.bounds import Declarations
+from railwright.results.declarations import Declarations
 from railwright.results.records import Evidence, Result
 from railwright.topology.devices import Scalar, Topology
 from railwright.topology.gpus import runs

@@ -12,8 +12,9 @@ from railwright.faults.algorithm_forced import nvls_is_off
 from railwright.faults.fault import Certainty, Facts, Fault, Finding, Findings, OfBenchmark, OfParameter
 from railwright.limits.limit import Constant
 from railwright.limits.sources import SYMMETRIC_MEASURED
-from railwright.results.bounds import Collective, declared_for
+from railwright.results.declarations import workload_of
 from railwright.results.records import Evidence, Result
+from railwright.results.workload import Collective
 from railwright.units import MIB, format_duration, format_size
 
 _LONGER_FROM = {
@@ -67,8 +68,8 @@ def _finding(one: Result, says: str, *evidence: Evidence, certainty: Certainty =
 def _large(facts: Facts) -> Iterator[tuple[str, Result]]:
     """Times of symmetric buffers without NVLS, of the operations and sizes that are the slower for it."""
     for one in facts.results:
-        declared = declared_for(one, facts.declarations)
-        operation = declared.bound.operation if declared and isinstance(declared.bound, Collective) else ""
+        workload = workload_of(one, facts.declarations)
+        operation = workload.operation if isinstance(workload, Collective) and workload.by == "nccl" else ""
         least, size = _LONGER_FROM.get(operation), one.parameters.get("size_bytes")
         if least is None or not isinstance(size, int) or size < least.value:
             continue

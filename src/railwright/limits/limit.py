@@ -75,6 +75,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     high: float | None = None
     doubtful_to: float | None = None
     """Where the ceiling itself varies: beyond the band's end up to here it cannot be said whether it is slow."""
+    doubt: str = ""
+    """Why that cannot be said; empty where it is that the ceiling varies."""
     ways: tuple[Way, ...] = ()
     """The band of each algorithm that may have been taken, where there are several; what lies between two is healthy
     too."""

@@ -58,7 +58,12 @@ def path_limit(path: Path) -> Bounds:
         missing = tuple(name for _, limit in unknown for name in limit.missing)
         return no_bandwidth(why, *missing), None
     narrowest, band = min(known, key=lambda pair: pair[0].value)
-    return narrowest, None if any(_may_be_narrower(link) for link, _ in unknown) else band
+    return narrowest, None if has_unknown_link(path) else band
+
+
+def has_unknown_link(path: Path) -> bool:
+    """Whether a link of unknown rate may hold the path back."""
+    return any(_may_be_narrower(link) for link in path.links if isinstance(link_limit(link)[0], NoLimit))
 
 
 def limit_inside(machine: Topology, path: Path) -> Bounds:

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.judged import Judged
+from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import grouped
 from railwright.limits.limit import Limit, Quantity
 from railwright.report import axes, wording

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railwright.diagnosis.host_limits import WHOLE_CORES
 from railwright.diagnosis.host_siblings import Host, Ranking, rankings
 from railwright.diagnosis.verdict import format_quantity
+from railwright.expected.linpack import WHOLE_CORES
 from railwright.results.records import Result
 
 

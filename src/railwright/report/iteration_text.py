@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from railwright.report.wording import visible
-from railwright.results.bounds import Declarations, Gradients, bound_by
+from railwright.results.declarations import Declarations, benchmarks_with
 from railwright.results.records import Result
 from railwright.results.statistics import quantile
+from railwright.results.workload import Collective
 from railwright.units import count, format_bandwidth, format_duration
 
 PARTS = ("iteration", "compute", "exposed", "communication")
@@ -48,7 +49,7 @@ class _Way(NamedTuple):
 
 def render_iterations(results: Iterable[Result], declarations: Declarations, width: int = 120) -> str:
     """The bars and the table of all iterations that reduce gradients, for so many columns; empty without any."""
-    training = bound_by(Gradients, declarations)
+    training = benchmarks_with(Collective, declarations, in_buckets=True)
     ways: dict[_Key, _Way] = {}
     for result in results:
         if result.benchmark in training:

@@ -18,7 +18,7 @@ from railwright.report import growth_text, host_ranking, storage_ways, wording
 from railwright.report.iteration_text import render_iterations
 from railwright.report.page import Page
 from railwright.report.view import Absent, Group, Row, View
-from railwright.results.bounds import Declarations
+from railwright.results.declarations import Declarations
 from railwright.results.records import Run
 from railwright.units import count
 

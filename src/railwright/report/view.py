@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from railwright.diagnosis.gpu_health import watched_words
-from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State
+from railwright.expected.nccl_collectives import decides_nothing
 from railwright.faults.fault import Finding
 from railwright.groups import grouped
 from railwright.limits.limit import Expected, Limit

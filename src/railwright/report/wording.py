@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from railwright.diagnosis.gpu_limits import decides_nothing
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.diagnosis.verdict import WORST_FIRST, format_quantity
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
+from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import grouped
 from railwright.limits.limit import Expected, Limit, NoLimit
 from railwright.results.records import Context, End

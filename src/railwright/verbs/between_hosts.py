@@ -35,9 +35,10 @@ from railwright.locate.place import Place, place_of_hosts, place_of_lab
 from railwright.locate.search import Located, search
 from railwright.locate.ways import COVER_STREAM_S
 from railwright.report.html import render_html
-from railwright.results.bounds import HostCollective, bound_by
+from railwright.results.declarations import benchmarks_with
 from railwright.results.records import Fabric
 from railwright.results.store import load
+from railwright.results.workload import Collective
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.units import count, format_duration, format_line_rate, format_size
@@ -54,7 +55,7 @@ _TOLD_EVERY = 8
 
 def collectives() -> tuple[AnyBenchmark, ...]:
     """Those that any host can take part in."""
-    named = bound_by(HostCollective, DECLARATIONS)
+    named = benchmarks_with(Collective, DECLARATIONS, by="mpi")
     return tuple(one for one in EVERY if one.spans_hosts and one.name in named)
 
 

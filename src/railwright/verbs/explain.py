@@ -10,10 +10,11 @@ import click
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.busbw import OPERATIONS
 from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.foreign import Machine, shapes_for
-from railwright.diagnosis.own_run import OwnRun
+from railwright.diagnosis.foreign import shapes_for
 from railwright.diagnosis.paste import Paste, read_paste
 from railwright.errors import UsageError, unknown_name
+from railwright.expected.baselines import Baselines
+from railwright.expected.machine import Machine
 from railwright.faults.fault import Finding
 from railwright.report.explain_text import render_explained
 from railwright.report.nccl_svg import draw
@@ -93,7 +94,7 @@ def _place(
         return Machine(
             cluster=cluster_of(found.run.topology, 1),
             path=spelt_path(between, ":"),
-            own_run=OwnRun(file=found, declarations=DECLARATIONS),
+            measured=Baselines(found.results, DECLARATIONS),
         )
     return Machine(cluster=the_cluster(machine, count, cluster_file), path=spelt_path(between, ":"))
 

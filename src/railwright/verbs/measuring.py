@@ -19,7 +19,7 @@ from railwright.launch.growth import Growth
 from railwright.launch.hosts import Hosts
 from railwright.launch.proof import Proof
 from railwright.launch.session import Planned
-from railwright.results.bounds import ceilings_of, measured_alike
+from railwright.results.declarations import ceilings_of, measured_alike
 from railwright.results.records import ResultFile
 from railwright.topology.sources.load import load
 from railwright.units import count, format_duration, format_size

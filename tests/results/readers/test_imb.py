@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from railwright.diagnosis.doubts import SINGLE_MESSAGES_FROM
 from railwright.errors import UsageError
+from railwright.expected.messages import SINGLE_MESSAGES_FROM
 from railwright.results.readers import imb, registry
+from railwright.results.workload import Message, Unlimited
 
 FOLDER = Path(__file__).parents[3] / "testdata/external/imb"
 ROCE = (FOLDER / "2021-pingpong-100g-roce.txt").read_text()
@@ -36,15 +37,15 @@ def test_the_rows_say_which_megabytes_they_are():
 
 def test_messages_that_wait_for_each_other_are_judged_from_a_mebibyte_on():
     (before,) = registry.read(OLD)
-    assert before.subject.kind == "messages"
-    assert before.subject.one_at_a_time
+    assert isinstance(before.workload, Message)
+    assert before.workload.one_at_a_time
     assert max(rates(before)) < SINGLE_MESSAGES_FROM
 
 
 def test_of_a_collective_the_time_of_the_last_process_counts():
     two, four = registry.read(COLLECTIVE)
     assert [one.ranks for one in (two, four)] == [2, 4]
-    assert (two.subject.kind, two.subject.operation, two.subject.of_each_rank) == ("exchange", "all_to_all", True)
+    assert (two.workload.by, two.workload.operation, two.workload.of_each_rank) == ("mpi", "all_to_all", True)
     assert times(four)[4194304] == pytest.approx(1787.67e-6)
     last = four.results[-1].settings
     assert (last["min_rank_s"], last["avg_rank_s"]) == (pytest.approx(1588.80e-6), pytest.approx(1688.05e-6))
@@ -56,7 +57,7 @@ def test_rates_count_the_messages_of_an_operation():
     for name, count in (("Sendrecv", 2), ("Exchange", 4)):
         (file,) = imb.read(HEAD.format(name, 2, columns) + row.format(f"{count * 1048576 / 100:.2f}"))
         assert rates(file) == {1048576: pytest.approx(count * 1048576e4, rel=1e-4)}
-        assert imb.subject(file).both_ways
+        assert imb.workload(file).both_ways
         with pytest.raises(UsageError, match="are not 1048576 bytes"):
             imb.read(HEAD.format(name, 2, columns) + row.format(f"{count * 1048576 / 300:.2f}"))
 
@@ -65,9 +66,9 @@ def test_uniband_has_messages_and_no_time():
     text = HEAD.format("Uniband", 2, "Mbytes/sec  Msg/sec") + "  0 1000 0.00 2189915\n  4194304 10 12000.00 2861\n"
     (file,) = imb.read(text)
     assert rates(file) == {4194304: 12000e6}
-    assert not imb.subject(file).one_at_a_time
+    assert not imb.workload(file).one_at_a_time
     many = imb.read(text.replace("= 2", "= 8"))[0]
-    assert imb.subject(many).kind == "other"  # of four pairs together
+    assert isinstance(imb.workload(many), Unlimited)  # of four pairs together
 
 
 def test_a_barrier_has_no_sizes_and_a_table_without_a_name_is_of_a_pair():
@@ -108,5 +109,5 @@ def test_groups_that_run_at_once_are_told_from_one_pair():
         "  #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]   Mbytes/sec\n"
         "    1024       100000        56.92        61.39        59.15        16.68\n"
     )
-    assert (file.test, file.ranks, imb.subject(file).between_two) == ("PingPong", 4, False)
+    assert (file.test, file.ranks, type(imb.workload(file))) == ("PingPong", 4, Unlimited)
     assert rates(file) == {1024: 16.68e6}

@@ -9,6 +9,7 @@ from tests.results.readers.recorded import THREADS, text
 
 from railwright.errors import UsageError
 from railwright.results.readers import elbencho, hpcg, iperf3, registry, stream
+from railwright.results.workload import Message, Unlimited
 
 TWO_STREAMS = """\
 iperf3 -c 10.0.0.2 -P 2 -t 10
@@ -37,7 +38,7 @@ def test_of_iperf3_what_the_receiver_has_of_all_streams_counts() -> None:
     assert values("".join(f"pod-7  {line}\n" for line in TWO_STREAMS.splitlines())) == [93.3e9 / 8]
     (file,) = registry.read(TWO_STREAMS)
     assert file.results[0].parameters["streams"] == 2
-    assert (file.subject.kind, file.subject.transport) == ("messages", "sockets")
+    assert (type(file.workload), file.workload.transport) == (Message, "sockets")
 
 
 def test_of_iperf3_streams_without_their_sum_are_added_up() -> None:
@@ -74,7 +75,7 @@ def test_datagrams_go_at_the_rate_that_was_asked_for_and_are_not_judged() -> Non
 [  5]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.010 ms  0/906 (0%)  receiver
 """
     (file,) = registry.read(asked)
-    assert file.subject.kind == "other"
+    assert isinstance(file.workload, Unlimited)
 
 
 def test_the_json_of_iperf3_is_read_and_its_arithmetic_checked() -> None:
@@ -111,7 +112,7 @@ Copy        3012345.1   0.00018     0.00019     0.00018
 Triad       3050000.0   0.00026     0.00028     0.00027
 """
     (file,) = registry.read(on_gpu)
-    assert (file.tool, file.gpus, file.subject.from_gpu) == ("BabelStream", ("NVIDIA H100 80GB HBM3",), True)
+    assert (file.tool, file.gpus, file.workload.on_gpu) == ("BabelStream", ("NVIDIA H100 80GB HBM3",), True)
 
 
 FIO_2 = """\

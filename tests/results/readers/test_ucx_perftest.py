@@ -8,6 +8,7 @@ from tests.results.readers.recorded import THREADS
 from railwright.errors import UsageError
 from railwright.results.readers import registry
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.workload import Message
 
 HEAD = """\
 +--------------+--------------+------------------------------+---------------------+-----------------------+
@@ -44,7 +45,7 @@ def test_the_final_line_counts_and_its_size_is_that_of_the_command() -> None:
     assert (file.test, file.ranks, file.hosts) == ("tag_bw", 2, None)
     assert rates(file) == [pytest.approx(45394.37 * 2**20)]
     assert file.results[0].parameters["size_bytes"] == 100 * 2**20
-    assert (file.subject.kind, file.subject.from_gpu, file.subject.to_gpu) == ("messages", True, True)
+    assert (type(file.workload), file.workload.from_gpu, file.workload.to_gpu) == (Message, True, True)
 
 
 def test_each_test_of_a_batch_has_the_name_that_stands_above_it() -> None:
@@ -57,7 +58,7 @@ def test_each_test_of_a_batch_has_the_name_that_stands_above_it() -> None:
 
 def test_a_latency_is_none_of_a_rate() -> None:
     (file,) = registry.read(BOX + OLD)
-    assert (file.test, file.subject.kind) == ("tag_lat", "other")
+    assert (file.test, type(file.workload)) == ("tag_lat", Message)
     assert [one.quantity for one in file.results] == ["latency_s"]
     assert file.results[0].parameters["size_bytes"] == 8
 

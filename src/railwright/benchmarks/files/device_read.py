@@ -19,8 +19,8 @@ from railwright.benchmarks.files.direct_io import DirectOptions, Target, declare
 from railwright.benchmarks.files.direct_read import DirectJob, DirectRank
 from railwright.errors import CannotJudge
 from railwright.native import files
-from railwright.results.bounds import PathLinks
 from railwright.results.records import Result
+from railwright.results.workload import Files
 
 
 def _node(folder: str) -> str:
@@ -82,7 +82,7 @@ BENCHMARK = Benchmark(
     name="device_read",
     summary="direct reads of a file's blocks from the raw block device",
     method="as file_read, on the block device itself: the ceiling of the file system",
-    results=declared(PathLinks(), "raw device", is_reference=True),
+    results=declared(Files(of="drive"), "raw device", is_reference=True),
     options=DirectOptions,
     plan=_plan,
     run=_run,

@@ -23,9 +23,10 @@ from railwright.errors import CannotJudge
 from railwright.limits.limit import Quantity
 from railwright.native.files import Engine, Extent, Pass, io_uring_works
 from railwright.native.memory import Buffer
-from railwright.results.bounds import Bound, Declaration, Supply
+from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result, Verification
 from railwright.results.statistics import summarise
+from railwright.results.workload import Baseline, Files
 from railwright.topology.devices import Scalar
 from railwright.units import KIB, format_size, parse_size, parse_sizes
 
@@ -299,7 +300,11 @@ def _fsync(common: Result, passes: Sequence[Pass]) -> Result:
     return measured(common, seconds, "latency_s", {"operation": "fsync"}, settings=settings)
 
 
-def declared(bound: Bound, supplies: Supply | None = None, *, is_reference: bool = False) -> tuple[Declaration, ...]:
+def declared(
+    workload: Files, supplies: Baseline | None = None, *, is_reference: bool = False
+) -> tuple[Declaration, ...]:
     """What every quantity of direct reads or writes is held against."""
     quantities: tuple[Quantity, ...] = ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")
-    return tuple(Declaration(quantity, bound, supplies=supplies, is_reference=is_reference) for quantity in quantities)
+    return tuple(
+        Declaration(quantity, workload, supplies=supplies, is_reference=is_reference) for quantity in quantities
+    )

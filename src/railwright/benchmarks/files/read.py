@@ -10,8 +10,8 @@ from railwright.benchmarks.files.direct_file import over_test_file
 from railwright.benchmarks.files.direct_io import DirectOptions, Target, declared
 from railwright.benchmarks.files.direct_read import DirectRank
 from railwright.native.files import Extent
-from railwright.results.bounds import RawDevice
 from railwright.results.records import Result
+from railwright.results.workload import Files
 
 
 def _run(rank: DirectRank) -> Iterator[Result]:
@@ -24,7 +24,7 @@ BENCHMARK = Benchmark(
     name="file_read",
     summary="direct reads of a file into host memory",
     method="fio randread: O_DIRECT, each block at most once a pass, so many in flight on each thread",
-    results=declared(RawDevice(), "file read"),
+    results=declared(Files(), "file read"),
     options=DirectOptions,
     plan=direct_read.plan,
     run=_run,

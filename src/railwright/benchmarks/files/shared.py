@@ -29,7 +29,8 @@ from railwright.errors import CannotJudge, UsageError
 from railwright.limits.limit import Quantity
 from railwright.native.library import NativeError
 from railwright.native.tree import STAMPED, Files, Operation, Walk, walk
-from railwright.results.bounds import Declaration, MountServers
+from railwright.results import workload
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
@@ -315,7 +316,8 @@ BENCHMARK = Benchmark(
     summary="many ranks on one mount: large and small files written, looked at, read and removed",
     method="elbencho: own files of each rank, all begin together; rates to the last end, and to the first",
     results=tuple(
-        Declaration(quantity, MountServers()) for quantity in ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")
+        Declaration(quantity, workload.Files(of="mount"))
+        for quantity in ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")
     ),
     options=SharedOptions,
     launches=_launches,

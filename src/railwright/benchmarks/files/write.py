@@ -17,8 +17,8 @@ from railwright.benchmarks.files.direct_io import DirectOptions, Done, Point, Ta
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import option, whole_number, yes_or_no
 from railwright.native.files import STAMPED, Extent, read_pass, write_pass
-from railwright.results.bounds import DriveLinks
 from railwright.results.records import Result, Verification
+from railwright.results.workload import Files
 
 _MOST_PASSES = 1000
 _SEED_BYTES = 6
@@ -81,7 +81,7 @@ BENCHMARK = Benchmark(
     name="file_write",
     summary="direct writes from host memory to a file",
     method="fio randwrite, file laid out: O_DIRECT, each block at most once a pass, so many in flight on each thread",
-    results=direct_io.declared(DriveLinks()),
+    results=direct_io.declared(Files(of="drive", upper_only=True)),
     options=WriteOptions,
     defaults={"sizes": "4K:1M:x4", "pages": "huge"},
     plan=_plan,

@@ -21,7 +21,8 @@ from railwright.benchmarks.options import Options, choice, one_of, option, whole
 from railwright.benchmarks.record import measured, waived
 from railwright.native import cuda
 from railwright.native.cuda_copies import Copies, Copy, time_copies
-from railwright.results.bounds import Declaration, GpuCopy
+from railwright.results import workload
+from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result
 from railwright.topology.devices import C2cLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.paths import Graph
@@ -300,7 +301,7 @@ BENCHMARK = Benchmark(
     name="gpu_copy",
     summary="host to GPU and back, GPU to GPU, and inside a GPU, by copy engines and multiprocessors",
     method="nvbandwidth 0.8: 16 copies (fewer long ones) back to back after 4, held till enqueued, by CUDA events",
-    results=(Declaration("bandwidth_bytes_per_s", GpuCopy()),),
+    results=(Declaration("bandwidth_bytes_per_s", workload.Copy()),),
     options=CopyOptions,
     launches=gpu_job.on_all_gpus,
     plan=_plan,

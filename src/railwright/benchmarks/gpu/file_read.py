@@ -11,8 +11,8 @@ from railwright.benchmarks.files.direct_io import Point, declared, timed_passes
 from railwright.benchmarks.gpu import file as gpu_file
 from railwright.benchmarks.gpu.file import POISON, ByWay, GpuFileJob, GpuFileOptions, GpuFileRank, Target
 from railwright.native.memory import PATTERN
-from railwright.results.bounds import DriveLinks
 from railwright.results.records import Result, Verification
+from railwright.results.workload import Files
 
 _PASSES = 7
 
@@ -50,7 +50,7 @@ BENCHMARK = Benchmark(
     name="gpu_file_read",
     summary="direct reads of a file into GPU memory: GPUDirect Storage, its compatibility mode, pinned buffers",
     method="gdsio -x 0, 1 and 2: O_DIRECT, each block at most once a pass, as many workers as operations in flight",
-    results=declared(DriveLinks()),
+    results=declared(Files(of="drive", upper_only=True)),
     options=GpuFileOptions,
     case=ByWay,
     launches=gpu_file.launches,

@@ -18,8 +18,8 @@ from railwright.benchmarks.gpu.file import ByWay, GpuFileOptions, Target
 from railwright.benchmarks.job import Job
 from railwright.benchmarks.options import option, whole_number
 from railwright.native.memory import PATTERN
-from railwright.results.bounds import DriveLinks
 from railwright.results.records import Result, Verification
+from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
 
 _MOST_PASSES = 1000
@@ -74,7 +74,7 @@ BENCHMARK = Benchmark(
     summary="direct writes of a file from GPU memory: GPUDirect Storage, its compatibility mode, pinned buffers",
     method="gdsio -x 0, 1 and 2: O_DIRECT, file laid out, each block at most once a pass, as many workers as "
     "operations in flight",
-    results=declared(DriveLinks()),
+    results=declared(Files(of="drive", upper_only=True)),
     options=WriteOptions,
     case=ByWay,
     launches=gpu_file.launches,

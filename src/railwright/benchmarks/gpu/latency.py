@@ -22,7 +22,8 @@ from railwright.benchmarks.record import measured, waived
 from railwright.errors import UsageError
 from railwright.native import cuda
 from railwright.native.cuda_copies import CHAIN_STRIDE_BYTES, Chain, Copy, time_copies, time_copy_and_wait
-from railwright.results.bounds import Declaration, GpuLoad, Nothing, SmallGpuCopy
+from railwright.results import workload
+from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import GIB, format_size, parse_size, parse_sizes
@@ -187,15 +188,15 @@ BENCHMARK = Benchmark(
     results=(
         Declaration(
             "latency_s",
-            Nothing(why="no document gives the latency of a GPU's own memory"),
+            workload.Unlimited(why="no document gives the latency of a GPU's own memory"),
             _CHASE,
             ends="same",
             supplies="gpu load",
             is_reference=True,
         ),
-        Declaration("latency_s", GpuLoad(), _CHASE),
-        Declaration("latency_s", SmallGpuCopy(clock="gpu"), {"clock": ("gpu",)}, supplies="gpu copy"),
-        Declaration("latency_s", SmallGpuCopy(clock="host"), supplies="awaited gpu copy"),
+        Declaration("latency_s", workload.Copy(is_load=True), _CHASE),
+        Declaration("latency_s", workload.Copy(clock="gpu"), {"clock": ("gpu",)}, supplies="gpu copy"),
+        Declaration("latency_s", workload.Copy(clock="host"), supplies="awaited gpu copy"),
     ),
     options=LatencyOptions,
     launches=gpu_job.on_all_gpus,

@@ -27,9 +27,10 @@ from railwright.native import blocks, nixl
 from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_layers import time_layers
-from railwright.results.bounds import CopiedBlocks, Declaration
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result
 from railwright.results.statistics import summarise
+from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
 from railwright.topology.sources.root import read_bounded
 from railwright.units import GIB, format_size
@@ -332,7 +333,10 @@ BENCHMARK = Benchmark(
     summary="the KV cache of one request in a model's paged blocks, NIXL WRITE and READ between host memories",
     method="one request of all blocks, or one per layer posted in turn, post and poll until done; blocks scattered as "
     "by a paged allocator, or as kvbench plans them; about 2 GiB, at least 3 requests",
-    results=(Declaration("bandwidth_bytes_per_s", CopiedBlocks()), Declaration("latency_s", CopiedBlocks())),
+    results=(
+        Declaration("bandwidth_bytes_per_s", Message(one_sided=True, in_blocks=True)),
+        Declaration("latency_s", Message(one_sided=True, in_blocks=True)),
+    ),
     options=CacheOptions,
     launches=_launches,
     plan=_plan,

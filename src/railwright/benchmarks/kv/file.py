@@ -44,8 +44,9 @@ from railwright.native.library import NativeError
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.nixl_crew import CrewPass, time_crew
 from railwright.native.nixl_memory import AnyBuffer
-from railwright.results.bounds import Declaration, DriveLinks, RawDevice
+from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result
+from railwright.results.workload import Files
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import MIB, format_size
 
@@ -299,12 +300,12 @@ BENCHMARK = Benchmark(
     method="nixlbench 1.4 --backend POSIX, GDS, GDS_MT or OBJ: requests of `batch` descriptors, post and poll until "
     "done, in turn over the file or the objects; 7 passes over a file, 3 over objects, after one that is not counted",
     results=tuple(
-        Declaration(quantity, bound, when)
+        Declaration(quantity, workload, when)
         for quantity in _QUANTITIES
-        for bound, when in (
-            (DriveLinks(), {"memory": ("VRAM",)}),
-            (DriveLinks(), {"operation": ("WRITE", None)}),
-            (RawDevice(), {}),
+        for workload, when in (
+            (Files(of="drive", upper_only=True), {"memory": ("VRAM",)}),
+            (Files(of="drive", upper_only=True), {"operation": ("WRITE", None)}),
+            (Files(), {}),
         )
     ),
     options=FileOptions,

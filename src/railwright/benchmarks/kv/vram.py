@@ -30,8 +30,9 @@ from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_ve
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_memory import AnyBuffer, prepare_gpus
-from railwright.results.bounds import Declaration, GpuTransfer, SmallGpuTransfer
+from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result
+from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
 from railwright.units import format_size
 
@@ -236,8 +237,8 @@ BENCHMARK = Benchmark(
     summary="NIXL WRITE and READ of GPU memory: to another GPU, to host memory and back",
     method="nixlbench 1.4: one request of one descriptor, post and poll until done; as often as there, at most 1.5 s",
     results=(
-        Declaration("latency_s", SmallGpuTransfer()),
-        Declaration("bandwidth_bytes_per_s", GpuTransfer()),
+        Declaration("latency_s", Message(one_sided=True, from_gpu=True)),
+        Declaration("bandwidth_bytes_per_s", Message(one_sided=True, from_gpu=True)),
     ),
     options=VramOptions,
     case=Way,

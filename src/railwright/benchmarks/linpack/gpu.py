@@ -25,8 +25,9 @@ from railwright.errors import CannotJudge
 from railwright.native import cuda, cusolvermp, linpack, nccl
 from railwright.native.memory import Buffer
 from railwright.native.train_load import Cublas
-from railwright.results.bounds import Declaration, Linpack, Nothing
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result
+from railwright.results.workload import Linpack, Unlimited
 from railwright.topology.devices import Scalar
 from railwright.topology.gpus import runs
 from railwright.units import format_size
@@ -189,12 +190,12 @@ BENCHMARK = Benchmark(
     results=(
         Declaration(
             "flop_per_s",
-            Nothing(why="it is what Linpack is held against"),
+            Unlimited(why="it is what Linpack is held against"),
             when={"part": ("dgemm",)},
             supplies="dgemm",
             is_reference=True,
         ),
-        Declaration("flop_per_s", Linpack()),
+        Declaration("flop_per_s", Linpack(on_gpus=True)),
     ),
     options=GpuHplOptions,
     case=Point,

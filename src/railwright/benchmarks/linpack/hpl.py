@@ -27,8 +27,9 @@ from railwright.errors import CannotJudge
 from railwright.native import linpack, mpi
 from railwright.native.memory import Buffer
 from railwright.native.scalapack import DistributedGrid, Scalapack, Solved
-from railwright.results.bounds import Declaration, MatrixProducts, Nothing
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result
+from railwright.results.workload import Linpack, Unlimited
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import Scalar
 from railwright.topology.sources.available_memory import available_memory_bytes, resident_bytes
@@ -197,12 +198,12 @@ BENCHMARK = Benchmark(
     results=(
         Declaration(
             "flop_per_s",
-            Nothing(why="no document gives the clock of these cores under such a load"),
+            Unlimited(why="no document gives the clock of these cores under such a load"),
             when={"part": ("dgemm",)},
             supplies="dgemm",
             is_reference=True,
         ),
-        Declaration("flop_per_s", MatrixProducts()),
+        Declaration("flop_per_s", Linpack()),
     ),
     options=HplOptions,
     case=Point,

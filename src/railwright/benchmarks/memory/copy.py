@@ -21,8 +21,9 @@ from railwright.benchmarks.record import failed_if, joined, measured, waived
 from railwright.errors import CannotJudge
 from railwright.native import memory
 from railwright.native.memory import Buffer, MayNotPlace
-from railwright.results.bounds import Declaration, MemoryChannels
+from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result, Verification
+from railwright.results.workload import Memory
 from railwright.units import format_size, parse_sizes
 
 _SAMPLES = 30
@@ -215,9 +216,9 @@ BENCHMARK = Benchmark(
     method="libc memcpy between buffers of the copy's own size, bytes counted once",
     results=(
         Declaration(
-            "bandwidth_bytes_per_s", MemoryChannels(), {"threads": (1,)}, supplies="thread copy", is_reference=True
+            "bandwidth_bytes_per_s", Memory(copies=True), {"threads": (1,)}, supplies="thread copy", is_reference=True
         ),
-        Declaration("bandwidth_bytes_per_s", MemoryChannels(), is_reference=True),
+        Declaration("bandwidth_bytes_per_s", Memory(copies=True), is_reference=True),
     ),
     options=CopyOptions,
     plan=_plan,

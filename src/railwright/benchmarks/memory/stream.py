@@ -9,8 +9,9 @@ from railwright.benchmarks.job import Case, Job, cpus_by_node, node_of
 from railwright.benchmarks.options import Options, option, whole_number
 from railwright.benchmarks.record import joined, measured
 from railwright.native import stream
-from railwright.results.bounds import Declaration, PathLinks
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result
+from railwright.results.workload import Memory
 from railwright.units import parse_size
 
 _MOST_PASSES = 1000
@@ -72,7 +73,7 @@ BENCHMARK = Benchmark(
     name="memory_stream",
     summary="STREAM copy, scale, add and triad on all CPUs",
     method="STREAM (McCalpin): four kernels over three arrays of doubles, one bound thread per CPU",
-    results=(Declaration("bandwidth_bytes_per_s", PathLinks(), is_reference=True),),
+    results=(Declaration("bandwidth_bytes_per_s", Memory(), is_reference=True),),
     options=StreamOptions,
     plan=_plan,
     run=_run,

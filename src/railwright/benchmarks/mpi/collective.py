@@ -24,7 +24,8 @@ from railwright.limits.limit import Quantity
 from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version, thread_level
 from railwright.native.mpi_collectives import FLOAT_BYTES, MOST_FLOATS, PATTERN, Collective
-from railwright.results.bounds import Declaration, HostCollective
+from railwright.results import workload
+from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result, Verification
 from railwright.units import KIB, MIB, format_size, parse_sizes
 
@@ -286,8 +287,8 @@ def _failure(seen: _Seen, asked: str) -> str:
 def _benchmark(operation: str, summary: str) -> CollectiveBenchmark:
     """The benchmark of one operation."""
     name = f"mpi_{operation}"
-    by_copies = HostCollective(operation=operation)
-    by_sockets = HostCollective(operation=operation, upper_only=True)
+    by_copies = workload.Collective(operation=operation, by="mpi", over="shm")
+    by_sockets = workload.Collective(operation=operation, by="mpi", over="tcp")
     benchmark = Benchmark(
         name=name,
         summary=summary,

@@ -8,7 +8,8 @@ from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import PairJob, Timed
 from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint
-from railwright.results.bounds import Declaration, PlainSockets, SharedMessage
+from railwright.results.declarations import Declaration
+from railwright.results.workload import Message
 
 _ESTIMATE_BYTES_PER_S = 3e9
 _ESTIMATE_MESSAGE_S = 5e-6
@@ -35,8 +36,8 @@ BENCHMARK = pair.benchmark(
     summary="MPI ping-pong between two ranks",
     method="OSU osu_latency 7.4: blocking ping-pong, timer inside the loop, half the round trip",
     results=(
-        Declaration("latency_s", SharedMessage(), {"transport": ("shm",)}),
-        Declaration("latency_s", PlainSockets()),
+        Declaration("latency_s", Message(over="shm", one_at_a_time=True), {"transport": ("shm",)}),
+        Declaration("latency_s", Message(over="tcp", one_at_a_time=True)),
     ),
     plan=_plan,
     loop=_loop,

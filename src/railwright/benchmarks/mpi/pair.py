@@ -14,7 +14,7 @@ from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pag
 from railwright.benchmarks.record import failed_if, joined, measured, waived
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import PointToPoint, library_version, thread_level
-from railwright.results.bounds import Declaration
+from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import KIB, MIB, format_size, parse_sizes

@@ -14,7 +14,8 @@ from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import LARGE_BYTES, PairBenchmark, PairJob, Timed
 from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint
-from railwright.results.bounds import Declaration, Nothing, PlainSockets, ThreadCopies
+from railwright.results.declarations import Declaration
+from railwright.results.workload import Message, Unlimited
 from railwright.topology.devices import Scalar
 
 _WINDOW = 64
@@ -60,18 +61,17 @@ class _Windows(NamedTuple):
 
 
 def _benchmark(name: str, summary: str, method: str, windows: _Windows) -> PairBenchmark:
-    times = 1 + windows.both_ways
     # Records until 0.1 call messages operations.
     rates = tuple(
-        Declaration(quantity, Nothing(why="no document gives a rate of messages"))
+        Declaration(quantity, Unlimited(why="no document gives a rate of messages"))
         for quantity in ("messages_per_s", "operations_per_s")
     )
     tcp = {"transport": ("tcp",)}
 
     results = (
         *(rates if windows.rates_messages else ()),
-        Declaration("bandwidth_bytes_per_s", PlainSockets(times=times), tcp),
-        Declaration("bandwidth_bytes_per_s", ThreadCopies(times=times)),
+        Declaration("bandwidth_bytes_per_s", Message(over="tcp", both_ways=windows.both_ways), tcp),
+        Declaration("bandwidth_bytes_per_s", Message(over="shm", both_ways=windows.both_ways)),
     )
     return pair.benchmark(name, summary, method, results, windows.plan, windows.loop)
 

@@ -25,8 +25,9 @@ from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_r
 from railwright.busbw import factor
 from railwright.native import cuda
 from railwright.native.mpi_collectives import PATTERN
-from railwright.results.bounds import Collective, Declaration
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result, Verification
+from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar
 from railwright.topology.gpus import runs
 from railwright.units import format_size

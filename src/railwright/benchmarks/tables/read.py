@@ -31,8 +31,9 @@ from railwright.errors import CannotJudge
 from railwright.limits.limit import Quantity
 from railwright.native import cuda
 from railwright.native.cufile_watch import called_bytes
-from railwright.results.bounds import Declaration, DriveLinks, FetchAndDecode, Nothing
+from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result, Verification
+from railwright.results.workload import Files, Unlimited
 from railwright.topology.devices import Scalar
 from railwright.topology.sources.available_memory import available_memory_bytes
 
@@ -354,13 +355,13 @@ BENCHMARK = Benchmark(
     summary="Parquet and ORC files into memory: fetching, decoding, and both",
     method="pyarrow's ParquetFile.read, cuDF's read_parquet: all rows of the columns, each pass from an opened file on",
     results=(
-        Declaration(_RATE, DriveLinks(), when={"part": (FETCH,), "cache": ("cold",)}, supplies="fetch",
-                    is_reference=True),
-        Declaration(_RATE, Nothing(why="the page cache, read by many threads, has no limit of its own"),
+        Declaration(_RATE, Files(of="drive", upper_only=True), when={"part": (FETCH,), "cache": ("cold",)},
+                    supplies="fetch", is_reference=True),
+        Declaration(_RATE, Unlimited(why="the page cache, read by many threads, has no limit of its own"),
                     when={"part": (FETCH,)}, supplies="fetch", is_reference=True),
-        Declaration(_RATE, Nothing(why="decoding alone is what reading is held against"), when={"part": (DECODE,)},
+        Declaration(_RATE, Unlimited(why="decoding alone is what reading is held against"), when={"part": (DECODE,)},
                     supplies="decode", is_reference=True),
-        Declaration(_RATE, FetchAndDecode()),
+        Declaration(_RATE, Files(of="decoded")),
     ),
     options=TableOptions,
     case=TableCase,

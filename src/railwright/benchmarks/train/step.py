@@ -25,8 +25,9 @@ from railwright.busbw import factor
 from railwright.native import cuda, nccl
 from railwright.native.train import PATTERN, Step, Timed
 from railwright.native.train_load import ELEMENT_BYTES
-from railwright.results.bounds import Declaration, Gradients, Nothing
+from railwright.results.declarations import Declaration
 from railwright.results.records import Result, Verification
+from railwright.results.workload import Collective, Unlimited
 from railwright.topology.devices import Scalar
 from railwright.topology.gpus import runs
 
@@ -226,8 +227,8 @@ BENCHMARK = Benchmark(
     summary="A training iteration: compute phase and gradient all-reduce by NCCL",
     method=_METHOD,
     results=(
-        Declaration("latency_s", Nothing(why="how long a training step takes is the model's, not a link's")),
-        Declaration("bandwidth_bytes_per_s", Gradients()),
+        Declaration("latency_s", Unlimited(why="how long a training step takes is the model's, not a link's")),
+        Declaration("bandwidth_bytes_per_s", Collective(operation="all_reduce", in_buckets=True)),
     ),
     options=TrainOptions,
     case=OnGpus,

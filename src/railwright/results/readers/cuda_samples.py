@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
 from railwright.results.readers.printed_numbers import number
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Copy, Workload
 from railwright.topology.devices import Scalar
 
 NAME = "p2pBandwidthLatencyTest and bandwidthTest (P2P=)"
@@ -72,9 +72,9 @@ def recognises(text: str) -> bool:
     return "Memory Transfers" in text and _WAY.search(text) is not None and _UNIT.search(text) is not None
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Copies between the memories that each row names."""
-    return Subject(kind="copies")
+    return Copy()
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -102,7 +102,7 @@ def _run(lines: list[Line]) -> Draft:
         elif found := _WAY.search(line.text):
             seen = _way(found[1], found[2], int(found[3]))
         elif found := _KIND.search(line.text):
-            seen.settings["memory"] = found[1].lower()
+            seen.settings["host"] = found[1].lower()
         elif found := _UNIT.search(line.text):
             seen.unit = found[1]
         elif words and words[0] == "D\\D":
@@ -130,14 +130,14 @@ def _matrix(text: str) -> _Copies | None:
         return _Copies()
     way = "read" if how == "Reads" else "write"
     ways = "bidirectional_" if both == "Bidirectional" else ""
-    settings: dict[str, Scalar] = {"arrow": "<->" if ways else "->", "peer_access": enabled == "Enabled"}
+    settings: dict[str, Scalar] = {"direction": "both" if ways else "one", "peer_access": enabled == "Enabled"}
     return _Copies(test=f"device_to_device_{ways}{way}", settings=settings)
 
 
 def _way(begin: str, end: str, devices: int) -> _Copies:
     source, target = ("memory0" if one == "Host" else "gpu0" for one in (begin, end))
     test = f"{begin.lower()}_to_{end.lower()}"
-    return _Copies(test=test, settings={"arrow": "->"}, source=source, target=target, devices=max(1, devices))
+    return _Copies(test=test, settings={"direction": "one"}, source=source, target=target, devices=max(1, devices))
 
 
 def _line(draft: Draft, found: re.Match[str], line: int) -> None:
@@ -152,7 +152,7 @@ def _line(draft: Draft, found: re.Match[str], line: int) -> None:
     ends = {"H": "Host", "D": "Device"}
     seen = _way(ends[way[0]], ends[way[2]], int(devices))
     seen.unit = unit
-    seen.settings["memory"] = "pageable" if memory == "Paged" else "pinned"
+    seen.settings["host"] = "pageable" if memory == "Paged" else "pinned"
     _transfer(draft, seen, [size, rate], line)
 
 
@@ -172,7 +172,7 @@ def _row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
         path = f"gpu{int(words[0])}>gpu{int(column)}" if column.isdecimal() else ""
         if not path:
             raise refusal(line, f"{column[:20]!r} is no GPU's number")
-        each = printed.value * 1e9 / (2 if seen.settings["arrow"] == "<->" else 1)
+        each = printed.value * 1e9 / (2 if seen.settings["direction"] == "both" else 1)
         value = Measured("bandwidth_bytes_per_s", each, f"{printed.text} GB/s")
         which = seen.test if seen.settings["peer_access"] else f"{seen.test}_through_host"
         draft.add(line, [value], {"test": which, "copy": path}, dict(seen.settings), path=path)
@@ -186,7 +186,7 @@ def _transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
         seen.settings["added_gpus"] = seen.devices
     value = printed.value * _BYTES_OF[seen.unit]
     path = f"{seen.source}>{seen.target}"
-    memory = "" if seen.settings.get("memory") != "pageable" else "_pageable"
+    memory = "" if seen.settings.get("host") != "pageable" else "_pageable"
     parameters: dict[str, Scalar] = {"test": f"{seen.test}{memory}", "copy": path, "size_bytes": int(words[0])}
     measured = Measured("bandwidth_bytes_per_s", value, f"{printed.text} {seen.unit}/s")
     draft.add(line, [measured], parameters, dict(seen.settings), path=path)

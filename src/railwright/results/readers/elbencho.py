@@ -20,7 +20,7 @@ from railwright.results.readers import elbencho_csv
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import in_order_of_origin, refusal
 from railwright.results.readers.printed_numbers import Number, disagree, number
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Files, Workload
 
 NAME = "elbencho (OPERATION RESULT TYPE FIRST DONE LAST DONE)"
 
@@ -60,10 +60,10 @@ def recognises(text: str) -> bool:
     return ("Throughput MiB/s" in text and "Elapsed " in text) or elbencho_csv.recognises(text)
 
 
-def subject(file: ForeignFile) -> Subject:
+def workload(file: ForeignFile) -> Workload:
     """Files, into GPUs where the command line says so."""
     to_gpu = any(result.settings.get("crosses") for result in file.results)
-    return Subject(kind="files", from_gpu=to_gpu, to_gpu=to_gpu)
+    return Files(to_gpu=to_gpu)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

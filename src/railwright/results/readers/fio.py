@@ -17,8 +17,8 @@ from railwright.results.readers import fio_json, fio_terse
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.log_lines import Line, lines_of, refusal
 from railwright.results.readers.printed_numbers import Number, number, overlap
-from railwright.results.readers.subject import Subject
 from railwright.results.records import Summary, Verification
+from railwright.results.workload import Files, Workload
 from railwright.topology.devices import Scalar
 from railwright.units import parse_size
 
@@ -80,9 +80,9 @@ def recognises(text: str) -> bool:
     return rates or fio_json.recognises(text) or fio_terse.recognises(text)
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Files."""
-    return Subject(kind="files")
+    return Files()
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -13,7 +13,7 @@ import re
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import lines_of, refusal
 from railwright.results.readers.printed_numbers import disagree, number
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Files, Workload
 from railwright.topology.devices import Scalar
 
 NAME = "fio 2 (io=, bw=, iops=, runt=)"
@@ -45,9 +45,9 @@ def recognises(text: str) -> bool:
     return ("runt=" in text and "iops=" in text and "bw=" in text) or ("aggrb=" in text and "maxt=" in text)
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Files."""
-    return Subject(kind="files")
+    return Files()
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -11,9 +11,9 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.log_lines import bounded, cut_short, refusal
-from railwright.results.readers.subject import Subject
 from railwright.results.records import Result, Summary, Verification
 from railwright.results.statistics import summarise
+from railwright.results.workload import Unlimited, Workload
 from railwright.topology.devices import Scalar
 
 Kind = TypeVar("Kind")
@@ -41,8 +41,8 @@ class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     results: tuple[Result, ...]
     rivals: tuple[str, ...] = ()
     """Other tests that the same columns could be of, where the text does not name its test."""
-    subject: Subject = Subject()
-    """What the rows are about, as the reader of that tool says."""
+    workload: Workload = Unlimited(why="no machine was given")
+    """What ran, as the reader of that tool says."""
     notes: tuple[str, ...] = ()
     """What a user must know to read the table: units, data not checked, rows missing, averages that mean nothing."""
 
@@ -60,8 +60,8 @@ class Reader(Protocol):
         """
         ...
 
-    def subject(self, file: ForeignFile) -> Subject:
-        """What the rows of such a file are about."""
+    def workload(self, file: ForeignFile) -> Workload:
+        """What ran, as far as it is the same for all rows of such a file."""
         ...
 
     def read(self, text: str) -> tuple[ForeignFile, ...]:
@@ -161,8 +161,8 @@ class Draft:
             )
 
     def file(self) -> ForeignFile:
-        """The run as it was read, but for its subject, which the registry asks the reader for."""
-        read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__ if name != "subject"}
+        """The run as it was read, but for its workload, which the registry asks the reader for."""
+        read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__ if name != "workload"}
         return ForeignFile(**{**read, "results": tuple(self.results), "notes": tuple(self.notes)})
 
 

@@ -13,7 +13,7 @@ import re
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import lines_of, refusal
 from railwright.results.readers.printed_numbers import number
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Files, Workload
 from railwright.topology.devices import Scalar
 
 NAME = "gdsio (XferType:, Throughput: ... GiB/sec)"
@@ -43,9 +43,9 @@ def recognises(text: str) -> bool:
     return "Throughput:" in text and "GiB/sec, Avg_Latency:" in text
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Files."""
-    return Subject(kind="files")
+    return Files()
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -29,7 +29,7 @@ import msgspec
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, in_order_of_origin, refusal
 from railwright.results.readers.printed_numbers import Number, number, overlap
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Unlimited, Workload
 
 NAME = "HPCG (Final Summary::HPCG result is VALID)"
 
@@ -58,9 +58,9 @@ def recognises(text: str) -> bool:
     )
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """A solver that memory and network bound together, for which no limit is derived."""
-    return Subject(kind="other")
+    return Unlimited(why="no limit is derived for hpcg")
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal
 from railwright.results.readers.printed_numbers import Number, number, overlap
-from railwright.results.readers.subject import Subject
 from railwright.results.records import Verification
+from railwright.results.workload import Linpack, Unlimited, Workload
 from railwright.topology.devices import Scalar
 
 NAME = "HPL (T/V N NB P Q Time Gflops)"
@@ -44,9 +44,11 @@ def recognises(text: str) -> bool:
     )
 
 
-def subject(file: ForeignFile) -> Subject:
+def workload(file: ForeignFile) -> Workload:
     """Linpack; its version of mixed precision has no limit."""
-    return Subject(kind="linpack" if file.test == "hpl" else "other")
+    if file.test != "hpl":
+        return Unlimited(why=f"no limit is derived for {file.test}")
+    return Linpack(by_vendor=True)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

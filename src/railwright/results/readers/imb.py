@@ -21,7 +21,7 @@ from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, columns_of, last_row, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, Range, number, overlap, whole
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Collective, Message, Unlimited, Workload
 from railwright.topology.devices import Scalar
 
 NAME = "IMB (#bytes #repetitions)"
@@ -56,21 +56,18 @@ def recognises(text: str) -> bool:
     return "#repetitions" in text and ("[usec]" in text or "Mbytes/sec" in text)
 
 
-def subject(file: ForeignFile) -> Subject:
+def workload(file: ForeignFile) -> Workload:
     """Messages between two processes, and collectives."""
     operation, of_each_rank = _OPERATIONS.get(file.test, ("", False))
     between_two = file.ranks == 2 and not operation
-    rates = any(one.quantity == "bandwidth_bytes_per_s" for one in file.results)
-    is_stream = between_two and rates and file.test in (*_ONE_WAY, *_BOTH_WAYS)
-    return Subject(
-        kind="messages" if is_stream else "exchange" if operation else "other",
-        operation=operation,
-        of_each_rank=of_each_rank,
-        transport="library",
+    if operation:
+        return Collective(operation=operation, by="mpi", of_each_rank=of_each_rank)
+    if not between_two:
+        return Unlimited(why=f"no limit is derived for {file.test}")
+    return Message(
         one_at_a_time=file.test not in ("Uniband", "Biband"),
-        both_ways=file.test in ("Biband", "Sendrecv", "Exchange"),
-        between_two=between_two,
-        pages="small" if between_two else "",
+        both_ways=file.test in _BOTH_WAYS[:3],
+        pages="small",
     )
 
 

@@ -18,7 +18,7 @@ import re
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, in_order_of_origin, lines_of, refusal
 from railwright.results.readers.printed_numbers import disagree, mean_of, number
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Files, Workload
 
 NAME = "IOR (access bw(MiB/s) ... iter)"
 
@@ -49,9 +49,9 @@ def recognises(text: str) -> bool:
     return ("write " in text or "read " in text) and len(_ROW_ALONE.findall(text)) >= _LEAST_ROWS
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Files."""
-    return Subject(kind="files")
+    return Files()
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -23,7 +23,7 @@ from railwright.groups import grouped
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of
 from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import number
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Message, Unlimited, Workload
 
 NAME = "iperf3 ([ ID] Interval Transfer Bitrate)"
 
@@ -102,10 +102,10 @@ def _is_json(text: str) -> bool:
     return '"sum_sent"' in text and '"bits_per_second"' in text
 
 
-def subject(file: ForeignFile) -> Subject:
+def workload(file: ForeignFile) -> Workload:
     """A stream of messages over sockets; datagrams go at the rate that was asked for, so that nothing judges them."""
     datagrams = any(result.settings.get("protocol") == "UDP" for result in file.results)
-    return Subject(kind="other" if datagrams else "messages", transport="sockets")
+    return Unlimited(why=f"no limit is derived for {file.test}") if datagrams else Message(by="sockets")
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -18,7 +18,7 @@ from railwright.limits.limit import Quantity
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import in_order_of_origin
 from railwright.results.readers.printed_numbers import number
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Files, Workload
 
 NAME = "kbench (FIO Benchmark Summary)"
 
@@ -37,9 +37,9 @@ def recognises(text: str) -> bool:
     return "FIO Benchmark Summary" in text
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Files."""
-    return Subject(kind="files")
+    return Files()
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -16,7 +16,7 @@ import re
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import in_order_of_origin
 from railwright.results.readers.printed_numbers import mean_of
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Unlimited, Workload
 
 NAME = "mdtest (Operation Max Min Mean Std Dev)"
 
@@ -36,9 +36,9 @@ def recognises(text: str) -> bool:
     )
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Operations on names, which no limit is known for."""
-    return Subject()
+    return Unlimited(why="no limit is derived for mdtest")
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -13,8 +13,8 @@ import re
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import in_order_of_origin, refusal
 from railwright.results.readers.printed_numbers import number, overlap
-from railwright.results.readers.subject import Subject
 from railwright.results.records import Verification
+from railwright.results.workload import Linpack, Workload
 
 NAME = "Intel LINPACK (Size LDA Align. Time(s) GFlops)"
 
@@ -32,9 +32,9 @@ def recognises(text: str) -> bool:
     return "LDA" in text and "Align" in text and _HEAD.search(text) is not None
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Linpack."""
-    return Subject(kind="linpack")
+    return Linpack(by_vendor=True)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

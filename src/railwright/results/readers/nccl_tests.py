@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from railwright.busbw import OPERATIONS
 from railwright.errors import UsageError
 from railwright.results.readers import nccl_tests_json
 from railwright.results.readers.foreign_file import MAX_VALUES, ForeignFile, refuse_too_many, too_many_rows
@@ -26,7 +25,7 @@ from railwright.results.readers.nccl_tests_columns import columns_of_row, is_hea
 from railwright.results.readers.nccl_tests_mixed import lanes_of
 from railwright.results.readers.nccl_tests_torn import TornRow, begins_row, output_of, writers_of
 from railwright.results.readers.printed_numbers import number, whole
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Collective, Workload
 
 NAME = "nccl-tests (columns algbw and busbw)"
 
@@ -58,9 +57,9 @@ def recognises(text: str) -> bool:
     return ("algbw" in text and "busbw" in text) or nccl_tests_json.recognises(text)
 
 
-def subject(file: ForeignFile) -> Subject:
-    """Collectives."""
-    return Subject(kind="collective" if file.test in OPERATIONS else "other", transport="nccl")
+def workload(file: ForeignFile) -> Workload:
+    """Collectives by NCCL or RCCL."""
+    return Collective(operation=file.test)
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:

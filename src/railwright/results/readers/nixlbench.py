@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, columns_of, last_row, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
-from railwright.results.readers.subject import Subject, is_gpu_memory
 from railwright.results.records import Verification
+from railwright.results.workload import Files, Message, Unlimited, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
 
 NAME = "nixlbench (columns Block Size (B) and Batch Size)"
@@ -78,16 +78,16 @@ def recognises(text: str) -> bool:
     return "Block Size (B)" in text and "Batch Size" in text and "B/W (" in text
 
 
-def subject(file: ForeignFile) -> Subject:
+def workload(file: ForeignFile) -> Workload:
     """Messages to another process, or what its back end stores."""
     parameters = file.results[0].parameters
     backend = str(parameters.get("backend", "")).upper()
-    return Subject(
-        kind="files" if backend in _FILES else "other" if backend in _OBJECTS else "messages",
-        transport="library",
-        from_gpu=is_gpu_memory(parameters.get("initiator")),
-        to_gpu=is_gpu_memory(parameters.get("target")),
-    )
+    from_gpu, to_gpu = (is_gpu_memory(parameters.get(end)) for end in ("initiator", "target"))
+    if backend in _FILES:
+        return Files(to_gpu=from_gpu)
+    if backend in _OBJECTS:
+        return Unlimited(why=f"no limit is derived for {file.test}")
+    return Message(one_sided=True, from_gpu=from_gpu, to_gpu=to_gpu)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

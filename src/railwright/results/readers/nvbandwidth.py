@@ -21,7 +21,7 @@ from railwright.results.readers import nvbandwidth_json
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import Number, number
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Copy, Workload
 
 NAME = "nvbandwidth (memcpy CE or SM, bandwidth (GB/s))"
 
@@ -56,9 +56,9 @@ def recognises(text: str) -> bool:
     return "memcpy " in text and ("(row)" in text or "local GPU(column)" in text) and "bandwidth (GB/s)" in text
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Copies between the memories that each row names."""
-    return Subject(kind="copies")
+    return Copy()
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -129,9 +129,13 @@ def _add(draft: Draft, matrix: _Matrix, row: str, column: str, printed: Number, 
         line,
         [Measured("bandwidth_bytes_per_s", printed.value * 1e9, f"{printed.text} GB/s")],
         {"test": matrix.test, "copy": f"{source}>{target}"},
-        {"arrow": matrix.arrow},
+        {"engine": "sm" if matrix.test.endswith("_sm") else "ce", "direction": _direction(matrix)},
         path=f"{source}>{target}",
     )
+
+
+def _direction(matrix: _Matrix) -> str:
+    return "both" if matrix.arrow == "<->" else "one"
 
 
 def _end(kind: str, place: str) -> str:

@@ -21,8 +21,8 @@ from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, columns_of, cut_short, last_row, refusal, runs_of, sections
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
-from railwright.results.readers.subject import Subject, is_gpu_memory
 from railwright.results.records import Verification
+from railwright.results.workload import Collective, Message, Unlimited, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
 
 NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
@@ -105,23 +105,23 @@ def recognises(text: str) -> bool:
     return is_titled or ("Size" in text and _HEADER.search(text) is not None)
 
 
-def subject(file: ForeignFile) -> Subject:
-    """Streams of messages and MPI's collectives; latencies of pairs and message rates have no limit."""
+def workload(file: ForeignFile) -> Workload:
+    """Messages between processes, and MPI's collectives."""
+    operation, of_each_rank = _OPERATIONS.get(file.test, ("", False))
+    if operation:
+        return Collective(operation=operation, by="mpi", of_each_rank=of_each_rank)
+    if file.test not in _BETWEEN_TWO:
+        return Unlimited(why=f"no limit is derived for {file.test}")
     parameters = file.results[0].parameters
     from_gpu, to_gpu = (is_gpu_memory(parameters.get(end)) for end in ("send_buffer", "receive_buffer"))
-    # OSU allocates by posix_memalign at page size; only a kernel that joins pages by itself gives huge ones.
-    is_on_host = file.test in _BETWEEN_TWO and not (from_gpu or to_gpu)
-    operation, of_each_rank = _OPERATIONS.get(file.test, ("", False))
-    return Subject(
-        kind="messages" if file.test in ("osu_bw", "osu_bibw") else "exchange" if operation else "other",
-        operation=operation,
-        of_each_rank=of_each_rank,
-        transport="library",
+    return Message(
         both_ways=file.test == "osu_bibw",
+        one_at_a_time=file.test == "osu_latency",
+        pairs=max(1, (file.ranks or 2) // 2),
         from_gpu=from_gpu,
         to_gpu=to_gpu,
-        between_two=file.test in _BETWEEN_TWO,
-        pages="small" if is_on_host else "",
+        # OSU allocates by posix_memalign at page size; only a kernel that joins pages by itself gives huge ones.
+        pages="" if from_gpu or to_gpu else "small",
     )
 
 

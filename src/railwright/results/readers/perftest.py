@@ -21,7 +21,7 @@ from railwright.results.readers import perftest_json
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.log_lines import ENDED_BY_ERROR, Line, columns_of, last_row, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap, whole
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Message, Workload
 from railwright.topology.devices import Scalar
 
 NAME = "perftest (columns #bytes and BW average or t_avg)"
@@ -97,12 +97,10 @@ def _unit_of(row: re.Match[str]) -> str:
                  if overlap(average.range(), rate.range(1e6 * size / _BYTES_PER_S[unit]))), "")  # fmt: skip
 
 
-def subject(file: ForeignFile) -> Subject:
+def workload(file: ForeignFile) -> Workload:
     """Streams of messages; latencies and atomic operations have no limit."""
-    return Subject(
-        kind="messages" if file.test in ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_bw") else "other",
-        between_two=True,
-        transport="verbs",
+    return Message(
+        by="verbs",
         both_ways=file.results[0].parameters.get("direction") == "both",
         from_gpu="gpu_memory" in file.results[0].settings,
         to_gpu="gpu_memory" in file.results[0].settings,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
 from railwright.results.readers.printed_numbers import number
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Copy, Workload
 
 NAME = "rocm_bandwidth_test (copy peak bandwidth GB/s)"
 
@@ -38,9 +38,9 @@ def recognises(text: str) -> bool:
     return "copy peak bandwidth GB/s" in text and "D/D" in text
 
 
-def subject(_: ForeignFile) -> Subject:
+def workload(_: ForeignFile) -> Workload:
     """Copies between the memories that each row names."""
-    return Subject(kind="copies")
+    return Copy()
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -97,7 +97,9 @@ def _row(draft: Draft, matrix: _Matrix, names: dict[str, str], words: list[str],
         each = printed.value * 1e9 / (2 if matrix.both else 1)
         value = Measured("bandwidth_bytes_per_s", each, f"{printed.text} GB/s")
         copy = path or f"{words[0]}>{column}"
-        draft.add(line, [value], {"test": test, "copy": copy}, {"arrow": "<->" if matrix.both else "->"}, path=path)
+        draft.add(
+            line, [value], {"test": test, "copy": copy}, {"direction": "both" if matrix.both else "one"}, path=path
+        )
 
 
 def _kind(name: str) -> str:

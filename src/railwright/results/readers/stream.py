@@ -14,7 +14,7 @@ import re
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
 from railwright.results.readers.printed_numbers import number, overlap
-from railwright.results.readers.subject import Subject
+from railwright.results.workload import Memory, Workload
 
 NAME = "STREAM (Function Best Rate MB/s)"
 
@@ -40,10 +40,9 @@ def recognises(text: str) -> bool:
     return ("Triad" in text or "Copy" in text) and (is_headed or len(_ROW_ALONE.findall(text)) >= _LEAST_ROWS)
 
 
-def subject(file: ForeignFile) -> Subject:
+def workload(file: ForeignFile) -> Workload:
     """The memory of a host, or of a GPU."""
-    gpu = bool(file.gpus)
-    return Subject(kind="memory", from_gpu=gpu, to_gpu=gpu)
+    return Memory(on_gpu=bool(file.gpus))
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.log_lines import Line, cut_short, last_row, refusal, runs_of
 from railwright.results.readers.printed_numbers import Number, number, overlap
-from railwright.results.readers.subject import Subject, is_gpu_memory
+from railwright.results.workload import Message, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
 
 NAME = "ucx_perftest (# iterations, overall, message rate)"
@@ -62,13 +62,10 @@ def recognises(text: str) -> bool:
     return is_headed or ("Final:" in text and _FINAL.search(text) is not None)
 
 
-def subject(file: ForeignFile) -> Subject:
+def workload(file: ForeignFile) -> Workload:
     """Streams of messages; latencies have no limit."""
     settings = file.results[0].settings
-    return Subject(
-        kind="messages" if file.results[0].quantity == "bandwidth_bytes_per_s" else "other",
-        between_two=True,
-        transport="library",
+    return Message(
         from_gpu=is_gpu_memory(settings.get("send_memory")),
         to_gpu=is_gpu_memory(settings.get("receive_memory")),
     )

@@ -6,26 +6,25 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.diagnosis.ceilings import Ceilings
+from railwright.expected.baselines import Baselines
 from railwright.limits.limit import Bounds, Expected, Limit
 from railwright.limits.sources import SAME_RUN
-from railwright.results.bounds import no_limit
-from railwright.results.records import Result
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Files
 from railwright.units import format_bandwidth
 
 
-def fetch_and_decode(ceilings: Ceilings, point: Result) -> Bounds:
+def fetch_and_decode(baselines: Baselines, workload: Files) -> Bounds:
     """The slower of both parts as the limit. Who overlaps nothing still reaches the rate of one after the other."""
-    fetch, decode = ceilings.of("fetch", point), ceilings.of("decode", point)
-    sizes = [point.settings.get(name) for name in ("encoded_bytes", "in_memory_bytes")]
+    fetch, decode = baselines.of("fetch", workload), baselines.of("decode", workload)
     if fetch is None or decode is None:
         missing = "fetching" if fetch is None else "decoding"
-        return no_limit(point, f"{missing} the same bytes alone was not measured in this run")
-    encoded, memory = (size if isinstance(size, int) and size > 0 else 0 for size in sizes)
-    if not encoded or not memory:
-        return no_limit(point, "its record does not say how many bytes were fetched and decoded")
-    # Fetching is told in encoded bytes, decoding in those in memory: both in the unit of the point.
-    own = encoded if point.parameters.get("bytes") == "encoded" else memory
+        return no_limit(workload, f"{missing} the same bytes alone was not measured in this run")
+    encoded, memory = workload.encoded_bytes, workload.in_memory_bytes
+    if encoded <= 0 or memory <= 0:
+        return no_limit(workload, "its record does not say how many bytes were fetched and decoded")
+    # Fetching is told in encoded bytes, decoding in those in memory: both in the unit of the workload.
+    own = encoded if workload.bytes == "encoded" else memory
     fetched, decoded = own / encoded, own / memory
     slower, value = "fetching", fetched * fetch.best
     other = f"decoding alone {format_bandwidth(decoded * decode.fastest)}"
@@ -33,14 +32,14 @@ def fetch_and_decode(ceilings: Ceilings, point: Result) -> Bounds:
         slower, value = "decoding", decoded * decode.best
         other = f"fetching alone {format_bandwidth(fetched * fetch.fastest)}"
     limit = Limit(
-        quantity=point.quantity,
+        quantity=workload.quantity,
         value=value,
         kind="measured_ceiling",
         because=f"{slower} the same bytes alone, in this run (beside it {other})",
         sources=(SAME_RUN,),
     )
     return limit, Expected(
-        quantity=point.quantity,
+        quantity=workload.quantity,
         low=_in_turn(fetched * fetch.fastest, decoded * decode.fastest),
         doubtful_to=_in_turn(fetched * fetch.low, decoded * decode.low),
         because="fetching and decoding one after the other",
@@ -48,32 +47,31 @@ def fetch_and_decode(ceilings: Ceilings, point: Result) -> Bounds:
     )
 
 
-def read_ahead(ceilings: Ceilings, point: Result) -> Bounds:
+def read_ahead(baselines: Baselines, workload: Files) -> Bounds:
     """The slower of the reader alone and all consumers.
 
     Who reads nothing ahead still reaches the rate of one after the other.
     """
-    found = ceilings.of("reader alone", replace(point, quantity="bandwidth_bytes_per_s"))
+    found = baselines.of("reader alone", replace(workload, quantity="bandwidth_bytes_per_s"))
     if found is None:
-        return no_limit(point, "the reader alone was not measured in this run")
-    pace, size = point.parameters.get("pace"), point.settings.get("sample_bytes")
-    known = isinstance(pace, int | float) and pace > 0 and isinstance(size, int | float) and size > 0
-    if not known or not isinstance(pace, int | float) or not isinstance(size, int | float):
-        return no_limit(point, "its record does not say how fast samples are taken, and how large they are")
-    taken = pace * size * point.ranks
-    unit = 1.0 if point.quantity == "bandwidth_bytes_per_s" else 1 / size
-    consumers = f"{point.ranks} x {pace:g} samples/s are taken, {format_bandwidth(taken)}"
+        return no_limit(workload, "the reader alone was not measured in this run")
+    pace, size, ranks = workload.pace, workload.sample_bytes, workload.ranks or 1
+    if pace <= 0 or size <= 0:
+        return no_limit(workload, "its record does not say how fast samples are taken, and how large they are")
+    taken = pace * size * ranks
+    unit = 1.0 if workload.quantity == "bandwidth_bytes_per_s" else 1 / size
+    consumers = f"{ranks} x {pace:g} samples/s are taken, {format_bandwidth(taken)}"
     reading = f"the reader alone, in this run, makes {format_bandwidth(found.best)}"
     by_pace = taken < found.best
     limit = Limit(
-        quantity=point.quantity,
+        quantity=workload.quantity,
         value=min(taken, found.best) * unit,
         kind="measured_ceiling",
         because=f"{consumers} ({reading})" if by_pace else f"{reading} ({consumers})",
         sources=(SAME_RUN,),
     )
     return limit, Expected(
-        quantity=point.quantity,
+        quantity=workload.quantity,
         low=_in_turn(found.fastest, taken) * unit,
         doubtful_to=_in_turn(found.low, taken) * unit,
         because="reading and using samples one after the other",

@@ -1,6 +1,6 @@
-"""The measured ceilings of a run: what its simplest measurements reached, for others to be held against.
+"""The baselines of a run: what its simplest measurements reached, for others to be held against.
 
-Which results are ceilings of what their benchmarks declare (`results.bounds.Supply`).
+A benchmark declares which of its results are a baseline (`results.declarations`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from railwright.diagnosis.own_reads import OwnReads
+from railwright.expected.own_reads import OwnReads
 from railwright.limits.limit import Constant
 from railwright.limits.sources import SINGLE_HOST_COPIES
-from railwright.results.bounds import Declarations, Supply, declared_for
-from railwright.results.records import PAGES_DECIDE_FROM_BYTES, Result, size_of
+from railwright.results.declarations import Declarations, declared_for
+from railwright.results.records import PAGES_DECIDE_FROM_BYTES, Result
+from railwright.results.workload import Baseline, Workload, describe
 
 Key = TypeVar("Key")
 HUGE = "huge"
@@ -55,7 +56,7 @@ class Ceiling(NamedTuple):
         return max(1.0, value / (self.fastest**2 / self.slowest))
 
 
-class Ceilings:
+class Baselines:
     """The ceilings of one run, collected from results that were measured and verified.
 
     The same copy can be half as fast in the next process, because its pages lie elsewhere. So a band has two edges: a
@@ -66,20 +67,20 @@ class Ceilings:
     def __init__(self, results: Iterable[Result], declarations: Declarations) -> None:
         self._copies: dict[tuple[str, str, int], Ceiling] = {}
         """One thread's memory copies, in bytes/s, by path, pages and size."""
-        self._others: dict[tuple[Supply, Hashable], Ceiling] = {}
+        self._others: dict[tuple[Baseline, Hashable], Ceiling] = {}
         reads: list[Result] = []
         for result in results:
             declared = declared_for(result, declarations)
             supply = declared.supplies if declared is not None else None
-            if supply is None or not _is_sound(result):
+            if declared is None or supply is None or not _is_sound(result):
                 continue
-            size = size_of(result.parameters)
+            workload = describe(declared.workload, result)
             if supply == "file read":
                 reads.append(result)
             elif supply != "thread copy":
-                _widen(self._others, (supply, _place(supply, result)), result)
-            elif size is not None:
-                _widen(self._copies, (result.path, pages_of(result), size), result)
+                _widen(self._others, (supply, _place(supply, workload)), result)
+            elif workload.size_bytes is not None:
+                _widen(self._copies, (workload.path, pages_of(workload), workload.size_bytes), result)
         self.reads = OwnReads(reads)
 
     def copies(self, path: str, size_bytes: int, pages: str = HUGE) -> tuple[int, Ceiling] | None:
@@ -102,16 +103,16 @@ class Ceilings:
         small = {size: one for every in kinds.values() for size, one in every.items() if size < PAGES_DECIDE_FROM_BYTES}
         return small | kinds.get(pages, kinds.get(HUGE, {}))
 
-    def fastest_message(self, result: Result) -> float | None:
+    def fastest_message(self, workload: Workload) -> float | None:
         """The least time of one message by a plain socket in the place of the result, on either kind of pages, seconds.
 
         The kernel copies it either way. A launch of a ping-pong is fast or slow by a factor of two, whatever its pages,
         so those of both kinds show better what a socket can do.
         """
-        kinds = (replace(result, parameters=result.parameters | {"pages": pages}) for pages in ("small", HUGE))
+        kinds = (replace(workload, pages=pages) for pages in ("small", HUGE))
         return min((found.best for one in kinds if (found := self.of("plain socket", one)) is not None), default=None)
 
-    def has(self, supply: Supply) -> bool:
+    def has(self, supply: Baseline) -> bool:
         """Whether anything of that kind was measured, and verified."""
         if supply == "file read":
             return bool(self.reads)
@@ -123,52 +124,50 @@ class Ceilings:
                  if kind == "plain socket" and isinstance(key, tuple) and key[:2] == (path, "latency_s")]  # fmt: skip
         return min(found, key=lambda pair: pair[0], default=(0, None))[1]
 
-    def of(self, supply: Supply, result: Result) -> Ceiling | None:
-        """What was measured in the place of the result, in its unit.
+    def of(self, supply: Baseline, workload: Workload) -> Ceiling | None:
+        """What was measured in the place of the workload, in its unit.
 
         Sockets whose records name no pages lie on huge ones.
         """
-        found = self._others.get((supply, _place(supply, result)))
+        found = self._others.get((supply, _place(supply, workload)))
         if found is None and supply == "plain socket":
-            on_huge = replace(result, parameters=result.parameters | {"pages": HUGE})
-            return self._others.get((supply, _place(supply, on_huge)))
+            return self._others.get((supply, _place(supply, replace(workload, pages=HUGE))))
         return found
 
 
-def _place(supply: Supply, result: Result) -> Hashable:
-    """What a ceiling and a result that is held against it have in common."""
-    size = result.parameters.get("size_bytes")
+def _place(supply: Baseline, workload: Workload) -> Hashable:
+    """What a baseline and a workload that is held against it have in common."""
+    path, size, varied = workload.path, workload.size_bytes, workload.varied
     match supply:
         case "plain socket":
-            is_large = isinstance(size, int) and size >= PAGES_DECIDE_FROM_BYTES
-            return result.path, result.quantity, size, pages_of(result) if is_large else ""
+            is_large = size is not None and size >= PAGES_DECIDE_FROM_BYTES
+            return path, workload.quantity, size, pages_of(workload) if is_large else ""
         case "raw device":
-            return result.path, result.quantity, tuple(sorted(result.parameters.items()))
+            return path, workload.quantity, tuple(sorted(varied.items()))
         case "gpu copy" | "awaited gpu copy":  # the same for all GPUs of a machine but for noise
-            return _NUMBER.sub("", result.path)
+            return _NUMBER.sub("", path)
         case "dgemm":  # of the same processes with as many threads
-            hosts = result.parameters.get("host"), result.parameters.get("hosts")
-            return result.path, result.ranks, hosts, result.parameters.get("threads")
+            return path, workload.ranks, (varied.get("host"), varied.get("hosts")), varied.get("threads")
         case "fetch":
-            return result.path, _apart_from(result, "part", "bytes")
+            return path, _apart_from(workload, "part", "bytes")
         case "decode":  # of bytes that are in memory, wherever they came from
-            return _apart_from(result, "part", "bytes", "cache")
+            return _apart_from(workload, "part", "bytes", "cache")
         case "reader alone":
-            return result.path, result.ranks, _apart_from(result, "part", "pace", "prefetch", "counted")
+            return path, workload.ranks, _apart_from(workload, "part", "pace", "prefetch", "counted")
         case "gpu load":  # of the reader's own memory, whatever memory the result was read from
-            return result.path.partition(">")[2], size or 0
+            return path.partition(">")[2], size or 0
         case _:
-            return result.path
+            return path
 
 
-def _apart_from(result: Result, *names: str) -> Hashable:
-    """What a result varies but for these parameters."""
-    return tuple(sorted((name, value) for name, value in result.parameters.items() if name not in names))
+def _apart_from(workload: Workload, *names: str) -> Hashable:
+    """What a workload varies but for these parameters."""
+    return tuple(sorted((name, value) for name, value in workload.varied.items() if name not in names))
 
 
-def pages_of(result: Result) -> str:
-    """The pages that a result's memory lies on."""
-    return str(result.parameters.get("pages") or HUGE)
+def pages_of(workload: Workload) -> str:
+    """The pages that a workload's memory lies on."""
+    return workload.pages or HUGE
 
 
 def _is_sound(result: Result) -> bool:

@@ -13,6 +13,7 @@ from railwright.limits.limit import Bounds, Constant, Expected, Limit, Source
 from railwright.limits.sources import SAME_RUN
 from railwright.results.records import Result
 from railwright.results.statistics import quantile
+from railwright.results.workload import Workload
 from railwright.topology.devices import Scalar
 
 _CONCAVE = Source("Railwright docs/limits.md", "direct reads of a file")
@@ -38,27 +39,29 @@ class OwnReads:
         """`results` are the sound ones of benchmarks that read files."""
         medians: dict[Hashable, dict[Hashable, list[Result]]] = {}
         for result in results:
-            medians.setdefault(_alike(result), {}).setdefault(_how(result), []).append(result)
+            medians.setdefault(_alike(result.path, result.quantity, result.parameters), {}).setdefault(
+                _how(result), []
+            ).append(result)
         self._best = {alike: _best([_read(one) for one in every.values()], alike) for alike, every in medians.items()}
 
     def __bool__(self) -> bool:
         return bool(self._best)
 
-    def is_best(self, point: Result) -> bool:
+    def is_best(self, point: Workload) -> bool:
         """Whether nothing of the run stands above the point."""
-        best = self._best.get(_alike(point))
-        return best is not None and all(best.how.get(name) == point.parameters.get(name) for name in _HOW)
+        best = self._best.get(_alike(point.path, point.quantity, point.varied))
+        return best is not None and all(best.how.get(name) == point.varied.get(name) for name in _HOW)
 
-    def bounds(self, point: Result) -> Bounds | None:
+    def bounds(self, point: Workload) -> Bounds | None:
         """The best alike reads as a ceiling; None where there are none.
 
         Throughput is concave in the reads in flight, so with fewer of them it is at least in proportion; the time of
         one read grows at most in proportion to them.
         """
-        best = self._best.get(_alike(point))
+        best = self._best.get(_alike(point.path, point.quantity, point.varied))
         if best is None:
             return None
-        share = _in_flight(point.parameters) / best.in_flight
+        share = _in_flight(point.varied) / best.in_flight
         because = f"the best reads of this run, {best.in_flight} in flight: the raw device is closed"
         limit = Limit(
             quantity=point.quantity, value=best.value, kind="measured_ceiling", because=because, sources=(SAME_RUN,)
@@ -74,8 +77,8 @@ class OwnReads:
         )
 
 
-def _alike(result: Result) -> Hashable:
-    return result.path, result.quantity, *(result.parameters.get(name) for name in _KEPT)
+def _alike(path: str, quantity: str, varied: Mapping[str, Scalar]) -> Hashable:
+    return path, quantity, *(varied.get(name) for name in _KEPT)
 
 
 def _how(result: Result) -> Hashable:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from railwright.diagnosis import doubts
 from railwright.errors import UsageError
+from railwright.expected.bands import near_limit
 from railwright.limits.limit import Bounds
 from railwright.limits.storage import file_limit
-from railwright.results.bounds import no_limit
-from railwright.results.records import Result
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Files
 from railwright.topology.cluster import cluster_of
 from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
@@ -16,21 +16,21 @@ from railwright.topology.shapes import split_name
 _MOST_HOSTS = 2**20
 
 
-def mount_limit(point: Result) -> Bounds:
+def mount_limit(workload: Files) -> Bounds:
     """The narrowest of drives, servers' NICs and clients' NICs, where the record says which those are."""
-    client, servers = point.settings.get("client_host"), point.settings.get("storage_servers", 0)
-    if not isinstance(client, str) or not isinstance(servers, int) or not 0 <= servers <= _MOST_HOSTS:
-        return no_limit(point, "what serves this mount is not known: give a cluster file, cluster=FILE")
-    if point.quantity != "bandwidth_bytes_per_s":
-        return no_limit(point, "no document gives the operations of files a second, nor their latency")
+    client, servers = workload.client_host, workload.storage_servers or 0
+    if not client or not 0 <= servers <= _MOST_HOSTS:
+        return no_limit(workload, "what serves this mount is not known: give a cluster file, cluster=FILE")
+    if workload.quantity != "bandwidth_bytes_per_s":
+        return no_limit(workload, "no document gives the operations of files a second, nor their latency")
     try:
         host = _machine(client)
-        storage = (servers, _machine(str(point.settings.get("storage_host", "")))) if servers else None
-        cluster = cluster_of(host, max(1, point.hosts), storage=storage)
+        storage = (servers, _machine(workload.storage_host)) if servers else None
+        cluster = cluster_of(host, max(1, workload.hosts), storage=storage)
     except UsageError as error:
-        return no_limit(point, error.message)
+        return no_limit(workload, error.message)
     limit = file_limit(cluster, cluster.hosts)
-    return limit, doubts.of_files(limit)
+    return limit, near_limit(limit)
 
 
 def _machine(text: str) -> Topology:

@@ -1,0 +1,132 @@
+"""Copies by a GPU's engines and kernels, and loads of its threads from other memories."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.errors import UsageError
+from railwright.expected.bands import doubted_to, half_of
+from railwright.expected.machine import Machine
+from railwright.limits import gpu as gpu_limits
+from railwright.limits.cluster_path import cluster_path_limit
+from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.path import has_unknown_link, limit_inside
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Copy
+from railwright.topology.devices import PcieLink
+from railwright.units import MIB
+
+_JUDGED_FROM_BYTES = 16 * MIB
+"""Below it the start of each copy counts as much as its bytes."""
+_OWN_BYTES = 2 * MIB
+_OF_COPIES = 0.8
+"""Of the low end over PCIe: eight RTX 4090 of one host read its memory at 23.9 to 26.4 GB/s, and six A6000 each other's
+at 21.8 to 26.4 (NVIDIA nvbandwidth issues 15 and 50)."""
+WHY_COPIES = (
+    "what CPUs give to copies over PCIe differs as much between healthy hosts, and which GPUs share a switch is the"
+    " shape's word where no nvidia-smi topo -m was given"
+)
+_NOT_MEASURED = "loads of its own memory were not measured in this run"
+
+
+def expect_copy(workload: Copy, machine: Machine) -> Bounds:
+    """What a copy crosses, with the band of its engine and direction; a latency by loads of the GPU's own memory."""
+    if workload.is_load:
+        return _load(workload, machine)
+    if workload.quantity == "latency_s":
+        return _small(workload, machine)
+    if workload.added_gpus:
+        return no_limit(workload, f"the rates of {workload.added_gpus} GPUs are added up")
+    source, _, target = workload.path.partition(">")
+    if source == target and (gpu := machine.gpu(source)) is not None:
+        limit, band = gpu_limits.local_copy_limit(gpu)
+        # Half of the memory's rate holds for all; what engines reach of it was seen on Hopper alone.
+        return limit, _large(workload, band) if workload.size_bytes is not None else None
+    return _between(workload, machine)
+
+
+def _between(workload: Copy, machine: Machine) -> Bounds:
+    path = machine.path_over(workload.path)
+    if path is None:
+        try:
+            row = cluster_path_limit(machine.cluster, workload.path.replace(">", ":"))
+        except UsageError as error:
+            return no_limit(workload, error.message)
+        return row.limit, None
+    limit, band = limit_inside(machine.host, path)
+    if not isinstance(limit, Limit):
+        return limit, None
+    over_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
+    is_guessable = band is None and workload.direction != "both"
+    guessed = half_of(limit) if is_guessable else None
+    if guessed is not None and has_unknown_link(path):
+        guessed = doubted_to(guessed, 0.0, "no document gives the rate of a link on its way")
+    band = _of_copy(
+        workload,
+        band or guessed,
+        over_pcie=over_pcie,
+        # Both directions at once were measured between a GPU and host memory, and over NVSwitches.
+        is_measured_both_ways="memory" in workload.path
+        if over_pcie
+        else any("nvswitch" in name for name in path.devices),
+        is_known=band is not None,
+    )
+    band = _large(workload, band)
+    if workload.path.startswith("gpu") and ">gpu" in workload.path:
+        limit, band = _capped(limit, band, machine.supposed.gpu_cap_bytes_per_s)
+    return limit, band
+
+
+def _of_copy(
+    workload: Copy, band: Expected | None, *, over_pcie: bool, is_measured_both_ways: bool, is_known: bool
+) -> Expected | None:
+    """The band of a copy: by an engine or a kernel, one way or both, from pinned memory alone."""
+    if band is None or workload.host == "pageable" or not workload.peer_access:
+        return None  # the driver copies through a buffer of its own: a CPU's work, and no link's
+    by_kernel, both_ways = workload.engine == "sm", workload.direction == "both"
+    if both_ways and not is_measured_both_ways:
+        return None
+    if not over_pcie:
+        return gpu_limits.over_nvlink(band, by_kernel=by_kernel, both_ways=both_ways)
+    reads_host = workload.path.startswith("memory")
+    found = gpu_limits.over_pcie(band, by_kernel=by_kernel, both_ways=both_ways, reads_host=reads_host)
+    return doubted_to(found, found.low * _OF_COPIES, WHY_COPIES) if is_known and not by_kernel else found
+
+
+def _large(workload: Copy, band: Expected | None) -> Expected | None:
+    is_small = workload.size_bytes is not None and workload.size_bytes < _JUDGED_FROM_BYTES
+    return None if is_small else band
+
+
+def _capped(limit: Limit, band: Expected | None, cap_bytes_per_s: float) -> Bounds:
+    """Where software lets a GPU carry less to others, half of that is expected at least: the copies may not overlap."""
+    if cap_bytes_per_s >= limit.value:
+        return limit, band
+    limit = replace(limit, value=cap_bytes_per_s)
+    return limit, band if band is None else replace(band, low=min(band.low, cap_bytes_per_s / 2), doubtful_to=None)
+
+
+def _load(workload: Copy, machine: Machine) -> Bounds:
+    """A load of other memory takes longer than one of the GPU's own, by a factor that belongs to the link."""
+    own = machine.measured.of("gpu load", workload) if machine.measured is not None else None
+    gpu, path = machine.gpu(workload.path.partition(">")[2]), machine.path_over(workload.path)
+    if own is None or gpu is None or path is None:
+        return no_limit(workload, _NOT_MEASURED)
+    limit, _ = limit_inside(machine.host, path)
+    if isinstance(limit, NoLimit):
+        return replace(limit, quantity="latency_s"), None
+    is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
+    return gpu_limits.remote_load(gpu, (own.slowest, own.fastest), over_pcie=is_pcie)
+
+
+def _small(workload: Copy, machine: Machine) -> Bounds:
+    """A copy of a few bytes, between a load of the GPU's own memory and so many of them."""
+    source, _, target = workload.path.partition(">")
+    gpu = machine.gpu(source) or machine.gpu(target)
+    own = None
+    if gpu is not None and machine.measured is not None:
+        alike = replace(workload, path=f"{gpu.id}>{gpu.id}", size_bytes=_OWN_BYTES)
+        own = machine.measured.of("gpu load", alike)
+    if gpu is None or own is None:
+        return no_limit(workload, _NOT_MEASURED)
+    return gpu_limits.small_copy(gpu, (own.slowest, own.fastest), by_host_clock=workload.clock != "gpu")

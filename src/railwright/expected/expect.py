@@ -1,0 +1,75 @@
+"""What a workload should reach on a machine. The only place that answers it.
+
+Our own runs, tables of other tools, limits of clusters and the curves of faults all ask `expect`. A fault's curve is
+the same question of a machine with that fault.
+"""
+
+from __future__ import annotations
+
+from railwright.expected.copies import expect_copy
+from railwright.expected.files import expect_files
+from railwright.expected.lab_links import over_links
+from railwright.expected.linpack import expect_linpack
+from railwright.expected.machine import Machine
+from railwright.expected.memory import expect_memory
+from railwright.expected.messages import expect_message
+from railwright.expected.mpi_collectives import expect_by_mpi
+from railwright.expected.nccl_collectives import expect_by_nccl
+from railwright.expected.shared_memory import plain_socket
+from railwright.limits.limit import Bounds, Limit
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Collective, Copy, Files, Linpack, Memory, Message, Unlimited, Workload
+
+
+def expect(workload: Workload, machine: Machine) -> Bounds:
+    """The limit with its reason, and the band of what healthy machines reach at that size, where it is known.
+
+    A workload of which nothing is known has no limit, with the reason. It never raises for what a record says.
+    """
+    if isinstance(workload, Linpack):
+        return expect_linpack(workload, machine)
+    if isinstance(workload, Files) and workload.of in ("mount", "read ahead"):
+        return expect_files(workload, machine)  # its ranks have nothing to do with each other, wherever they are
+    if workload.shares_cores:
+        return no_limit(workload, f"a functional run, its {workload.ranks} ranks shared cores")
+    if is_between_hosts(workload):
+        return _between_hosts(workload, machine)
+    match workload:
+        case Collective():
+            return expect_by_mpi(workload, machine) if workload.by == "mpi" else expect_by_nccl(workload, machine)
+        case Message():
+            return expect_message(workload, machine)
+        case Copy():
+            return expect_copy(workload, machine)
+        case Files():
+            return expect_files(workload, machine)
+        case Memory():
+            return expect_memory(workload, machine)
+        case Unlimited():
+            return no_limit(workload, workload.why)
+        case _:
+            return no_limit(workload, f"nothing here knows the workload {type(workload).__name__}")
+
+
+def is_between_hosts(workload: Workload) -> bool:
+    """Whether the path names hosts: `memory0@0>memory0@1`."""
+    return "@" in workload.path
+
+
+def _between_hosts(workload: Workload, machine: Machine) -> Bounds:
+    """The links between the hosts where they are known, else plain sockets between the same hosts."""
+    if machine.links is not None and (found := over_links(machine.links, workload)) is not None:
+        return found
+    if isinstance(workload, Message) and workload.over == "tcp" and machine.measured is not None:
+        limit, band = plain_socket(machine.measured, workload, 1 + workload.both_ways)
+        if isinstance(limit, Limit):
+            return limit, band
+    if isinstance(workload, Message) and machine.cluster.hosts > 1:
+        return expect_message(workload, machine)
+    if isinstance(workload, Unlimited):
+        return no_limit(workload, workload.why)
+    if isinstance(workload, Files) and workload.of == "drive":
+        return no_limit(workload, "what joins the other hosts to their drives is not known here")
+    if workload.hosts > 1:
+        return no_limit(workload, "the ranks were on several hosts, and what joins those is not known here")
+    return no_limit(workload, "the ranks were on another host, the topology is of this one")

@@ -1,0 +1,103 @@
+"""Files and drives: the links on the way to a drive, the raw drive of the same run, the parts of a decoding reader."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.expected import mounts, overlapped
+from railwright.expected.bands import near_limit, of_baseline
+from railwright.expected.baselines import Baselines
+from railwright.expected.machine import Machine
+from railwright.limits.limit import Bounds, Constant, Expected, NoLimit, Source
+from railwright.limits.path import path_limit
+from railwright.limits.storage import file_limit
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Files, Workload
+
+_FILE_READS = Source("Railwright docs/limits.md", "direct reads of a file")
+FILE_SYSTEM_SHARE = Constant(0.8, "of the raw device, direct random reads", _FILE_READS)
+
+
+def expect_files(workload: Files, machine: Machine) -> Bounds:
+    """What reading or writing should reach, by what is known of the drive, the file system and the reader."""
+    measured = machine.measured
+    if workload.of == "mount":
+        return mounts.mount_limit(workload)
+    if workload.of == "read ahead" and measured is not None:
+        return overlapped.read_ahead(measured, workload)
+    if workload.of == "decoded" and measured is not None:
+        return overlapped.fetch_and_decode(measured, workload)
+    if not workload.path:
+        return _of_all_drives(workload, machine)
+    if workload.of == "drive" and not workload.upper_only:
+        return links(workload, machine)
+    if workload.of == "files" and measured is not None:
+        return _beside_the_raw_drive(workload, machine, measured)
+    return _upper_limit(workload, machine)
+
+
+def links(workload: Workload, machine: Machine) -> Bounds:
+    """The narrowest link of the path inside one host."""
+    path = machine.path_over(workload.path)
+    if path is None:
+        return no_limit(workload, f"the topology has no path {workload.path}")
+    if workload.quantity != "bandwidth_bytes_per_s":
+        return no_limit(workload, "no document gives a latency or a rate of operations here")
+    return path_limit(path)
+
+
+def is_best_read(workload: Workload, baselines: Baselines) -> bool:
+    """Whether it is the best of the run's own reads, and the raw drive is closed."""
+    return baselines.of("raw device", workload) is None and baselines.reads.is_best(workload)
+
+
+def _of_all_drives(workload: Files, machine: Machine) -> Bounds:
+    """All drives of all hosts together, where no path says which of them were used."""
+    if workload.quantity != "bandwidth_bytes_per_s":
+        return no_limit(workload, "no limit is derived for this quantity of files")
+    limit = file_limit(machine.cluster, machine.cluster.hosts, to_gpus=1 if workload.reaches_gpu else 0)
+    return limit, near_limit(limit)
+
+
+def _upper_limit(workload: Files, machine: Machine) -> Bounds:
+    """The links to a drive, as an upper limit alone.
+
+    The drive is mostly narrower. Flash takes less than it gives, and unevenly; what it gives to host memory is
+    another benchmark's to measure.
+    """
+    limit, _ = links(workload, machine)
+    target = machine.host.device(workload.path.partition(">")[2])
+    is_read = target is not None and target.kind in ("gpu", "memory")
+    why = (
+        "no document gives the drive's own rate"
+        if is_read
+        else "what the raw device reads says nothing of what it writes"
+    )
+    if isinstance(limit, NoLimit):
+        return replace(limit, why=f"{limit.why}; {why}"), None
+    return replace(limit, because=f"{limit.because}: an upper limit alone, {why}"), None
+
+
+def _beside_the_raw_drive(workload: Files, machine: Machine, baselines: Baselines) -> Bounds:
+    """The raw drive with the same reads, else the best reads of the run, else the links to the drive."""
+    device = baselines.of("raw device", workload)
+    if device is None:
+        limit, _ = links(workload, machine)
+        own = baselines.reads.bounds(workload)
+        if own is not None and not baselines.reads.is_best(workload):
+            return own
+        if isinstance(limit, NoLimit):
+            return replace(limit, why=f"the raw device was not measured in this run, and {limit.why}"), None
+        return limit, None
+    value, share = device.fastest, FILE_SYSTEM_SHARE.value
+    is_latency = workload.quantity == "latency_s"
+    low, high = (value, value / share) if is_latency else (share * value, value)
+    because = "the same blocks read from the raw device, in this run"
+    return of_baseline(workload.quantity, device, value, because), Expected(
+        quantity=workload.quantity,
+        low=low,
+        high=high,
+        doubtful_to=device.slowest / share if is_latency else share * device.slowest,
+        because="a file system adds a look-up of extents to each direct read",
+        sources=(FILE_SYSTEM_SHARE.source,),
+    )

@@ -1,0 +1,73 @@
+"""What ranks on several hosts can reach over links whose rates are known, as those of a lab are.
+
+A connection takes one way, so that plain sockets are held against its narrowest cable. A library may use all ports of
+a host at once, and need not: so all of them are its limit, and one of them is what is expected of it.
+"""
+
+from __future__ import annotations
+
+from railwright.busbw import factor
+from railwright.limits.limit import Bounds, Constant, Source, bandwidth_band, bandwidth_limit
+from railwright.results.declarations import no_limit
+from railwright.results.records import Fabric
+from railwright.results.workload import Collective, Files, Linpack, Message, Unlimited, Workload
+from railwright.units import KIB, MIB
+
+_LAB = Source("Railwright docs/lab.md", "rates of cables, held by tbf")
+SHARE = Constant(0.5, "of the narrowest cable: no header of packets takes as much", _LAB)
+CARRIED = Constant(125e6, "bytes/s of a cable, up to which two cores carry a lab without being the limit", _LAB)
+_SAME_RUN = Source("ports of these hosts, and the slowest pair of them", "this run")
+_FROM_BYTES = MIB
+_ONE_PACKET_BYTES = KIB
+_BUCKET = "a link that was idle lets more pass than its rate, so that its rate bounds no single message"
+
+
+def over_links(links: Fabric, workload: Workload) -> Bounds | None:
+    """The limit and band of a rate between hosts; None of a message of one packet, of which links
+    say nothing, and of what goes over none of them.
+
+    A library may use other ports than a plain socket, so that this is no limit of what is larger than a packet.
+    """
+    if isinstance(workload, Unlimited | Files | Linpack):
+        return None  # its bytes do not go from host to host
+    size = workload.size_bytes
+    if workload.quantity != "bandwidth_bytes_per_s" or size is None or size < _FROM_BYTES:
+        is_packet = workload.quantity == "latency_s" and size is not None and size <= _ONE_PACKET_BYTES
+        return None if is_packet else no_limit(workload, _BUCKET)
+    if isinstance(workload, Collective) and workload.by == "mpi":
+        return _collective(links, workload)
+    if not isinstance(workload, Message):
+        return None
+    if workload.by == "sockets":
+        return rate_over(links, links.flow_bytes_per_s, f"one connection over {links.narrowest}", 1.0)
+    if workload.from_gpu or workload.to_gpu:
+        return None
+    times = 1 + workload.both_ways
+    because = f"all ports of a host in {links.name}" + (", both ways at once" if times > 1 else "")
+    return rate_over(links, times * links.ports_bytes_per_s, because, 1.0)
+
+
+def _collective(links: Fabric, workload: Collective) -> Bounds | None:
+    """The bytes that must leave each host, by whatever algorithm, over its ports.
+
+    In an all_to_all every rank has bytes for every other; else a host needs its neighbours' data once. A linear
+    algorithm sends all of it through the ports of one host, so what is expected falls with the number of ranks.
+    """
+    hosts, ranks, operation = workload.hosts, workload.ranks or 1, workload.operation
+    if not 1 < hosts <= ranks:
+        return None
+    senders = ranks if operation == "all_to_all" else hosts
+    per_byte = senders * float(factor(operation, hosts)) / hosts
+    scale = float(factor(operation, ranks)) if workload.rate == "busbw" else 1.0
+    because = f"the least that must leave each host, over all ports of a host in {links.name}"
+    return rate_over(links, scale * links.ports_bytes_per_s / per_byte, because, scale / per_byte * 2 / ranks)
+
+
+def rate_over(links: Fabric, value: float, because: str, share_of_one: float) -> Bounds:
+    """A limit, and a band from a share of what one connection can reach."""
+    limit = bandwidth_limit(value, because, links.narrowest, (), (_LAB,) if not links.measured else (_SAME_RUN,))
+    if links.flow_bytes_per_s > CARRIED.value and not links.measured:
+        return limit, None
+    low = SHARE.value * share_of_one * links.flow_bytes_per_s
+    because = f"{SHARE.value:g} of what one connection can have over {links.narrowest}"
+    return limit, bandwidth_band(low, None, because, SHARE.source)

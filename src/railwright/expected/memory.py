@@ -1,0 +1,76 @@
+"""The memory of a host or a GPU, by what its channels carry."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.expected.files import links
+from railwright.expected.machine import Machine
+from railwright.limits.gpu import memory_limit
+from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Source
+from railwright.limits.memory import limit as channels_limit
+from railwright.limits.memory import limit_inside
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Memory
+from railwright.topology.devices import MemoryLink
+from railwright.units import format_size
+
+_EPYC_9684X = Source("AMD EPYC 9684X product page", "L3 cache 1,152 MB")
+LARGEST_CACHE = Constant(1.25 * 2**30, "bytes, above the largest last-level cache of a socket", _EPYC_9684X)
+_OF_CHANNELS = 0.7
+"""STREAM Triad with a thread for each core: 0.75 to 0.9 of the channels' rate in the vendors' own figures."""
+_OF_HBM, _HALF = 0.8, 0.5
+WHY_MEMORY = "it takes a thread for each core, on every socket, and arrays that no cache holds"
+
+
+def expect_memory(workload: Memory, machine: Machine) -> Bounds:
+    """What the channels allow: of the path's memory, or of all memories of a host where no path is named."""
+    if workload.copies:
+        return _copied(workload, machine)
+    if workload.path:
+        return links(workload, machine)
+    if workload.quantity != "bandwidth_bytes_per_s":
+        return no_limit(workload, "only the bandwidth of memory has a limit here")
+    if workload.on_gpu:
+        gpus = machine.host.of_kind("gpu")
+        limit = memory_limit(gpus[0]) if gpus else None
+        if not isinstance(limit, Limit):
+            return no_limit(workload, "the machine given does not say what the memory of its GPU carries")
+        return limit, _band(limit, _OF_HBM, _HALF)
+    found = [channels_limit(link)[0] for link in machine.host.links if isinstance(link.protocol, MemoryLink)]
+    known = [limit for limit in found if isinstance(limit, Limit)]
+    if not known or len(known) < len(found):
+        none = next((limit for limit in found if isinstance(limit, NoLimit)), None)
+        return (none, None) if none is not None else no_limit(workload, "no memory is known")
+    nodes = f"{len(known)} x " if len(known) > 1 else ""
+    whole = replace(known[0], value=sum(limit.value for limit in known), because=f"{nodes}{known[0].because}")
+    return whole, _band(whole, _OF_CHANNELS, 0.0)
+
+
+def _copied(workload: Memory, machine: Machine) -> Bounds:
+    """The memory's channels bound a copy only if no cache can hold it and one node's memory takes all of it.
+
+    Between two nodes each byte is read from one memory and written to the other, so either's channels bound it.
+    """
+    memory, _, other = workload.path.partition(">")
+    touched = 2 * (workload.size_bytes or 0) * workload.threads
+    if memory != other:
+        limit = links(workload, machine)[0] if touched > LARGEST_CACHE.value else None
+        none = no_limit(workload, "no document gives the rate between NUMA nodes")
+        return (limit, None) if isinstance(limit, Limit) else none
+    if touched <= LARGEST_CACHE.value:
+        return no_limit(workload, f"a copy that touches {format_size(touched)} may stay in the caches")
+    if len(machine.host.of_kind("memory")) > 1 and workload.threads != 1:
+        return no_limit(workload, "threads on several NUMA nodes use several memories")
+    return limit_inside(machine.host, memory)
+
+
+def _band(limit: Limit, share: float, doubtful: float) -> Expected:
+    return Expected(
+        quantity=limit.quantity,
+        low=share * limit.value,
+        doubtful_to=doubtful * limit.value,
+        doubt=WHY_MEMORY,
+        because=f"{share:g} of the limit and more, as healthy ones reach",
+        sources=limit.sources,
+    )

@@ -1,0 +1,247 @@
+"""Messages between two devices: inside one host beside its baselines, between hosts over the ports.
+
+A stream of messages is held against the links; how soon it reaches their rate is a matter of its latency.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.errors import UsageError
+from railwright.expected import shared_memory
+from railwright.expected.bands import doubted_to, half_of, scaled
+from railwright.expected.baselines import Baselines
+from railwright.expected.machine import Machine
+from railwright.limits import gpu as gpu_limits
+from railwright.limits.cluster_path import cluster_path_limit
+from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.nccl import TCP_BAND
+from railwright.limits.path import limit_inside
+from railwright.limits.table import PathLimit
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Message
+from railwright.topology.changes import over_tcp, with_links
+from railwright.topology.devices import EthernetLink
+from railwright.units import KIB, MIB
+
+INSIDE = "memory0:memory0"
+"""The path of messages that do not say where their two processes were."""
+BYTES_DECIDE = 64 * KIB
+"""From this size on a stream of messages between two hosts is expected at the link's rate (perftest's own default)."""
+RENDEZVOUS_ENDS = 1024 * 1024
+"""Up to this size a message over MPI or UCX may cost a handshake that it does not hide."""
+_BOTH_WAYS_SHARE = 0.95
+"""Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation)."""
+_OF_SMALL = 0.5
+_OF_MPI, _OF_MPI_BOTH_WAYS, _OF_VERBS = 0.85, 0.7, 0.95
+COPY_CALL_S = 10e-6
+"""What a message between GPUs of one host costs beside its bytes where MPI or UCX copies it by calls of CUDA's: 6.5 us
+at 64 KiB with osu_bw on GH200 (CSCS documentation, MPICH); half as much again for others."""
+_SINGLE_MESSAGE_S, SINGLE_MESSAGES_FROM = 12e-6, 2**20
+"""What a message costs beside its bytes where it waits for the one before it: 10.3 us at 256 KiB of PingPong over FDR
+InfiniBand (openhpc/ohpc, issue 207), some more for others; below 1 MiB that is most of the time."""
+_TRANSFERS_JUDGED_FROM = 64 * MIB
+"""UCX cuts a transfer into parts, and its cost for each request counts below."""
+_SMALL_TRANSFER = 64 * KIB
+_OF_TCP = 0.9
+"""What several flows leave of a port: 9.4 of 10 Gb/s, 94 of 100 (ESnet, fasterdata, iperf3 at 100 Gb/s)."""
+_ONE_FLOW = 0.9e9
+"""Bytes/s that one flow reaches with frames of 1500 bytes and without tuning: 7.24 of 10 Gb/s (wiki of the Hyades
+cluster, iperf3). Less than that is a slow core, or a fault."""
+_STAGED_BYTES_PER_S = 16e9
+"""What goes through host memory between NIC and GPU at most (NCCL issue 412)."""
+_NOT_HIDDEN = 2.0
+"""A library that does not overlap the two copies through host memory takes twice as long."""
+_GPUDIRECT = "gpudirect_rdma"
+
+_WHY_SMALL = "how soon messages of this size reach the rate differs by protocol and handshake"
+_WHY_MPI = "MPI reaches some percent less than the link, by version and settings"
+_WHY_VERBS = "headers and MTU take some percent more or less"
+_WHY_SOCKETS = "one flow of TCP is held back by a core: several (iperf3 -P 8) and an MTU of 9000 reach more"
+
+
+def expect_message(workload: Message, machine: Machine) -> Bounds:
+    """What messages should reach where they were: in one host beside its baselines, else over the ports."""
+    path = path_of(workload, machine)
+    if workload.by == "sockets" and machine.measured is None:
+        return _by_sockets(workload, machine)
+    if machine.measured is not None and machine.cluster.hosts == 1 and (workload.path or workload.pages):
+        return _beside_baselines(replace(workload, path=path.replace(":", ">")), machine, machine.measured)
+    if workload.quantity != "bandwidth_bytes_per_s":
+        return no_limit(workload, "only the bandwidth of messages has a limit here")
+    if path == INSIDE:
+        ask = "give --beside RUN, a run of ours on it; " if workload.pages else ""
+        why = f"inside one host no limit is known; {ask}if it ran between two hosts, give --count 2"
+        return no_limit(workload, why)
+    return _over_links(workload, machine, path)
+
+
+def path_of(workload: Message, machine: Machine) -> str:
+    """The path `gpu0:gpu0@1`: its own, the one the user named, else between the first GPUs or memories."""
+    if workload.path:
+        return workload.path.replace(">", ":")
+    if machine.path:
+        return machine.path
+    first, last = ("gpu0" if gpu else "memory0" for gpu in (workload.from_gpu, workload.to_gpu))
+    if machine.cluster.hosts > 1:
+        return f"{first}:{last}@1"
+    return "gpu0:gpu1" if (first, last) == ("gpu0", "gpu0") else f"{first}:{last}"
+
+
+def tcp_band(limit: Limit) -> Expected:
+    """What one flow of TCP is expected to reach of a port. A fast port leaves it to the host's cores: doubtful."""
+    low = _OF_TCP * limit.value
+    return Expected(
+        quantity=limit.quantity,
+        low=low,
+        doubtful_to=min(low, _ONE_FLOW),
+        doubt=_WHY_SOCKETS,
+        because="nine tenths of what TCP leaves of the port",
+        sources=limit.sources,
+    )
+
+
+def _by_sockets(workload: Message, machine: Machine) -> Bounds:
+    """TCP between two hosts: what a port leaves to it; what one flow needs is a core, which differs."""
+    cluster = machine.supposed.cluster
+    if workload.quantity != "bandwidth_bytes_per_s":
+        return no_limit(workload, "only the bandwidth of messages has a limit here")
+    if cluster.hosts < 2 and not machine.path:
+        return no_limit(workload, "inside one host no limit is known; if it ran between two hosts, give --count 2")
+    host = with_links(cluster.host, over_tcp)
+    try:
+        row = cluster_path_limit(replace(cluster, host=host), machine.path or "memory0:memory0@1")
+    except UsageError as error:
+        return no_limit(workload, error.message)
+    if not isinstance(row.limit, Limit):
+        return row.limit, None
+    return row.limit, tcp_band(row.limit)
+
+
+def _beside_baselines(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
+    """Messages inside one host: a cache line and a copy for a time, copies for a rate."""
+    if workload.by == "sockets":
+        why = "plain sockets are what TCP paths are held against, and no document gives what they reach"
+        return no_limit(workload, why)
+    if workload.crosses_gpu:
+        return _transfer(workload, machine, measured)
+    ways = 1 + workload.both_ways
+    if workload.in_blocks:
+        return shared_memory.copied_blocks(measured, workload)
+    if workload.over == "tcp":
+        return shared_memory.plain_socket(measured, workload, ways)
+    if workload.quantity == "latency_s":
+        return (shared_memory.small_transfer if workload.one_sided else shared_memory.message)(measured, workload)
+    if workload.quantity != "bandwidth_bytes_per_s":
+        return no_limit(workload, "no document gives a rate of messages")
+    return shared_memory.thread_copies(measured, workload, workload.pairs * workload.threads * ways)
+
+
+def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
+    """A transfer of GPU memory by a library: what it crosses, with a band for large ones; a small one by copies."""
+    if workload.quantity == "latency_s":
+        alone, awaited = measured.of("gpu copy", workload), measured.of("awaited gpu copy", workload)
+        if alone is None or awaited is None:
+            return no_limit(workload, "copies of a few bytes were not measured in this run")
+        is_small = (workload.size_bytes or 0) <= _SMALL_TRANSFER
+        both = ((one.slowest, one.fastest) for one in (alone, awaited))
+        return gpu_limits.small_transfer(*both, is_small=is_small)
+    source, _, target = workload.path.partition(">")
+    if source == target and (gpu := machine.gpu(source)) is not None:
+        limit, band = gpu_limits.local_copy_limit(gpu)
+    elif (path := machine.path_over(workload.path)) is not None:
+        limit, band = limit_inside(machine.host, path)
+    else:
+        return no_limit(
+            replace(workload, quantity="bandwidth_bytes_per_s"), f"the topology has no path {workload.path}"
+        )
+    is_large = (workload.size_bytes or 0) >= _TRANSFERS_JUDGED_FROM
+    return limit, band if is_large and isinstance(limit, Limit) else None
+
+
+def _over_links(workload: Message, machine: Machine, path: str) -> Bounds:
+    """Limit and band of a stream over the links of a path, less what software and faults take from it."""
+    row = cluster_path_limit(machine.supposed.cluster, path)
+    limit, band = row.limit, row.expected
+    if isinstance(limit, NoLimit):
+        return limit, None
+    limit, band = _as_supposed(row, workload, machine, limit, band)
+    if workload.both_ways:
+        limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
+        band = scaled(band, 2 * _BOTH_WAYS_SHARE, 2) if band is not None else None
+    size = workload.size_bytes or 0
+    if workload.by == "library" and _is_between_gpus_of_a_host(path):
+        return limit, _with_call(band, size)
+    if band is None and size >= RENDEZVOUS_ENDS:
+        return limit, half_of(limit)
+    if workload.one_at_a_time:
+        return limit, _one_at_a_time(band, size)
+    return limit, _in_flight(band, workload, size)
+
+
+def _in_flight(band: Expected | None, workload: Message, size: int) -> Expected | None:
+    """The band of many messages in flight, with how far below it nothing can be said."""
+    if band is None or size < BYTES_DECIDE:
+        return None
+    if workload.by == "verbs":
+        return doubted_to(band, band.low * _OF_VERBS, _WHY_VERBS)
+    if size < RENDEZVOUS_ENDS:
+        return doubted_to(band, band.low * _OF_SMALL, _WHY_SMALL)
+    return doubted_to(band, band.low * (_OF_MPI_BOTH_WAYS if workload.both_ways else _OF_MPI), _WHY_MPI)
+
+
+def _with_call(band: Expected | None, size: int) -> Expected | None:
+    """The band of messages between GPUs of one host, each of which costs a call beside its bytes."""
+    if band is None or size < BYTES_DECIDE:
+        return None
+    low = size / (COPY_CALL_S + size / band.low)
+    because = f"{band.because}; less {COPY_CALL_S * 1e6:.0f} us for the call of each message"
+    why = _WHY_SMALL if size < RENDEZVOUS_ENDS else _WHY_MPI
+    return replace(band, low=low, doubtful_to=low * _OF_SMALL, doubt=why, because=because)
+
+
+def _one_at_a_time(band: Expected | None, size: int) -> Expected | None:
+    """The band of messages that wait for each other: each has its way there and its handshake to itself."""
+    if band is None or size < SINGLE_MESSAGES_FROM:
+        return None
+    low = size / (_SINGLE_MESSAGE_S + size / band.low)
+    because = f"{band.because}; less {_SINGLE_MESSAGE_S * 1e6:.0f} us for each message, which waits for the last"
+    return replace(band, low=low, doubtful_to=low * _OF_SMALL, doubt=_WHY_MPI, because=because)
+
+
+def _as_supposed(
+    row: PathLimit, workload: Message, machine: Machine, limit: Limit, band: Expected | None
+) -> tuple[Limit, Expected | None]:
+    """Limit and band where the machine is supposed to use sockets, to pass host memory, or to carry less."""
+    case = machine.case
+    if case is None:
+        return limit, band
+    low = band.low if band is not None else limit.value
+    high = min(limit.value, case.port_cap_bytes_per_s)
+    low = min(low, high)
+    if row.kind != "NET":
+        high = min(high, case.gpu_cap_bytes_per_s)
+        low = min(low, high / _NOT_HIDDEN) if high < limit.value else low
+    elif _is_over_sockets(machine):
+        low, high = min(low, TCP_BAND[0].value), min(high, TCP_BAND[1].value)
+    elif _is_staged(machine) and workload.crosses_gpu:
+        low, high = min(low, TCP_BAND[1].value) / _NOT_HIDDEN, min(high, _STAGED_BYTES_PER_S)
+    because = band.because if band is not None else "as supposed of this machine"
+    sources = band.sources if band is not None else limit.sources
+    return replace(limit, value=high), Expected(
+        quantity=limit.quantity, low=low, high=high, because=because, sources=sources
+    )
+
+
+def _is_between_gpus_of_a_host(path: str) -> bool:
+    (first, _, one), (last, _, other) = (end.partition("@") for end in path.partition(":")[::2])
+    return first.startswith("gpu") and last.startswith("gpu") and (one or "0") == (other or "0")
+
+
+def _is_over_sockets(machine: Machine) -> bool:
+    protocols = [link.protocol for link in machine.supposed.cluster.host.links]
+    return any(isinstance(protocol, EthernetLink) and not protocol.rdma for protocol in protocols)
+
+
+def _is_staged(machine: Machine) -> bool:
+    return any(host.facts.get(_GPUDIRECT) is False for host in machine.supposed.cluster.host.of_kind("host"))

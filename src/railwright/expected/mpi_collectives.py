@@ -1,0 +1,77 @@
+"""Collectives by MPI: copies inside one host, links between hosts.
+
+What MPI reaches of the links no document tells: its algorithms are chosen by size and by library, and healthy ones
+differ by a factor of several. So a band is only where bytes decide, and wide.
+"""
+
+from __future__ import annotations
+
+from railwright.expected import shared_memory
+from railwright.expected.machine import Machine
+from railwright.limits.choice import at_size
+from railwright.limits.collectives import algorithms, as_limit
+from railwright.limits.limit import Bounds, Expected, Limit
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Collective
+
+_OF_LIMIT = 0.5
+_DOUBTFUL_TO = 0.1
+"""Over Slingshot osu_alltoall of 8 GPUs is at 0.35 of the limit, over TCP at 0.03 (CSCS documentation, OpenMPI)."""
+_BYTES_DECIDE_S = 50e-6
+"""From this least time on: the fixed time of a call between hosts is 10 to 50 us."""
+NEEDS_RANKS = "the text does not say how many ranks there were on how many hosts: its command line would"
+WHY_EXCHANGE = "healthy MPI libraries differ by as much: each chooses algorithms of its own"
+
+
+def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
+    """The least time that the machine allows, and the time that a healthy one takes."""
+    if machine.measured is not None:
+        return shared_memory.collective(machine.measured, workload)
+    if why := _lacks(workload, machine):
+        return no_limit(workload, why)
+    size = total_bytes(workload)
+    if workload.quantity != "latency_s" or not size:
+        return no_limit(workload, f"no limit is derived for {workload.quantity} of {workload.operation}")
+    found = algorithms(machine.supposed, workload.operation, explained=machine.is_explained)
+    best = max(one.algbw_bytes_per_s.limit for one in found)  # MPI has algorithms that NCCL has not
+    rate = as_limit(found, best)
+    least = size / best
+    limit = Limit(
+        quantity="latency_s",
+        value=least,
+        kind="derived",
+        because=rate.because,
+        bottleneck=rate.bottleneck,
+        sources=rate.sources,
+    )
+    if least < _BYTES_DECIDE_S:
+        return limit, None
+    _, of_nccl, _ = at_size(machine.supposed.cluster, workload.operation, found, None)
+    low = size / (of_nccl.expected_high or best)
+    return limit, Expected(
+        quantity="latency_s",
+        low=low,
+        high=max(low, least / _OF_LIMIT),
+        doubtful_to=size / min(of_nccl.expected_low or best, _DOUBTFUL_TO * best),
+        doubt=WHY_EXCHANGE,
+        because="half of what the links allow",
+        sources=rate.sources,
+    )
+
+
+def total_bytes(workload: Collective) -> int:
+    """The size of the whole operation, as nccl-tests counts it."""
+    size = workload.size_bytes or 0
+    return size * (workload.ranks or 1) if workload.of_each_rank else size
+
+
+def _lacks(workload: Collective, machine: Machine) -> str:
+    """Why nothing is derived for that collective; empty where something is."""
+    cluster = machine.cluster
+    if workload.ranks is None:
+        return NEEDS_RANKS
+    if cluster.hosts < 2:
+        return f"inside one host no limit is known for {workload.operation}; if it ran between hosts, give --count"
+    if workload.ranks != cluster.ranks:
+        return f"no limit is derived for {workload.ranks} processes on {cluster.ranks} GPUs"
+    return ""

@@ -1,0 +1,173 @@
+"""Collectives by NCCL and RCCL: the maximum concurrent flow over the links, and the band of the algorithms by size."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.busbw import factor
+from railwright.errors import RailwrightError
+from railwright.expected.bands import doubted_to
+from railwright.expected.machine import Machine
+from railwright.limits import nvlink
+from railwright.limits.choice import at_size, band_of
+from railwright.limits.collectives import algorithms, as_limit
+from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.rates import Algorithm
+from railwright.limits.traffic import ALGORITHMS, domains, without_nvls
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Collective
+from railwright.topology.changes import without
+from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.devices import NvlinkLink, PcieLink
+from railwright.topology.gpus import usable_gpus
+from railwright.units import GIB, format_size
+
+_LEAST_RANKS = 2
+_DECIDES_FROM = 0.01
+"""Our choice: where the bytes alone would take less than this share of the least that is expected, their start decides,
+for which no document gives a floor."""
+_ONE_LEAF = 32
+"""Hosts of one leaf of a non-blocking fabric: half of the 64 ports of 400 Gb/s (NVIDIA QM9700, Spectrum-4 SN5600)."""
+_TAPER = 1 / 3
+"""Three links down for one up, which is common between leaf and spine; all_reduce over 1,440 GB200 reaches half of what
+it does over 144 at 16 GiB, and 0.44 at 4 GiB (CoreWeave, nccl-tests README)."""
+_OF_TCP = 0.5
+"""Of the low end over GPUDirect-TCPX: all_gather of 16 H100 on A3 High reached 71 GB/s at 512 MiB on one network that
+was found healthy and 50 GB/s from 128 MiB to 8 GiB on another (Google Cloud, GKE and cluster documentation)."""
+_OF_PCIE_3 = 0.8
+"""Four V100 PCIe below one root complex, kept as a sound installation, reach 0.83 of the low end (9.4 GB/s)."""
+_PCIE_3 = 8.0
+"""GT/s."""
+_WHY_RING = "within what NCCL's ring reaches, which it may have taken or been told to take"
+_WHY_FABRIC = (
+    "what joins so many hosts is not described (--cluster FILE does): a taper of 2:1 or 3:1 takes half or more"
+)
+_WHY_TCP = "networks that were found healthy differ as much over GPUDirect-TCPX"
+_WHY_PCIE_3 = "what GPUs reach over PCIe 3.0 differs as much between healthy hosts"
+
+
+def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
+    """Limit and band at the workload's size: of a time, or of a rate in the unit that it has."""
+    if workload.ranks == 1 and not workload.path:
+        return no_limit(workload, "one rank alone sends nothing to another")
+    if workload.operation not in ALGORITHMS:
+        return no_limit(workload, f"no limit is derived for {workload.operation}")
+    size = GIB if workload.in_buckets else workload.size_bytes or 0
+    cluster = taking_part(workload, machine)
+    if cluster is None:
+        return no_limit(workload, f"the topology has no GPUs {workload.path}")
+    if size < 1:
+        return no_limit(workload, f"no limit is derived for {workload.quantity} of a collective")
+    asked = workload.protocol.lower()
+    try:
+        found = _algorithms(workload, machine, cluster)
+        likely, rate, time = at_size(cluster, workload.operation, found, size, "Simple" if asked == "simple" else "")
+    except RailwrightError as error:
+        missing = tuple(f"{gpu}: NVLink" for gpu in nvlink.not_known(cluster.host))
+        return NoLimit(quantity=workload.quantity, why=error.message, missing=missing), None
+    scale = float(factor(workload.operation, cluster.ranks)) if workload.rate == "busbw" else 1.0
+    limit = as_limit(found, rate.limit * scale)
+    is_forced = asked not in ("free", "simple")
+    if workload.quantity == "latency_s" and time is not None:
+        floor = replace(limit, quantity="latency_s", value=time.limit)
+        return _latency(floor, band_of(time, likely, "latency_s"), size, is_forced=is_forced)
+    band = band_of(rate.times(scale), likely)
+    if workload.quantity != "bandwidth_bytes_per_s" or is_forced or workload.in_buckets or band is None:
+        return limit, None
+    ring = tuple(one for one in found if one.name == "ring")
+    if ring and likely.name != "ring" and cluster.hosts > 1:
+        # Between hosts NCCL may take its ring where another algorithm would be faster, and is often told to.
+        _, of_ring, _ = at_size(cluster, workload.operation, ring, size)
+        band = doubted_to(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
+    return limit, _doubted(band, cluster)
+
+
+def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
+    """Whether the limit of a latency is so far below the expected band that it bounds nothing, as for a few bytes."""
+    if not isinstance(limit, Limit) or expected is None or limit.quantity != "latency_s":
+        return False
+    return limit.value < _DECIDES_FROM * expected.low
+
+
+def over_unknown_fabric(cluster: Cluster) -> bool:
+    """Whether the hosts are more than one leaf joins, and what joins them is not described."""
+    return cluster.hosts > _ONE_LEAF and not cluster.fabric.tiers and domains(cluster) > 1
+
+
+def _doubted(band: Expected, cluster: Cluster) -> Expected:
+    """The band, with what healthy machines of this kind differ by below it."""
+    if over_unknown_fabric(cluster):
+        band = doubted_to(band, band.low * _TAPER, _WHY_FABRIC)
+    if _is_over_tcp(cluster):
+        band = doubted_to(band, band.low * _OF_TCP, _WHY_TCP)
+    if _is_over_pcie_3(cluster):
+        band = doubted_to(band, band.low * _OF_PCIE_3, _WHY_PCIE_3)
+    return band
+
+
+def _is_over_tcp(cluster: Cluster) -> bool:
+    """Whether hosts meet by a plugin that takes TCP to GPU memory (GPUDirect-TCPX)."""
+    nics = cluster.host.of_kind("nic")
+    return cluster.hosts > 1 and any(nic.facts.get("gpudirect_tcp") is True for nic in nics)
+
+
+def _is_over_pcie_3(cluster: Cluster) -> bool:
+    """Whether the GPUs of one host reach each other over PCIe 3.0 or older, and nothing else."""
+    gpus = {gpu.id for gpu in cluster.host.of_kind("gpu")}
+    slots = [link.protocol for link in cluster.host.links if gpus & {link.a, link.b}]
+    rates = [slot.gt_per_s for slot in slots if isinstance(slot, PcieLink) and slot.gt_per_s]
+    has_nvlink = any(isinstance(link.protocol, NvlinkLink) for link in cluster.host.links)
+    return cluster.hosts == 1 and not has_nvlink and bool(rates) and max(rates) <= _PCIE_3
+
+
+def _algorithms(workload: Collective, machine: Machine, cluster: Cluster) -> tuple[Algorithm, ...]:
+    """What NCCL may take there: what the job asked for, else all that it has."""
+    name = "auto" if workload.algorithm.lower() == "free" else workload.algorithm.lower()
+    case = replace(machine.supposed, cluster=cluster)
+    if name != "auto":
+        case = replace(case, algorithm=name)
+    key = (
+        tuple(gpu.id for gpu in cluster.host.of_kind("gpu")),
+        workload.operation,
+        case.algorithm,
+        _nvls_is_off(workload, machine),
+    )
+    if key not in machine._algorithms:
+        machine._algorithms[key] = algorithms(case, workload.operation, explained=machine.is_explained)
+    found = machine._algorithms[key]
+    words = {word.strip().lower() for word in machine.environment.get("NCCL_ALGO", "").split(",")}
+    return tuple(one for one in found if one.name in words) or found
+
+
+def _nvls_is_off(workload: Collective, machine: Machine) -> bool:
+    """Whether NCCL had to run without NVLS: as the record says, else as the job's environment does."""
+    return workload.nvls.startswith("off") or machine.environment.get("NCCL_NVLS_ENABLE", "").strip() == "0"
+
+
+def taking_part(workload: Collective, machine: Machine) -> Cluster | None:
+    """The cluster with only the GPUs that took part: those named, else all usable ones up to the path's end.
+
+    A workload without a path is of the whole cluster. Without NVLS the GPUs count as GPUs without multicast.
+    """
+    cluster = machine.supposed.cluster
+    if workload.path or workload.gpus:
+        last = workload.path.partition(">")[2]
+        every = [gpu.id for gpu in machine.host.of_kind("gpu")]
+        gpus = [gpu.id for gpu in usable_gpus(machine.host)] or every  # a shape's GPUs have no address
+        named = workload.gpus.split(",") if workload.gpus else gpus[: gpus.index(last) + 1] if last in gpus else []
+        if len(named) < _LEAST_RANKS or not set(named) <= set(gpus):
+            return None
+        cluster = cluster_of(without(cluster.host, set(every) - set(named)), 1)
+    if not _nvls_is_off(workload, machine):
+        return cluster
+    return replace(cluster, host=without_nvls(cluster.host))
+
+
+def _latency(floor: Limit, band: Expected | None, size_bytes: int, *, is_forced: bool) -> Bounds:
+    """The time of an operation: a floor from its bytes alone, and the band. A forced LL or LL128 has no band."""
+    if not decides_nothing(floor, band):
+        return floor, None if is_forced else band
+    size = format_size(size_bytes)
+    if is_forced:
+        return NoLimit(quantity="latency_s", why=f"no document gives the least time of an operation of {size}"), None
+    return replace(floor, because=f"its start decides at {size}, not its bytes over {floor.because}"), band

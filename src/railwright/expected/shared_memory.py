@@ -1,0 +1,270 @@
+"""Messages and collectives inside one host: through shared memory, over plain sockets, by a library of transfers.
+
+No document gives what they reach. They are held against simpler measurements of the same run.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.busbw import factor
+from railwright.expected.bands import of_baseline
+from railwright.expected.baselines import Baselines, Ceiling, pages_of
+from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Source
+from railwright.limits.sources import SINGLE_HOST_COPIES
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Collective, Message, Workload
+from railwright.units import KIB, MIB, format_size
+
+# Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
+# While caches hold the bytes, the second copy fetches each of them from the other core's cache, a third move: a copy
+# by one thread finds them in its own.
+TWO_COPIES = Constant(0.5, "of one thread's memory copy", SINGLE_HOST_COPIES)
+THREE_MOVES = Constant(1 / 3, "of one thread's memory copy within its caches", SINGLE_HOST_COPIES)
+SMALL_PAGES_SHARE = Constant(0.3, "of what is expected on huge pages, between two processes", SINGLE_HOST_COPIES)
+_MPI_FLOOR = Source("Railwright docs/measured/host-paths", "a small MPI message in cache lines")
+MESSAGE_LINES = Constant(20, "times one cache line, a message of at most one by MPI over shared memory", _MPI_FLOOR)
+CACHE_LINE_BYTES = Constant(64, "bytes", SINGLE_HOST_COPIES)
+_NIXL_FLOOR = Source("Railwright docs/limits.md", "small transfers inside one host")
+TRANSFER_LINES = Constant(40, "times one cache line, a small transfer by NIXL between two processes", _NIXL_FLOOR)
+DOUBTFUL_LINES = Constant(100, "times one cache line, what such a transfer took on some healthy machine", _NIXL_FLOOR)
+SMALL_BYTES = Constant(64 * KIB, "bytes, the largest transfer that is told by its latency", _NIXL_FLOOR)
+_BLOCKS = Source("Railwright docs/measured/host-paths", "KV caches of real models")
+BLOCKS_SHARE = Constant(0.15, "of one thread's largest copy, requests of small blocks or of several GiB", _BLOCKS)
+LEAST_BLOCK = Constant(16 * KIB, "bytes, the smallest block that was measured, rounded", _BLOCKS)
+_SOCKETS = Source("Railwright docs/limits.md", "TCP inside one host")
+LIBRARY_LATENCY = Constant(4.0, "times the latency of a plain socket, by a library", _SOCKETS)
+SMALL_MESSAGE = Constant(8 * KIB, "bytes, a message that libraries send at once", _SOCKETS)
+LIBRARY_RATE = Constant(0.25, "of the rate of a plain socket, by a library", _SOCKETS)
+_REDUCTIONS = Source("Railwright docs/limits.md", "collectives inside one host")
+REDUCED = Constant(0.1, "of what a copy is expected to reach, where floats are summed", _REDUCTIONS)
+_MOST_RANKS = 2**31 - 1
+"""MPI counts ranks in an int."""
+_JUDGED_FROM_BYTES = MIB
+"""Below this size the cost of a message, not of its bytes, decides a bandwidth."""
+
+
+def message(baselines: Baselines, workload: Workload) -> Bounds:
+    """A message through shared memory: one cache line from core to core, or a copy of its bytes if that is longer.
+
+    The band is that of messages of one line, and from 1 MiB up that of copies. Between the two nothing is expected.
+    """
+    limit, size = _cache_line(baselines, workload), workload.size_bytes
+    if size is None or size <= CACHE_LINE_BYTES.value:
+        line = baselines.of("cache line", workload)
+        return limit, _message_band(line, workload) if line is not None else None
+    copied, band = _as_time(*thread_copies(baselines, workload), float(size))
+    if isinstance(copied, NoLimit) or (isinstance(limit, Limit) and limit.value > copied.value):
+        return limit, None
+    return copied, band
+
+
+def _cache_line(baselines: Baselines, workload: Workload) -> Limit | NoLimit:
+    """One cache line from core to core, as a floor."""
+    line = baselines.of("cache line", workload)
+    if line is None:
+        why = "one cache line from core to core was not measured in this run"
+        return NoLimit(quantity=workload.quantity, why=why)
+    because = "one cache line from core to core, measured in this run"
+    return of_baseline(workload.quantity, line, line.fastest, because)
+
+
+def thread_copies(baselines: Baselines, workload: Workload, copies: int = 1, *, upper_only: bool = False) -> Bounds:
+    """So many threads that copy at once: the most that they can reach, and no less than one of them."""
+    size, pages = workload.size_bytes, pages_of(workload)
+    found = baselines.copies(workload.path, size, pages) if size is not None else None
+    largest = baselines.largest_copies(workload.path, pages)
+    if size is None or found is None or largest is None:
+        return no_limit(workload, "one thread's memory copy was not measured in this run at such a size")
+    near, copied = found
+    best, of_size = _best_copy(baselines, workload.path, near, pages)
+    kind = " on small pages" if pages == "small" else ""
+    because = f"one thread's memory copy of {format_size(of_size)}{kind}, measured in this run"
+    because = f"{copies} at once of {because}" if copies > 1 else because
+    limit = of_baseline("bandwidth_bytes_per_s", best, best.best, because, times=copies)
+    if size < _JUDGED_FROM_BYTES or upper_only:
+        return limit, None
+    _, of_memory = largest
+    looked_up = SMALL_PAGES_SHARE.value if pages == "small" else 1.0
+    because = "inside one host the worst sound way copies each byte twice, within caches it moves a third time"
+    return limit, Expected(
+        quantity="bandwidth_bytes_per_s",
+        low=looked_up * _sound_share(copied.fastest, of_memory.fastest),
+        doubtful_to=looked_up * _sound_share(copied.low, of_memory.low),
+        because=f"{because}; the kernel looks up each small page" if pages == "small" else because,
+        sources=(TWO_COPIES.source, THREE_MOVES.source),
+    )
+
+
+def _best_copy(baselines: Baselines, path: str, size_bytes: int, pages: str) -> tuple[Ceiling, int]:
+    """The copies whose best is the most that a transfer of the size may reach, and their size in bytes.
+
+    One thread touches twice the size in its core's caches. Each of two processes may touch only the size itself
+    in its own, as a copy of half the size does.
+    """
+    both = (baselines.copies(path, size, pages) for size in (size_bytes, size_bytes // 2))
+    size, copied = max((found for found in both if found is not None), key=lambda found: (found[1].best, found[0]))
+    return copied, size
+
+
+def copied_blocks(baselines: Baselines, workload: Message) -> Bounds:
+    """Blocks of one request at the rate of a copy; a request larger than all copies is held against the largest.
+
+    Where blocks are so small that their own cost counts, or the request so large that its pages do, less of a copy
+    is expected.
+    """
+    size, layers = workload.size_bytes, workload.layers
+    found = baselines.largest_copies(workload.path)
+    if size is None or found is None:
+        return no_limit(workload, "one thread's memory copy was not measured in this run")
+    largest, _ = found
+    limit, band = thread_copies(baselines, replace(workload, size_bytes=min(size, largest)))
+    block = workload.block_bytes
+    if block < LEAST_BLOCK.value:
+        band = None
+    elif size > 2 * largest or block < _JUDGED_FROM_BYTES:
+        band = _of_blocks(found[1])
+    if workload.quantity == "bandwidth_bytes_per_s" or isinstance(limit, NoLimit):
+        return replace(limit, quantity=workload.quantity), band
+    awaited_bytes = float(size)
+    if workload.until == "first layer" and layers > 0:
+        awaited_bytes /= layers
+    return _as_time(limit, band, awaited_bytes)
+
+
+def plain_socket(baselines: Baselines, workload: Workload, times: int = 1) -> Bounds:
+    """A plain socket between the same ends at the same size, or several of them at once."""
+    socket = baselines.of("plain socket", workload)
+    if socket is None and workload.quantity == "bandwidth_bytes_per_s":
+        return thread_copies(baselines, workload, times, upper_only=True)
+    if socket is None:
+        return no_limit(workload, "plain sockets were not measured in this run at such a size")
+    because = "a plain socket between the same ends, measured in this run"
+    is_latency = workload.quantity == "latency_s"
+    share = LIBRARY_LATENCY.value if is_latency else LIBRARY_RATE.value
+    value = (baselines.fastest_message(workload) if is_latency else None) or socket.best
+    because = f"{times} at once of {because}" if times > 1 else because
+    limit = of_baseline(workload.quantity, socket, value, because, times=1 if is_latency else times)
+    size = workload.size_bytes or 0
+    # Between the two a library changes its protocol, and what that costs no document says.
+    if size < _JUDGED_FROM_BYTES and not (is_latency and size <= SMALL_MESSAGE.value):
+        return limit, None
+    return limit, Expected(
+        quantity=workload.quantity,
+        low=value if is_latency else share * socket.fastest,
+        high=share * socket.fastest if is_latency else None,
+        doubtful_to=share * socket.slowest if is_latency else share * socket.low,
+        because="a library adds its protocol and its copies to the socket's",
+        sources=(LIBRARY_RATE.source,),
+    )
+
+
+def small_transfer(baselines: Baselines, workload: Workload) -> Bounds:
+    """A cache line from core to core and a copy of the bytes: what a library's small transfer cannot do without.
+
+    The floor is the line alone, because a copy in caches may overlap it.
+    """
+    limit = _cache_line(baselines, workload)
+    line, size = baselines.of("cache line", workload), workload.size_bytes
+    found = baselines.copies(workload.path, size) if size is not None else None
+    if line is None or found is None or size is None or size > SMALL_BYTES.value:
+        return limit, None
+    moves_s = (size / (THREE_MOVES.value * found[1].fastest), size / (THREE_MOVES.value * found[1].low))
+    socket = baselines.smallest_message(workload.path)
+    by_socket = (socket.fastest, socket.slowest) if socket is not None else (0.0, 0.0)
+    return limit, Expected(
+        quantity="latency_s",
+        low=line.fastest,
+        high=max(TRANSFER_LINES.value * line.fastest, by_socket[0]) + moves_s[0],
+        doubtful_to=max(DOUBTFUL_LINES.value * line.slowest, by_socket[1]) + moves_s[1],
+        because="a system call moves them, in less time than a plain socket takes for 8 bytes; NIXL's own part is"
+        " 15 to 80 cache lines; within caches bytes move three times",
+        sources=(TRANSFER_LINES.source, THREE_MOVES.source),
+    )
+
+
+def collective(baselines: Baselines, workload: Collective) -> Bounds:
+    """The copies that a collective of one host needs; a latency of at most one line in cache lines.
+
+    Out of place every rank's own thread writes its part of the result: the whole of it, or its share after a
+    reduce_scatter. A linear algorithm sends all through one rank, so what is expected falls with their number.
+    """
+    size, ranks, operation = workload.size_bytes, workload.ranks or 1, workload.operation
+    upper_only = workload.over == "tcp"  # other work than copying decides there
+    if not 1 < ranks <= _MOST_RANKS:
+        return no_limit(workload, "a collective is of two ranks or more, and its record says other")
+    if workload.quantity == "latency_s":
+        line = baselines.of("cache line", workload)
+        limit = _cache_line(baselines, workload)
+        if line is None or size is None or upper_only or size > CACHE_LINE_BYTES.value * ranks:
+            return limit, None
+        times = MESSAGE_LINES.value * 2 * (ranks - 1)
+        return limit, Expected(
+            quantity="latency_s",
+            low=line.fastest,
+            high=times * line.fastest,
+            doubtful_to=times * line.slowest,
+            because=f"{2 * (ranks - 1)} messages one after the other, there and back",
+            sources=(MESSAGE_LINES.source,),
+        )
+    written = size // ranks if size is not None and operation == "reduce_scatter" else size
+    limit, band = thread_copies(baselines, replace(workload, size_bytes=written or 0))
+    if isinstance(limit, NoLimit) or size is None or written is None:
+        return limit, None
+    scale = (size / written if written else 1.0) * (
+        float(factor(operation, ranks)) if workload.rate == "busbw" else 1.0
+    )
+    because = f"each rank's thread writes {format_size(written)}, at the rate of {limit.because}"
+    limit = replace(limit, value=limit.value * scale, because=because)
+    if band is None or upper_only:
+        return limit, None
+    share = scale * (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
+    doubtful_to = band.doubtful_to if band.doubtful_to is None else band.doubtful_to * share
+    return limit, replace(band, low=band.low * share, doubtful_to=doubtful_to, sources=(*band.sources, REDUCED.source))
+
+
+def _message_band(line: Ceiling, workload: Workload) -> Expected | None:
+    """The band of a message of at most one cache line through shared memory. Larger messages have none."""
+    size = workload.size_bytes
+    if size is None or size > CACHE_LINE_BYTES.value:
+        return None
+    return Expected(
+        quantity="latency_s",
+        low=line.fastest,
+        high=MESSAGE_LINES.value * line.fastest,
+        doubtful_to=MESSAGE_LINES.value * line.slowest,
+        because="Open MPI takes about 4 and MPICH about 12 times one cache line",
+        sources=(MESSAGE_LINES.source,),
+    )
+
+
+def _of_blocks(copied: Ceiling) -> Expected:
+    """What a request of many blocks is expected to reach of the largest copy."""
+    return Expected(
+        quantity="bandwidth_bytes_per_s",
+        low=BLOCKS_SHARE.value * copied.fastest,
+        doubtful_to=BLOCKS_SHARE.value * copied.low,
+        because="blocks of 18 to 64 KiB moved at 0.25 to 0.5 of a copy of 64 MiB",
+        sources=(BLOCKS_SHARE.source,),
+    )
+
+
+def _as_time(limit: Limit | NoLimit, band: Expected | None, awaited_bytes: float) -> Bounds:
+    """The times in which so many bytes arrive at the rates of a limit and its band."""
+    if isinstance(limit, NoLimit):
+        return replace(limit, quantity="latency_s"), None
+    because = f"{format_size(awaited_bytes)} at the rate of {limit.because}"
+    floor = replace(limit, quantity="latency_s", value=awaited_bytes / limit.value, because=because)
+    if band is None:
+        return floor, None
+    doubtful_to = awaited_bytes / band.doubtful_to if band.doubtful_to else None
+    high = awaited_bytes / band.low
+    return floor, replace(band, quantity="latency_s", low=floor.value, high=high, doubtful_to=doubtful_to)
+
+
+def _sound_share(copied: float, of_memory: float) -> float:
+    """What two processes reach by the worst sound way, in bytes/s, from a copy of the same size and of the largest.
+
+    The largest copy is one of memory. One that is faster than that found its bytes in caches.
+    """
+    return max(THREE_MOVES.value * copied, TWO_COPIES.value * min(copied, of_memory))

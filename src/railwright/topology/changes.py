@@ -1,0 +1,33 @@
+"""Topologies with something changed: without some devices, or with every link as something else uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from msgspec.structs import replace
+
+from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link, Topology
+
+
+def without(topology: Topology, gone: Collection[str]) -> Topology:
+    """The topology without some devices and their links."""
+    return replace(
+        topology,
+        devices=tuple(device for device in topology.devices if device.id not in gone),
+        links=tuple(link for link in topology.links if link.a not in gone and link.b not in gone),
+    )
+
+
+def with_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
+    """The topology with every link changed."""
+    return replace(topology, links=tuple(change(link) for link in topology.links))
+
+
+def over_tcp(link: Link) -> Link:
+    """A link of a port as sockets use it; any other as it is."""
+    protocol = link.protocol
+    if not isinstance(protocol, EthernetLink | InfinibandLink | EfaLink):
+        return link
+    # IP over InfiniBand has the MTU of its port, less 4 bytes (RFC 4391), which changes no rate of sockets.
+    tcp = EthernetLink(line_rate_bits_per_s=protocol.line_rate_bits_per_s, mtu_bytes=protocol.mtu_bytes, rdma=False)
+    return replace(link, protocol=tcp)
