@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from tests.topology.machines import archive
 
-from railwright.faults.check import check
-from railwright.faults.fault import Facts
-from railwright.faults.registry import FAULTS
+from railwright.checks.check import Facts
+from railwright.checks.outcome import look_for
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.topology.sources import tools
 from railwright.topology.sources.asked import AskedRoot
 from railwright.topology.sources.capture import capture
@@ -179,7 +179,9 @@ def with_tools(document: object) -> AskedRoot:
 
 
 def states(topology) -> dict[str, str]:
-    return {fault.name: check(fault, Facts(topology=topology)).state for fault in FAULTS if not fault.needs_results}
+    return {
+        check.name: look_for(check, Facts(topology=topology)).state for check in EVERY_CHECK if not check.needs_results
+    }
 
 
 OF_TOOLS = ("driver_polled", "mpi_without_cuda", "ucx_without_cuda")

@@ -6,10 +6,10 @@ import re
 
 from msgspec.structs import replace
 
+from railwright.checks.parts import with_host_facts
 from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.judged import Judged, Verdict
 from railwright.faults.gpudirect_off import FACT
-from railwright.faults.parts import with_host_facts
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.topology.devices import EfaLink
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from railwright.busbw import bus_bandwidth
+from railwright.checks.parts import without
 from railwright.diagnosis import doubts
 from railwright.diagnosis.exchanges import find_exchange
 from railwright.diagnosis.judged import Judged
@@ -16,7 +17,6 @@ from railwright.diagnosis.own_run import INSIDE, OwnRun, how_it_was_held, inside
 from railwright.diagnosis.plain_limits import memory_bounds, sockets_bounds
 from railwright.diagnosis.verdict import format_quantity, judged
 from railwright.errors import UsageError
-from railwright.faults.parts import without
 from railwright.limits import gpu
 from railwright.limits.case import Case
 from railwright.limits.choice import at_size, band_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.busbw import factor
+from railwright.checks.parts import without
 from railwright.diagnosis.ceilings import Ceilings
 from railwright.diagnosis.host_limits import path_over
 from railwright.errors import RailwrightError
-from railwright.faults.parts import without
 from railwright.limits import gpu as gpu_limits
 from railwright.limits import nvlink
 from railwright.limits.case import Case

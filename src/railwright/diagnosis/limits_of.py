@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from railwright.checks.nvls import nvls_is_off
 from railwright.diagnosis.ceilings import Ceilings
 from railwright.diagnosis.fabric_limits import over_fabric
 from railwright.diagnosis.fetch_limits import fetch_and_decode, read_ahead
@@ -12,7 +13,6 @@ from railwright.diagnosis.host_limits import HostLimits, path_over
 from railwright.diagnosis.mount_limits import mount_limit
 from railwright.diagnosis.verdict import Standing
 from railwright.errors import RailwrightError
-from railwright.faults.algorithm_forced import nvls_is_off
 from railwright.limits.limit import Bounds, Limit
 from railwright.results import bounds
 from railwright.results.bounds import Bound, Declaration, Declarations, declared_for, no_limit, suppliers

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from railwright.checks.finding import Finding
 from railwright.diagnosis.beside import Beside, beside
 from railwright.diagnosis.explain import Explained, explain
 from railwright.diagnosis.foreign import Machine
 from railwright.diagnosis.nccl_contradictions import contradictions
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
-from railwright.faults.fault import Finding
 from railwright.results.readers import nccl_log, registry
 from railwright.results.readers.documents import plain
 from railwright.results.readers.foreign_file import ForeignFile

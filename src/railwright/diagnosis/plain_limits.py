@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.checks.parts import with_links
 from railwright.errors import UsageError
-from railwright.faults.parts import with_links
 from railwright.faults.tcp_fallback import over_tcp
 from railwright.limits.cluster_path import cluster_path_limit
 from railwright.limits.gpu import memory_limit

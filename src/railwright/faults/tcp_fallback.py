@@ -13,9 +13,12 @@ import re
 
 from msgspec.structs import replace
 
-from railwright.faults.fault import NOT_OF_VERBS, Facts, Fault, Findings, OfBenchmark, OfPath, Ways, with_host
-from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_links, without
-from railwright.faults.settings import Cause, Settings, is_one_of
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfBenchmark, OfPath
+from railwright.checks.parts import is_rdma, rdma_ports, with_links, without
+from railwright.checks.settings import Cause, Settings, is_one_of
+from railwright.faults.cases import over_network, with_host
+from railwright.faults.fault import NOT_VERBS, Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link, Topology
@@ -32,7 +35,7 @@ def _signs(facts: Facts) -> Findings:
                 fallen.setdefault((result.benchmark, result.path), []).append(one)
     for (benchmark, path), seen in fallen.items():
         kinds = {one.value: one for one in seen}
-        yield FAULT.finding(
+        yield CHECK.finding(
             (OfBenchmark(benchmark), OfPath(path)),
             f"{benchmark} ran over {', '.join(kinds)} between two processes of one host ({len(seen)} points)",
             *kinds.values(),
@@ -76,9 +79,8 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="tcp_fallback",
-    transports=NOT_OF_VERBS,
     summary="data moves over TCP where a better transport was to be had",
     settings=Settings(
         {
@@ -90,6 +92,11 @@ FAULT = Fault(
     ),
     signs=_signs,
     needs_results=True,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    transports=NOT_VERBS,
     degrade=_degrade,
     ways=_ways,
 )

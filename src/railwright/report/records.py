@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from railwright.checks.finding import Finding, Place
 from railwright.diagnosis.judged import Judged, JudgedPath
-from railwright.faults.fault import Finding, Place
 from railwright.report.view import View
 from railwright.results.compare import Comparison, RunLabel
 from railwright.results.records import End, Run

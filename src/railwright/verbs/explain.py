@@ -9,12 +9,12 @@ import click
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.busbw import OPERATIONS
+from railwright.checks.finding import Finding
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.foreign import Machine, shapes_for
 from railwright.diagnosis.own_run import OwnRun
 from railwright.diagnosis.paste import Paste, read_paste
 from railwright.errors import UsageError, unknown_name
-from railwright.faults.fault import Finding
 from railwright.report.explain_text import render_explained
 from railwright.report.nccl_svg import draw
 from railwright.report.nccl_text import render_nccl_log
