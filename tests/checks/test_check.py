@@ -7,10 +7,12 @@ from tests.checks.machines import tuned as machine
 
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
+from railwright.checks.registry import CHECKS
 from railwright.cli.main import status_of
 from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.topology.devices import Unknown
 from railwright.topology.expand import expand
+from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 OF_MACHINES = [check for check in EVERY_CHECK if not check.needs_results and check.needs]
@@ -115,6 +117,13 @@ def test_a_description_that_was_saved_is_still_one(shape):
     drawn = {"mtu_small", "nvlink_below_maximum", "pcie_below_maximum", "p2p_disabled", "nic_across_sockets"}
     assert {one.fault for one in told if one.state == "fine"} <= drawn | {"gpudirect_off", "nic_unused"}
     assert not [one for one in told if one.state == "could not look" and not one.because and not one.findings]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_has_no_setting_that_a_check_alone_finds(shape):
+    """So that explain leaves the checks out where a shape is all it knows."""
+    facts = Facts(topology=expand(shape, {}))
+    assert not [one for check in CHECKS for one in check.look(facts) if one.certainty != "could not look"]
 
 
 def test_a_description_that_says_it_was_looked_at_has_no_settings_that_are_fine():

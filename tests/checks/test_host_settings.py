@@ -12,13 +12,11 @@ from railwright.faults.registry import FAULTS
 
 CHECKS = [check for check in EVERY_CHECK if not check.needs_results]
 EPYC = {"vendor": "AuthenticAMD", "family": 0x19}
+DEGRADED = {fault.name: fault.degrade for fault in FAULTS if fault.degrade is not None}
 
 
 def host(**facts):
     return with_facts(tuned(), "host", **facts)
-
-
-DEGRADED = {fault.name: fault.degrade for fault in FAULTS if fault.degrade is not None}
 
 
 def guest(machine):
