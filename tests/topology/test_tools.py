@@ -15,7 +15,8 @@ from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.topology.sources import tools
 from railwright.topology.sources.asked import AskedRoot
 from railwright.topology.sources.capture import capture
-from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.load import load
+from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pollers import poller_of, pollers
