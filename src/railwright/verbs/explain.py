@@ -12,7 +12,6 @@ from railwright.diagnosis.foreign import Machine, shapes_for
 from railwright.diagnosis.paste import Paste, read_paste
 from railwright.errors import UsageError, unknown_name
 from railwright.report.explain_text import render_explained
-from railwright.report.nccl_text import render_nccl_log
 from railwright.report.records import json_line
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.long_text import LongText, read_long
@@ -137,4 +136,6 @@ def _show_log(
     if as_json:
         click.echo(json_line({"record": "nccl_log", "log": log, "findings": findings}))
     else:
+        from railwright.report.nccl_text import render_nccl_log
+
         click.echo(render_nccl_log(log, findings, host))
