@@ -16,7 +16,7 @@ from railwright.diagnosis.slowed import slowed
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.launch.context import environment
 from railwright.report.findings_text import finding_lines, slowed_lines, way_lines
-from railwright.report.records import json_line
+from railwright.report.json_line import json_line
 from railwright.topology.sources.look import looked_over
 from railwright.topology.sources.root import read_bounded
 from railwright.verbs.audit_fix import audit_fix

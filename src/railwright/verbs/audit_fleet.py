@@ -18,7 +18,7 @@ from railwright.launch.discovered import discovered
 from railwright.launch.hosts import Hosts
 from railwright.launch.spread import spread
 from railwright.report.fleet_text import render_fleet
-from railwright.report.records import json_line
+from railwright.report.json_line import json_line
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import damage, load
 

@@ -22,8 +22,9 @@ from railwright.launch.proof import Proof
 from railwright.launch.screened import RESULTS
 from railwright.report.container_text import render_container
 from railwright.report.html import render_html
+from railwright.report.json_line import json_line
 from railwright.report.page import standard_output
-from railwright.report.records import FindingRecord, comparison_lines, json_line
+from railwright.report.records import FindingRecord, comparison_lines
 from railwright.results.compare import Comparison, compare
 from railwright.results.records import Record, ResultFile
 from railwright.results.store import Writer, load

@@ -12,7 +12,7 @@ from railwright.diagnosis.foreign import Machine, shapes_for
 from railwright.diagnosis.paste import Paste, read_paste
 from railwright.errors import UsageError, unknown_name
 from railwright.report.explain_text import render_explained
-from railwright.report.records import json_line
+from railwright.report.json_line import json_line
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.long_text import LongText, read_long
 from railwright.results.readers.nccl_log_model import NcclLog
