@@ -18,7 +18,7 @@ LIMIT_S, TEST_LIMIT_S = 460, 240
 """Of a command and of one test in it: several times what they take on a machine that others use too."""
 NO_TESTS = 5  # pytest's exit status
 TIMED_OUT = (124, 137)  # that of `timeout`
-MOSTLY_PURE = ("report", "diagnosis", "cli", "faults", "topology", "results", "limits")
+MOSTLY_PURE = ("report", "diagnosis", "cli", "checks", "faults", "topology", "results", "limits")
 FOLDERS = (".", *MOSTLY_PURE, "benchmarks", "native", "launch", "lab", "net")
 TESTED_IN = {"verbs": "cli", ".": "launch"}  # where the tests of a package are, if not in the folder of its name
 REACHING = {  # package -> folders of tests that start what uses it

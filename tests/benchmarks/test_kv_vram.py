@@ -18,9 +18,10 @@ from railwright.benchmarks.evidence import ucx_protocol_evidence
 from railwright.benchmarks.kv import vram as kv_vram
 from railwright.benchmarks.kv.vram_cases import Move
 from railwright.benchmarks.registry import BENCHMARKS, find
+from railwright.checks import peer_access_off, rma_emulated
+from railwright.checks.check import Facts
 from railwright.errors import UsageError
-from railwright.faults import peer_access_off, rma_emulated, tcp_fallback
-from railwright.faults.fault import Facts
+from railwright.faults import tcp_fallback
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
 from railwright.results.readers import ucx_protocols
@@ -163,7 +164,7 @@ def test_emulation_is_one_finding_for_each_cause_with_all_its_paths_and_its_reme
         result_with(value, "gpu0>gpu1", processes=1),
     )
     facts = Facts(topology=two_gpus, results=results)
-    between, inside = rma_emulated.FAULT.look(facts)
+    between, inside = rma_emulated.CHECK.look(facts)
     assert between.where == ("kv_vram", "gpu0>memory0", "memory0>gpu0", "processes 2")
     assert inside.where == ("kv_vram", "gpu0>gpu1", "processes 1")
     assert between.certainty == "seen"
@@ -173,12 +174,12 @@ def test_emulation_is_one_finding_for_each_cause_with_all_its_paths_and_its_reme
     assert "ucx_error_handling_mode=none" in inside.remedy
     assert between.costs
     assert [one.seen for one in between.evidence] == ["UCX_PROTO_INFO: ucp_put by software emulation"]
-    assert tcp_fallback.FAULT.look(facts) == (), "no ptrace right would help"
+    assert tcp_fallback.CHECK.look(facts) == (), "no ptrace right would help"
 
 
 def test_a_transport_is_no_finding(two_gpus):
     for value in ("cuda_ipc/cuda", "cma/memory", "cuda_copy/cuda", "unknown"):
-        assert rma_emulated.FAULT.look(Facts(topology=two_gpus, results=(result_with(value),))) == ()
+        assert rma_emulated.CHECK.look(Facts(topology=two_gpus, results=(result_with(value),))) == ()
 
 
 def of_one_process(protocol: str, access: str = "no peer access") -> Result:
@@ -195,9 +196,9 @@ def test_copies_of_a_process_that_did_not_enable_peer_access_are_a_finding(two_g
         of_one_process("software emulation over tcp/lo"),
         result_with("cuda_copy/cuda"),
     )
-    assert peer_access_off.FAULT.look(Facts(topology=two_gpus, results=others)) == ()
+    assert peer_access_off.CHECK.look(Facts(topology=two_gpus, results=others)) == ()
     facts = Facts(topology=two_gpus, results=(*others, of_one_process("cuda_copy/cuda")))
-    (found,) = peer_access_off.FAULT.look(facts)
+    (found,) = peer_access_off.CHECK.look(facts)
     assert found.where == ("kv_vram", "gpu0>gpu1", "processes 1")
     assert found.certainty == "seen"
     assert "(1 points)" in found.says

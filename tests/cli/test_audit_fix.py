@@ -6,13 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from tests.checks.machines import tuned, with_facts
 from tests.conftest import ROOT, wait_until
-from tests.faults.machines import tuned, with_facts
 
+from railwright.checks.check import Facts
+from railwright.checks.outcome import look_for
 from railwright.cli.main import status_of
-from railwright.faults.check import check
-from railwright.faults.fault import Facts
-from railwright.faults.registry import FAULTS
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.launch import kernel_setting
 from railwright.launch.kernel_setting import Write
 from railwright.verbs import audit_fix
@@ -125,13 +125,13 @@ def test_what_is_fine_or_has_no_one_setting_is_said(kernel, capsys, monkeypatch)
 
 
 def test_every_change_mends_what_its_check_finds():
-    for fault in FAULTS:
-        if fault.change is not None:
+    for check in EVERY_CHECK:
+        if check.change is not None:
             machine = {"numa_balancing_on": BALANCED, "governor_saves_power": SLEEPY}.get(
-                fault.name, with_facts(tuned(), "host", thp="never", hugepages_bytes=0)
+                check.name, with_facts(tuned(), "host", thp="never", hugepages_bytes=0)
             )
-            assert check(fault, Facts(topology=machine)).state == "found", fault.name
-            assert not fault.change(machine).files.startswith("/"), fault.name
+            assert look_for(check, Facts(topology=machine)).state == "found", check.name
+            assert not check.change(machine).files.startswith("/"), check.name
 
 
 @pytest.mark.machine

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.faults.machines import tuned, with_facts
+from tests.checks.machines import tuned, with_facts
 
 from railwright.cli.main import status_of
 from railwright.topology.sources.saved import encode_topology

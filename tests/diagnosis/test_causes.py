@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.checks.finding import Certainty, Finding, OfBenchmark, OfParameter, OfPart, OfPath, Place
 from railwright.diagnosis.causes import causes_of
 from railwright.diagnosis.judged import Judged, Verdict
-from railwright.faults.fault import Certainty, Finding, OfBenchmark, OfParameter, OfPart, OfPath, Place
 from railwright.limits.limit import NoLimit, Quantity
 from railwright.results.records import Evidence
 from railwright.topology.devices import Path, Scalar

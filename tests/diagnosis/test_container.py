@@ -1,11 +1,11 @@
 """What a container lacks slows without failing: it comes out of holding it against its host."""
 
-from tests.faults.machines import tuned, with_facts
+from tests.checks.machines import tuned, with_facts
 
+from railwright.checks.check import Facts
 from railwright.diagnosis.container import Unlike, only_inside, unlike
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.diagnosis.fleet import told_of
-from railwright.faults.fault import Facts
-from railwright.faults.registry import FAULTS
 
 HOST = tuned()
 CONTAINER = with_facts(tuned(), "host", verbs_devices="none", dev_shm_bytes=64 * 2**20, memlock_bytes=65536)
@@ -13,7 +13,7 @@ CONTAINER = with_facts(tuned(), "host", verbs_devices="none", dev_shm_bytes=64 *
 
 def findings(machine, environment=()):
     facts = Facts(topology=machine, environment=dict(environment))
-    return [finding for fault in FAULTS for finding in fault.look(facts)]
+    return [finding for check in EVERY_CHECK for finding in check.look(facts)]
 
 
 def test_missing_devices_are_a_fault_of_the_container_alone():

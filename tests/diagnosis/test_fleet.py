@@ -1,14 +1,14 @@
 """Hosts that should be alike are held against what most of them have."""
 
 import pytest
-from tests.faults.machines import tuned, with_facts, with_links
+from tests.checks.machines import tuned, with_facts, with_links
 
+from railwright.checks.check import Facts
+from railwright.checks.outcome import look_for
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.diagnosis.fleet import Difference, Odd, differences, faults_of, told_of
-from railwright.faults.check import check
-from railwright.faults.fault import Facts
-from railwright.faults.registry import FAULTS
 
-CHECKS = [fault for fault in FAULTS if not fault.needs_results]
+CHECKS = [check for check in EVERY_CHECK if not check.needs_results]
 
 
 def fleet(**others):
@@ -78,7 +78,7 @@ def test_faults_are_told_with_their_hosts_the_certain_ones_first():
         slow=with_facts(tuned(), "host", thp="never"),
         too=with_facts(with_facts(tuned(), "host", thp="never"), "host", numa_balancing=None),
     )
-    checks = {name: [check(fault, Facts(topology=one)) for fault in CHECKS] for name, one in hosts.items()}
+    checks = {name: [look_for(check, Facts(topology=one)) for check in CHECKS] for name, one in hosts.items()}
     assert [(one.fault, one.certainty, one.hosts) for one in faults_of(checks)] == [
         ("memlock_low", "seen", ("low",)),
         ("huge_pages_off", "possible", ("slow", "too")),

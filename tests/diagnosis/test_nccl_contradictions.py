@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from railwright.checks.finding import Finding
 from railwright.diagnosis.nccl_contradictions import contradictions
 from railwright.diagnosis.nccl_paths import pci_address
-from railwright.faults.fault import Finding
 from railwright.results.readers import nccl_log
 from railwright.topology.expand import expand
 

@@ -1,21 +1,21 @@
 """What a fault takes from a machine, by its limits with and without it."""
 
 import pytest
-from tests.faults.machines import tuned, with_facts, with_links
-from tests.faults.test_host_settings import AT_FAULT
+from tests.checks.machines import tuned, with_facts, with_links
+from tests.checks.test_host_settings import AT_FAULT
 
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.diagnosis.slowed import slowed
-from railwright.faults.registry import FAULTS
 from railwright.topology.expand import expand
 
-OF = {fault.name: fault.mend for fault in FAULTS if fault.mend is not None}
+OF = {check.name: check.mend for check in EVERY_CHECK if check.mend is not None}
 LOSING = ("payload", "half of the lanes", "no GPUDirect", "a port that is down", "MTU", "NVLinks")
 
 
 @pytest.mark.parametrize("name", LOSING)
 def test_a_machine_with_the_fault_loses_and_never_gains(name):
-    fault, *_, machine = AT_FAULT[name]
-    found = slowed(OF[fault], machine)
+    check, *_, machine = AT_FAULT[name]
+    found = slowed(OF[check], machine)
     assert found
     assert all(0 < one.with_fault_bytes_per_s < one.without_bytes_per_s for one in found)
     shares = [one.with_fault_bytes_per_s / one.without_bytes_per_s for one in found]

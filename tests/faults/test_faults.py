@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from railwright.faults.fault import Facts, Fault, Finding
+from railwright.checks.check import Check, Facts
+from railwright.checks.finding import Finding
+from railwright.checks.registry import CHECKS
+from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.fault import Fault
 from railwright.faults.registry import FAULTS
 from railwright.results.records import Evidence, Result
 from railwright.topology.devices import Device, EthernetLink, InfinibandLink, Link, PcieLink, Topology, Unknown
@@ -31,7 +35,7 @@ def fault_named(name: str) -> Fault:
 
 
 def look(name: str, topology: Topology, **facts: object) -> tuple[Finding, ...]:
-    return fault_named(name).look(Facts(topology=topology, **facts))
+    return fault_named(name).check.look(Facts(topology=topology, **facts))
 
 
 def with_pcie(topology: Topology, device: str = "", **facts: object) -> Topology:
@@ -75,26 +79,27 @@ def captured(**host: object) -> Topology:
     return replace(with_facts(healthy(), "host0", **host), source="capture")
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_healthy_machine_shows_no_fault(fault: Fault) -> None:
-    assert fault.look(Facts(topology=healthy())) == ()
+@pytest.mark.parametrize("check", EVERY_CHECK, ids=lambda check: check.name)
+def test_a_healthy_machine_shows_no_fault(check: Check) -> None:
+    assert check.look(Facts(topology=healthy())) == ()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_published_machine_is_at_fault(shape: str) -> None:
     facts = Facts(topology=expand(shape, {}))
-    for fault in FAULTS:
-        certainties = {finding.certainty for finding in fault.look(facts)}
-        assert certainties <= {"possible", "could not look"}, fault.name
+    for check in EVERY_CHECK:
+        certainties = {finding.certainty for finding in check.look(facts)}
+        assert certainties <= {"possible", "could not look"}, check.name
 
 
 def test_every_fault_that_can_be_laid_into_a_machine_is_laid_here() -> None:
     assert {fault.name for fault in FAULTS if fault.degrade is not None} == {*LAID, *LEAVES_NO_TRACE}
 
 
-def test_every_fault_has_a_name_of_its_own_and_a_summary() -> None:
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
-    assert all(fault.summary for fault in FAULTS)
+def test_every_check_and_every_fault_is_listed_once_with_a_summary() -> None:
+    names = [check.name for check in EVERY_CHECK]
+    assert sorted(names) == sorted({check.name for check in CHECKS} | {fault.name for fault in FAULTS})
+    assert all(check.summary for check in EVERY_CHECK)
 
 
 @pytest.mark.parametrize("name", LAID)
@@ -239,8 +244,9 @@ def test_cards_that_hang_from_each_other_keep_no_fault_busy_for_ever() -> None:
             Link(a="nic0", b="fabric0", protocol=InfinibandLink(line_rate_bits_per_s=1e9, mtu_bytes=4096)),
         ),
     )
+    for check in EVERY_CHECK:
+        check.look(Facts(topology=loop))
     for fault in FAULTS:
-        fault.look(Facts(topology=loop))
         if fault.degrade is not None:
             fault.degrade(loop, "nic0")
 

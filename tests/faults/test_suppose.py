@@ -7,8 +7,9 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
+from railwright.checks.check import Facts
 from railwright.errors import RailwrightError
-from railwright.faults.fault import Facts, Fault, Supposed
+from railwright.faults.fault import Fault, Supposed
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
 from railwright.limits.choice import at_size
@@ -20,7 +21,6 @@ from railwright.topology.paths import Affinity, Graph
 from railwright.topology.shapes import SHAPES
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
-SUPPOSING = [fault for fault in FAULTS if fault.ways is not None]
 WITHOUT_A_CHANGE_ON_EVERY_FABRIC = {"pxn_off", "max_payload_small", "iommu_translates"}
 """With a NIC for each GPU and no spines PXN changes no way; the others are supposed inside one host."""
 
@@ -53,7 +53,7 @@ def healthy(hosts: int) -> tuple[Case, dict[str, float | None]]:
 
 
 @pytest.mark.parametrize("hosts", [2, 4, 16])
-@pytest.mark.parametrize("fault", SUPPOSING, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_makes_no_collective_faster_and_at_least_one_slower(fault: Fault, hosts: int) -> None:
     case, before = healthy(hosts)
     ways = fault.suppose(case)
@@ -65,7 +65,7 @@ def test_a_fault_makes_no_collective_faster_and_at_least_one_slower(fault: Fault
         assert any(now < then * 0.999 for now, then in pairs), (way.says, before, after)
 
 
-@pytest.mark.parametrize("fault", SUPPOSING, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_what_is_supposed_is_said_and_can_be_told_apart(fault: Fault) -> None:
     ways = fault.suppose(healthy(2)[0])
     assert len({way.says for way in ways}) == len(ways)
@@ -82,7 +82,7 @@ def test_no_shape_breaks_a_supposition_and_one_host_has_no_network(shape: str) -
     one, many = (Case(cluster=cluster_of(host, hosts)) for hosts in (1, 3))
     inside = {"p2p_disabled", "nvlink_below_maximum", "algorithm_forced", "pcie_below_maximum", "acs_redirect",
               "few_channels", "max_payload_small", "iommu_translates"}  # fmt: skip
-    for fault in SUPPOSING:
+    for fault in FAULTS:
         found = fault.suppose(one)
         if shape in ("laptop", "gh200"):
             assert found == (), fault.name
@@ -91,7 +91,7 @@ def test_no_shape_breaks_a_supposition_and_one_host_has_no_network(shape: str) -
             Graph(way.case.cluster.host)  # refuses links that end nowhere
 
 
-@pytest.mark.parametrize("fault", SUPPOSING, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_cluster_without_gpus_nics_or_devices_has_nothing_to_suppose(fault: Fault) -> None:
     nothing = Topology(name="nothing", source="saved", devices=(), links=())
     host = expand("hgx-h100", {"nics": "0"})
@@ -276,6 +276,6 @@ def test_half_of_the_nvlinks_of_one_gpu_or_of_all_are_supposed_inactive() -> Non
     halved = [link.protocol.links for link in every.case.cluster.host.links if isinstance(link.protocol, NvlinkLink)]
     assert halved == [9] * 8
     (fault,) = [fault for fault in FAULTS if fault.name == "nvlink_below_maximum"]
-    (finding,) = fault.look(Facts(topology=way.case.cluster.host))
+    (finding,) = fault.check.look(Facts(topology=way.case.cluster.host))
     assert "9 of 18" in finding.says
     assert supposed("nvlink_below_maximum", case_of("mi300x", 2)) == ()

@@ -28,7 +28,8 @@ from railwright.results.workload import Unlimited
 from railwright.topology.devices import Device
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.sources import nvidia
-from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.load import load
+from railwright.topology.sources.look import open_capture
 from railwright.verbs import measuring
 
 ADDRESSES = ("0000:00:06.0", "0000:00:07.0")

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
+from railwright.checks.finding import Place
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath
 from railwright.errors import UsageError
-from railwright.faults.fault import Place
 from railwright.report.records import ComparedRuns, ExitRecord, FindingRecord, ReportRecord
 from railwright.results.compare import ComparedPoint, Comparison, OneSided
 from railwright.results.fairness import Difference

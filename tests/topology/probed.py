@@ -7,8 +7,8 @@ import sys
 
 from tests.stand_ins import environment
 
-from railwright.faults.fault import Facts
-from railwright.faults.registry import FAULTS
+from railwright.checks.check import Facts
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.topology.sources.load import load
 from railwright.topology.sources.nvidia_model import PROBE
 
@@ -34,8 +34,8 @@ def machine_with(tmp_path, answer, name=MACHINE):
 
 
 def look(name, topology):
-    (fault,) = [fault for fault in FAULTS if fault.name == name]
-    return fault.look(Facts(topology=topology))
+    (check,) = [check for check in EVERY_CHECK if check.name == name]
+    return check.look(Facts(topology=topology))
 
 
 def why(topology):

@@ -11,7 +11,8 @@ from railwright.errors import UsageError
 from railwright.topology.sources import smbios
 from railwright.topology.sources.capture import PATTERNS, capture
 from railwright.topology.sources.counters import find_counters, moved, read_counters
-from railwright.topology.sources.load import damage, load, open_capture
+from railwright.topology.sources.load import damage, load
+from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.memory import TABLE
 from railwright.topology.sources.pci_config import EXTENDED_SERIAL_NUMBER, extended_capabilities

@@ -12,7 +12,8 @@ from railwright.errors import UsageError
 from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology
 from railwright.topology.devices import Topology
-from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.load import load
+from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.root import (
     MAX_COMPONENTS,

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from railwright.faults.fault import Facts
-from railwright.faults.registry import FAULTS
+from railwright.checks.check import Facts
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.report.topology_text import render_topology
 from railwright.topology.paths import Affinity
 from railwright.topology.sources.load import load
@@ -33,7 +33,7 @@ def test_tree_and_affinity_are_as_expected(name):
 def test_no_recorded_machine_has_a_lost_or_broken_gpu(name):
     facts = Facts(topology=load(str(archive(name))))
     looked = ("gpu_lost", "gpu_memory_errors", "compute_mode_prohibited")
-    findings = [finding for fault in FAULTS if fault.name in looked for finding in fault.look(facts)]
+    findings = [finding for check in EVERY_CHECK if check.name in looked for finding in check.look(facts)]
     blind = any(item.what.startswith("NVLink of") for item in facts.topology.unknown)
     assert [finding.certainty for finding in findings] == (["could not look"] * 2 if blind else [])
 

@@ -16,7 +16,8 @@ from railwright.topology.devices import NvlinkLink, PcieLink
 from railwright.topology.paths import Graph
 from railwright.topology.sources import nvidia
 from railwright.topology.sources.capture import capture
-from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.load import load
+from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.nvidia import PROBE, ProbedRoot
 from railwright.topology.sources.root import Unreadable

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from railwright.topology.sources.capture import capture
-from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.load import load
+from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.openvswitch import DATABASES, reduced
 
 from .machines import files_of, write_archive

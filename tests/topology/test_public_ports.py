@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from railwright.faults.roce_gids import gids
+from railwright.checks.roce_gids import gids
 from railwright.topology.devices import PcieLink
 from railwright.topology.sources.load import load
 from railwright.topology.sources.port_settings import (

@@ -6,7 +6,8 @@ import pytest
 
 from railwright.topology.devices import EfaLink, PcieLink
 from railwright.topology.sources.capture import capture
-from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.load import load
+from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.rdma_port import gid_kind
 
 from .machines import files_of, write_archive

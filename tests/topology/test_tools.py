@@ -9,13 +9,14 @@ import msgspec
 import pytest
 from tests.topology.machines import archive
 
-from railwright.faults.check import check
-from railwright.faults.fault import Facts
-from railwright.faults.registry import FAULTS
+from railwright.checks.check import Facts
+from railwright.checks.outcome import look_for
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.topology.sources import tools
 from railwright.topology.sources.asked import AskedRoot
 from railwright.topology.sources.capture import capture
-from railwright.topology.sources.load import load, open_capture
+from railwright.topology.sources.load import load
+from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pollers import poller_of, pollers
@@ -179,7 +180,9 @@ def with_tools(document: object) -> AskedRoot:
 
 
 def states(topology) -> dict[str, str]:
-    return {fault.name: check(fault, Facts(topology=topology)).state for fault in FAULTS if not fault.needs_results}
+    return {
+        check.name: look_for(check, Facts(topology=topology)).state for check in EVERY_CHECK if not check.needs_results
+    }
 
 
 OF_TOOLS = ("driver_polled", "mpi_without_cuda", "ucx_without_cuda")

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from railwright.diagnosis.judged import Judged, Verdict
 from railwright.expected.machine import Machine
 from railwright.faults.gpudirect_off import FACT
-from railwright.faults.parts import with_host_facts
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.topology.changes import with_host_facts
 from railwright.topology.devices import EfaLink
 
 _NO_EFA = re.compile(r"\b(?:T4G?|V100\S{0,24}|A10G?|M60|K80|P100\S{0,24})\b")

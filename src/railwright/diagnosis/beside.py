@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from railwright.checks.check import Facts
+from railwright.checks.finding import Finding
 from railwright.faults import nic_across_sockets
-from railwright.faults.fault import Facts, Finding
 from railwright.results.records import Evidence
 from railwright.topology.cluster import Cluster
 from railwright.topology.matrix import Matrix, matrix_of, topology_of
@@ -17,7 +18,7 @@ from railwright.units import count
 
 SEEN = "nvidia-smi topo -m"
 _NCCL = re.compile(r"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
-_LOOKED = (nic_across_sockets.FAULT,)
+_LOOKED = (nic_across_sockets.CHECK,)
 """What the places of devices alone can show."""
 
 
@@ -36,7 +37,7 @@ def beside(text: str) -> Beside:
     if matrix is None:
         return Beside(nccl=version)
     facts = Facts(topology=topology_of(matrix, SEEN))
-    found = (finding for fault in _LOOKED for finding in fault.look(facts))
+    found = (finding for check in _LOOKED for finding in check.look(facts))
     return Beside(matrix, tuple(_as_possible(one) for one in found), version)
 
 

@@ -20,11 +20,11 @@ from railwright.diagnosis.policy import required_status
 from railwright.diagnosis.verdict import judge
 from railwright.expected.lab_links import rate_over
 from railwright.expected.messages import tcp_band
-from railwright.faults.tcp_fallback import over_tcp
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit, Quantity, no_bandwidth
 from railwright.limits.path import link_limit
 from railwright.results.records import Fabric
 from railwright.results.statistics import quantile, summarise
+from railwright.topology.changes import over_tcp
 from railwright.topology.devices import Topology
 
 BENCHMARK = "pairs"

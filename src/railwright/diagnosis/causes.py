@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from railwright.checks.finding import Finding, OfParameter, OfPath, Place
 from railwright.diagnosis.judged import Judged
-from railwright.faults.fault import Finding, OfParameter, OfPath, Place
 from railwright.results.records import Evidence
 from railwright.topology.devices import Path
 

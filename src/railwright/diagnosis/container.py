@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from railwright.faults.fault import Finding
+from railwright.checks.finding import Finding
 
 
 class Entered(msgspec.Struct, frozen=True, kw_only=True, tag="container", tag_field="record", omit_defaults=True,

@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from railwright.checks.storage_ways import storage_ways
 from railwright.errors import CannotJudge, UsageError
-from railwright.faults.storage_ways import storage_ways
 from railwright.topology.devices import Device, EthernetLink, InfinibandLink, NvlinkLink, Topology
 from railwright.topology.gpus import is_nvidia
 from railwright.topology.paths import Affinity

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from railwright.checks.finding import Finding, Place
+from railwright.checks.parts import rdma_ports
 from railwright.diagnosis.curve_shape import fall_of
 from railwright.diagnosis.judged import Judged
 from railwright.expected.machine import Machine
 from railwright.faults import nic_unused, p2p_disabled, uplinks_shared
-from railwright.faults.fault import Finding, Place
-from railwright.faults.parts import rdma_ports
 from railwright.limits.cluster_path import cluster_path_limit
 from railwright.limits.limit import Limit
 from railwright.results.readers.foreign_file import ForeignFile
@@ -34,7 +34,7 @@ def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Ite
     between = machine.cluster.hosts > 1 and file.workload.transport == "nccl"
     if fall and slow and between and fall.lasts and fall.factor >= _COLLAPSE:
         at, before = format_size(fall.size_bytes), format_size(fall.before_bytes)
-        yield uplinks_shared.FAULT.finding(
+        yield uplinks_shared.CHECK.finding(
             (Place("network"),),
             f"from {at} on the rate is 1/{fall.factor:.1f} of that at {before}: flows hinder each other in the"
             " network once messages are long, as on shared uplinks; a slow link would not have carried the smaller",
@@ -55,7 +55,7 @@ def _copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[J
     over_pcie = cluster_path_limit(machine.cluster, "gpu0:memory0").limit
     if isinstance(over_pcie, Limit) and fastest <= over_pcie.value:
         rate, pcie = format_bandwidth(fastest), format_bandwidth(over_pcie.value)
-        yield p2p_disabled.FAULT.finding(
+        yield p2p_disabled.CHECK.finding(
             (Place("GPUs"),),
             f"no copy between GPUs is faster than {rate}: that is a rate of PCIe ({pcie}), and not of NVLink",
             Evidence(claim="curve", value=rate, seen="the table"),
@@ -77,7 +77,7 @@ def _fewer_nics_named(file: ForeignFile, machine: Machine) -> Iterator[Finding]:
     each = file.ranks // machine.cluster.hosts if file.ranks else 0
     exact = value and not value.startswith("^") and all(word.rstrip(":0123456789") != word for word in named)
     if exact and len(named) < min(ports, each):
-        yield nic_unused.FAULT.finding(
+        yield nic_unused.CHECK.finding(
             (Place("environment"),),
             f"{_HCA}={value[:80]} names {len(named)} of the {ports} NICs of each host, for {each} GPUs",
             Evidence(claim="setting", value=f"{_HCA}={value[:80]}", seen="environment of the run"),

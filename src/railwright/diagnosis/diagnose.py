@@ -6,8 +6,11 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from railwright.checks.check import Facts
+from railwright.checks.finding import Finding
 from railwright.diagnosis import gpu_health, usual
 from railwright.diagnosis.causes import causes_of
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.diagnosis.growth import losing_merges
 from railwright.diagnosis.host_siblings import slower_hosts
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State, Verdict
@@ -16,8 +19,6 @@ from railwright.diagnosis.policy import Requirement, required_status, unmet
 from railwright.diagnosis.rank_siblings import slower_ranks
 from railwright.diagnosis.verdict import WORST_FIRST, if_alone, if_launches_agree, judged
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
-from railwright.faults.fault import Facts, Finding
-from railwright.faults.registry import FAULTS
 from railwright.groups import grouped
 from railwright.results.declarations import Declarations
 from railwright.results.records import Disturbed, Result, ResultFile, Verification, size_of
@@ -40,9 +41,9 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     points = tuple(_judge_point(results, finder, file.disturbed) for _, results in by_point)
     environment = file.run.context.environment
     facts = Facts(topology=file.run.topology, results=file.results, environment=environment, declarations=declarations)
-    faults = tuple(finding for fault in FAULTS for finding in fault.look(facts))
+    found = tuple(finding for check in EVERY_CHECK for finding in check.look(facts))
     findings = (
-        *faults,
+        *found,
         *gpu_health.look(file.results, points, file.run.topology),
         *slower_hosts(file.results),
         *losing_merges(file.results),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from railwright.checks.check import Check, Facts
+from railwright.checks.finding import Finding
 from railwright.diagnosis.as_told import as_told, weighed_as_told
 from railwright.diagnosis.beside import Beside
 from railwright.diagnosis.call_time import CallTime, call_time, of_healthy_machines
@@ -26,7 +28,6 @@ from railwright.diagnosis.said_of_machine import another_rate, contradictions
 from railwright.diagnosis.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.expected.machine import Machine
-from railwright.faults.fault import Facts, Finding
 from railwright.faults.registry import FAULTS
 from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile
@@ -137,10 +138,20 @@ def _shown_by(file: ForeignFile, host: Topology, state: State) -> tuple[Finding,
     table is what such a machine reaches, that is no fault of it.
     """
     facts = Facts(topology=host, environment=file.environment)
-    able = (fault for fault in FAULTS if fault.can_be_of(file.workload.transport, operation_of(file)))
-    looked = (finding for fault in able for finding in fault.look(facts))
+    operation = operation_of(file)
+    unable = {fault.name for fault in FAULTS if not fault.can_be_of(file.workload.transport, operation)}
+    looked = (finding for check in _checks_for(facts) if check.name not in unable for finding in check.look(facts))
     found = tuple(finding for finding in looked if finding.certainty != "could not look")
     return tuple(filter(_is_setting, found)) if state in ("ok", "suspicious") and host.source == "shape" else found
+
+
+def _checks_for(facts: Facts) -> tuple[Check, ...]:
+    """Every check that can find something. A shape has no settings of its own: there the checks of faults are all."""
+    if facts.environment or facts.topology.source != "shape":
+        from railwright.diagnosis.every_check import EVERY_CHECK
+
+        return EVERY_CHECK
+    return tuple(fault.check for fault in FAULTS)
 
 
 def _is_setting(finding: Finding) -> bool:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from railwright.faults.check import Check
-from railwright.faults.fault import Certainty, Finding
+from railwright.checks.finding import Certainty, Finding
+from railwright.checks.outcome import CheckOutcome
 from railwright.topology.devices import DeviceKind, NetworkLink, PcieLink, Scalar, Topology
 from railwright.topology.gpus import runs
 from railwright.units import GIB, format_size
@@ -74,10 +74,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, tag="fleet", tag_field="r
     """Host to reason."""
 
 
-def faults_of(hosts: Mapping[str, Iterable[Check]]) -> tuple[FleetFault, ...]:
+def faults_of(hosts: Mapping[str, Iterable[CheckOutcome]]) -> tuple[FleetFault, ...]:
     """The faults with the hosts that have each: what is certain first, what most hosts have first."""
     having: dict[tuple[str, Certainty], list[str]] = defaultdict(list)
-    first: dict[tuple[str, Certainty], tuple[Check, Finding | None]] = {}
+    first: dict[tuple[str, Certainty], tuple[CheckOutcome, Finding | None]] = {}
     for name, checks in hosts.items():
         for one in checks:
             for certainty, finding in _states(one).items():
@@ -95,7 +95,7 @@ def faults_of(hosts: Mapping[str, Iterable[Check]]) -> tuple[FleetFault, ...]:
     return tuple(sorted(found, key=lambda one: (_ORDER.index(one.certainty), -len(one.hosts), one.fault)))
 
 
-def _states(one: Check) -> dict[Certainty, Finding | None]:
+def _states(one: CheckOutcome) -> dict[Certainty, Finding | None]:
     """Each certainty with which a host has the fault, and its first finding."""
     states: dict[Certainty, Finding | None] = {}
     for finding in one.findings:

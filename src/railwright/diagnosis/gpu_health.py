@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from railwright.checks.finding import Finding, OfBenchmark, OfPart
 from railwright.diagnosis.gpu_siblings import GPU_ID, SLOWER_BY, slower_than_siblings
 from railwright.diagnosis.judged import Judged
-from railwright.faults.fault import Finding, OfBenchmark, OfPart
 from railwright.groups import grouped
 from railwright.results.records import Evidence, Result
 from railwright.results.statistics import quantile

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from railwright.checks.finding import Finding, OfPart, OfPath
 from railwright.diagnosis.judged import Judged
 from railwright.diagnosis.verdict import format_quantity
-from railwright.faults.fault import Finding, OfPart, OfPath
 from railwright.results.records import Evidence, size_of
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Topology

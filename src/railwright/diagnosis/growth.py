@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from railwright.checks.finding import Finding, OfParameter, Place
 from railwright.diagnosis.host_siblings import rankings, slower_hosts
 from railwright.diagnosis.verdict import format_quantity
 from railwright.expected.linpack import WHOLE_CORES
-from railwright.faults.fault import Finding, OfParameter, Place
 from railwright.groups import grouped
 from railwright.limits.limit import Quantity
 from railwright.results.host_list import format_hosts, parse_host_list

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from railwright.checks.finding import Finding, OfParameter
 from railwright.diagnosis.gpu_siblings import SLOWER_BY
 from railwright.diagnosis.verdict import format_quantity
 from railwright.expected.linpack import WHOLE_CORES
-from railwright.faults.fault import Finding, OfParameter
 from railwright.groups import grouped
 from railwright.results.records import Evidence, Result
 from railwright.results.statistics import quantile

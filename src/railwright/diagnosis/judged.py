@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.faults.fault import Finding
+from railwright.checks.finding import Finding
 from railwright.limits.limit import Expected, Limit, NoLimit, Quantity
 from railwright.results.records import Evidence, Outcome, Summary, Verification
 from railwright.topology.devices import PathKind, Scalar

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
+from railwright.checks.finding import Finding, OfLog
 from railwright.diagnosis.nccl_evidence import MAX_WHERE, could_not_look, log_lines, named
 from railwright.diagnosis.nccl_networks import (
     no_gdr,
@@ -19,7 +20,6 @@ from railwright.diagnosis.nccl_networks import (
 )
 from railwright.diagnosis.nccl_paths import Ways
 from railwright.diagnosis.nccl_settings import costly_settings, differing_settings
-from railwright.faults.fault import Finding, OfLog
 from railwright.results.readers.nccl_log_model import Communicator, NcclLog, Ring
 from railwright.results.readers.nccl_log_summary import Wiring
 from railwright.topology.devices import Topology

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railwright.faults.fault import Finding, OfLog
+from railwright.checks.finding import Finding, OfLog
 from railwright.results.readers.nccl_log_model import NcclLog
 from railwright.results.records import Evidence
 

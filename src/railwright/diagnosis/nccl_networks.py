@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
+from railwright.checks.finding import Finding, OfPath
 from railwright.diagnosis.nccl_evidence import MAX_SHOWN, MAX_WHERE, could_not_look, log_lines, named
 from railwright.diagnosis.nccl_paths import GDR_BY_DEFAULT, NVLINK, OVER_CPU, Way, Ways, gpu_side
-from railwright.faults.fault import Finding, OfPath
 from railwright.groups import grouped
 from railwright.results.readers.nccl_log_model import Communicator, Connection, NcclLog
 from railwright.results.records import Evidence

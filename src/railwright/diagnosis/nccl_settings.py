@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from railwright.checks.finding import Certainty, Finding
+from railwright.checks.settings import is_below, is_one_of
 from railwright.diagnosis.nccl_evidence import named
-from railwright.faults.fault import Certainty, Finding
-from railwright.faults.settings import is_below, is_one_of
 from railwright.groups import grouped
 from railwright.results.readers.nccl_log_model import NcclLog, Setting
 from railwright.results.records import Evidence

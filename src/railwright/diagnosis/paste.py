@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from railwright.checks.finding import Finding
 from railwright.diagnosis.beside import Beside, beside
 from railwright.diagnosis.explain import Explained, explain
-from railwright.diagnosis.nccl_contradictions import contradictions
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
 from railwright.expected.machine import Machine
-from railwright.faults.fault import Finding
-from railwright.results.readers import nccl_log, registry
+from railwright.results.readers import registry
 from railwright.results.readers.documents import plain
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.long_text import LongText
-from railwright.results.readers.nccl_log_model import NcclLog
+from railwright.results.readers.nccl_log_model import MARKS, NcclLog
 
 
 class Paste(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +52,7 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
     findings: tuple[Finding, ...] = ()
     try:
         log = _log_of(given)
-        findings = contradictions(log, machine.cluster.host if machine is not None else None) if log else ()
+        findings = _contradictions(log, machine) if log else ()
     except UsageError:
         if not tables:  # a few lines of a log beside a table may say nothing
             raise
@@ -75,10 +74,20 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
 
 def _log_of(given: str | LongText) -> NcclLog | None:
     if isinstance(given, str):
-        return nccl_log.read(given) if nccl_log.recognises(given) else None
+        if not any(mark in given for mark in MARKS):
+            return None
+        from railwright.results.readers import nccl_log
+
+        return nccl_log.read(given)
     if isinstance(given.log, UsageError):
         raise given.log
     return given.log
+
+
+def _contradictions(log: NcclLog, machine: Machine | None) -> tuple[Finding, ...]:
+    from railwright.diagnosis.nccl_contradictions import contradictions
+
+    return contradictions(log, machine.cluster.host if machine is not None else None)
 
 
 def _explained(files: tuple[ForeignFile, ...], machine: Machine | None, around: Beside) -> tuple[Explained, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from railwright.checks.finding import Finding, OfBenchmark
 from railwright.diagnosis.gpu_siblings import SLOWER_BY
 from railwright.expected.linpack import WHOLE_CORES
-from railwright.faults.fault import Finding, OfBenchmark
 from railwright.results.records import Evidence, Result
 
 _NEEDED = 3

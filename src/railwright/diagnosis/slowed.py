@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from railwright.checks.outcome import Slowed
 from railwright.errors import RailwrightError
-from railwright.faults.check import Slowed
 from railwright.limits.collectives import collective_limit
 from railwright.limits.limit import Limit, NoLimit
 from railwright.limits.table import limits_of, paths_that_matter

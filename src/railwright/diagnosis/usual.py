@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from railwright.checks.finding import Finding, OfBenchmark
 from railwright.diagnosis.verdict import format_quantity
-from railwright.faults.fault import Finding, OfBenchmark
 from railwright.limits.limit import Constant, Quantity, Source
 from railwright.results.declarations import Declarations, declared_for
 from railwright.results.records import Evidence, Result, size_of

@@ -1,1 +1,1 @@
-"""What can be wrong, one fault per file. Pure."""
+"""What can slow a curve down, one fault per file: its model, and the check that finds it. Pure."""

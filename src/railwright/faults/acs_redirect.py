@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults import needs
-from railwright.faults.ats_off import IN_A_GUEST
-from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.host_settings import is_virtual
-from railwright.faults.parts import gpus_use_pcie, links_below_switches, over_network, with_pcie
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.host_settings import IN_A_GUEST, is_virtual
+from railwright.checks.parts import links_below_switches
+from railwright.faults.cases import gpus_use_pcie, over_network, with_host
+from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
+from railwright.topology.changes import with_pcie
 from railwright.topology.devices import Link, PcieLink, Topology
 
 _REMEDY = "switch ACS off in the BIOS, or clear the ACS control bits of the switch ports with setpci"
@@ -24,7 +27,7 @@ def _signs(facts: Facts) -> Findings:
     shared = links_below_switches(facts.topology)
     redirected, unreadable = ([OfPart(link.id) for link in shared if _state(link) is state] for state in (True, None))
     if redirected:
-        yield FAULT.finding(
+        yield CHECK.finding(
             redirected,
             f"ACS sends peer-to-peer requests of {len(redirected)} ports below PCIe switches up to the root complex",
             Evidence(claim="acs", value="request redirect on", seen="ACS control register"),
@@ -32,7 +35,7 @@ def _signs(facts: Facts) -> Findings:
             remedy=IN_A_GUEST if is_virtual(facts.topology) else _REMEDY,
         )
     if unreadable:
-        yield FAULT.finding(
+        yield CHECK.finding(
             unreadable,
             f"the ACS state of {len(unreadable)} ports below PCIe switches cannot be read",
             certainty="could not look",
@@ -78,12 +81,16 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="acs_redirect",
     summary="ACS detours peer-to-peer traffic through the root complex",
     signs=_signs,
     needs=(needs.settings, needs.pcie_switch),
-    degrade=_degrade,
     mend=_mend,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    degrade=_degrade,
     ways=_ways,
 )

@@ -5,14 +5,15 @@ LL reaches 25 to 50 % of the bandwidth (arXiv 2507.04786).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import Place
+from railwright.checks.nvls import NVLS_VARIABLE, nvls_is_off, switches_off
+from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.errors import RailwrightError
-from railwright.faults.fault import OF_NCCL, Facts, Fault, Findings, Place, Ways
-from railwright.faults.parts import can_run
-from railwright.faults.settings import Cause, Settings, is_one_of
+from railwright.faults.cases import can_run
+from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.choice import at_size
 from railwright.limits.collectives import algorithms
@@ -20,15 +21,14 @@ from railwright.limits.traffic import domains, has_nvls
 from railwright.results.declarations import benchmarks_with
 from railwright.results.records import Evidence, Result
 from railwright.results.workload import Collective
-from railwright.topology.devices import Scalar, Topology
+from railwright.topology.devices import Topology
 
 _ALGORITHM_CAUSES = {
     "NCCL_ALGO": Cause(lambda value: bool(value.strip()), "leaves NCCL only these algorithms"),
     "NCCL_PROTO": Cause(is_one_of("LL", "LL128", "LL,LL128"), "leaves NCCL protocols for small sizes at all sizes"),
 }
-_NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
 _NVLS_CAUSES = {
-    _NVLS_VARIABLE: Cause(is_one_of("0"), "turns NVLink SHARP off"),
+    NVLS_VARIABLE: Cause(switches_off, "turns NVLink SHARP off"),
     "NCCL_CUMEM_ENABLE": Cause(is_one_of("0"), "turns the cuMem API off, which NVLink SHARP needs"),
 }
 _TOO_FEW_FOR_NVLS = 2
@@ -37,21 +37,15 @@ _COLLECTIVE = "all_reduce"
 """The only one whose algorithms differ at large sizes: the others are rings or direct (limits.traffic)."""
 
 
-def nvls_is_off(settings: Mapping[str, Scalar], environment: Mapping[str, str]) -> bool:
-    """Whether NCCL had to run without NVLS: as the result itself recorded, else as the run's environment says."""
-    recorded = str(settings.get("nvls", "")).startswith("off")
-    return recorded or _NVLS_CAUSES[_NVLS_VARIABLE].when(environment.get(_NVLS_VARIABLE, ""))
-
-
 def _signs(facts: Facts) -> Findings:
     off = [result for result in _of_nccl(facts) if nvls_is_off(result.settings, facts.environment)]
     waived = bool(off) and has_nvls(facts.topology)
     if waived:  # the variable is honoured, which is no fault
         benchmarks = ", ".join(dict.fromkeys(result.benchmark for result in off))
-        yield FAULT.finding(
+        yield CHECK.finding(
             (Place("environment"),),
-            f"NVLS (NVLink SHARP) is waived: {_NVLS_VARIABLE}=0 switches it off, and limits are those without it",
-            Evidence(claim="setting", value=f"{_NVLS_VARIABLE}=0", seen=f"{off[0].ranks} ranks, {benchmarks}"),
+            f"NVLS (NVLink SHARP) is waived: {NVLS_VARIABLE}=0 switches it off, and limits are those without it",
+            Evidence(claim="setting", value=f"{NVLS_VARIABLE}=0", seen=f"{off[0].ranks} ranks, {benchmarks}"),
             certainty="possible",
             costs=_COSTS,
             remedy="none where it is off on purpose, as on machines whose NVSwitches others share (NCCL User Guide,"
@@ -63,7 +57,7 @@ def _signs(facts: Facts) -> Findings:
         remedy="unset it; set it only for a comparison, or NVLS off where others share the NVSwitches (NCCL User Guide,"
         " Environment Variables)",
     )
-    yield from FAULT.made_by(settings, facts)
+    yield from CHECK.made_by(settings, facts)
 
 
 def _of_nccl(facts: Facts) -> list[Result]:
@@ -114,12 +108,16 @@ def _says(name: str, best: str) -> str:
     return f"all_reduce runs as {name} and not as {best} ({cause})"
 
 
-FAULT = Fault(
+CHECK = Check(
     name="algorithm_forced",
-    transports=OF_NCCL,
-    collectives=frozenset({_COLLECTIVE}),
     summary="a setting keeps NCCL from its best algorithm",
     signs=_signs,
     needs_results=True,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    transports=ONLY_NCCL,
+    collectives=frozenset({_COLLECTIVE}),
     ways=_ways,
 )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.fault import OF_NCCL, Fault, Ways
-from railwright.faults.parts import over_network
-from railwright.faults.settings import Cause, Settings, is_below
+from railwright.checks.check import Check
+from railwright.checks.settings import Cause, Settings, is_below
+from railwright.faults.cases import over_network
+from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant, Limit
 from railwright.limits.path import link_limit
@@ -42,9 +43,8 @@ def _carries(link: Link) -> float:
     return limit.value if isinstance(limit, Limit) else 0.0
 
 
-FAULT = Fault(
+CHECK = Check(
     name="connection_ceiling",
-    transports=OF_NCCL,
     summary="too few bytes in flight for the line rate",
     settings=Settings(
         {
@@ -60,5 +60,10 @@ FAULT = Fault(
         remedy="unset it, or raise NCCL_NCHANNELS_PER_NET_PEER and NCCL_P2P_NET_CHUNKSIZE (NCCL User Guide)",
     ),
     needs_results=True,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    transports=ONLY_NCCL,
     ways=_ways,
 )

@@ -9,9 +9,10 @@ import math
 
 from msgspec.structs import replace
 
-from railwright.faults.fault import OF_NCCL, Fault, Ways
-from railwright.faults.parts import can_run
-from railwright.faults.settings import Cause, Settings, is_below
+from railwright.checks.check import Check
+from railwright.checks.settings import Cause, Settings, is_below
+from railwright.faults.cases import can_run
+from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant
 from railwright.limits.sources import CHANNELS_MEASURED
@@ -40,9 +41,8 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="few_channels",
-    transports=OF_NCCL,
     summary="fewer NCCL channels than the links need",
     settings=Settings(
         dict.fromkeys(("NCCL_MAX_NCHANNELS", "NCCL_MAX_NRINGS", "NCCL_MAX_CTAS"), _FEWER),
@@ -50,5 +50,10 @@ FAULT = Fault(
         remedy="unset it, or raise it until the rate no longer grows (NCCL User Guide, Environment Variables)",
     ),
     needs_results=True,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    transports=ONLY_NCCL,
     ways=_ways,
 )

@@ -7,14 +7,18 @@ the two meet at the CPU.
 
 from __future__ import annotations
 
-from railwright.faults import needs
-from railwright.faults.fault import NOT_OF_VERBS, Certainty, Facts, Fault, Finding, Findings, OfPart, Ways, with_host
-from railwright.faults.gpudirect_ways import LINUX, PEERMEM, gpudirect_ways
-from railwright.faults.parts import over_network, rdma_ports, with_host_facts
-from railwright.faults.settings import Cause, Settings, is_one_of
-from railwright.faults.ways import version_below
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import Certainty, Finding, OfPart
+from railwright.checks.gpudirect_ways import LINUX, PEERMEM, gpudirect_ways
+from railwright.checks.parts import rdma_ports
+from railwright.checks.settings import Cause, Settings, is_one_of
+from railwright.checks.ways import version_below
+from railwright.faults.cases import over_network, with_host
+from railwright.faults.fault import NOT_VERBS, Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
+from railwright.topology.changes import with_host_facts
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import is_nvidia
 
@@ -48,7 +52,7 @@ def _signs(facts: Facts) -> Findings:
     for host in told:
         says = "NICs and GPUs do not talk directly: data bounces through host memory"
         yield _off(host, says, Evidence(claim=FACT, value="off", seen="topology"))
-    yield from FAULT.made_by(_SETTINGS, facts)
+    yield from CHECK.made_by(_SETTINGS, facts)
     if not told and hosts and not facts.topology.is_described and hosts[0].facts.get(FACT) is not True:
         yield from _look_at_modules(facts.topology, hosts[0])
 
@@ -70,7 +74,7 @@ def _look_at_modules(topology: Topology, host: Device) -> Findings:
         yield _off(host, f"{says} do without it", _NO_PEERMEM, certainty="likely")
     else:
         lack = "nvidia-peermem is not loaded" if modules else "the loaded kernel modules cannot be read"
-        yield FAULT.finding(
+        yield CHECK.finding(
             (OfPart(host.id),),
             f"{lack}, and whether the driver can share GPU memory as a dma-buf is not shown",
             certainty="could not look",
@@ -80,7 +84,7 @@ def _look_at_modules(topology: Topology, host: Device) -> Findings:
 
 
 def _off(host: Device, says: str, *evidence: Evidence, certainty: Certainty = "seen") -> Finding:
-    return FAULT.finding((OfPart(host.id),), says, *evidence, certainty=certainty, costs=_COSTS, remedy=_REMEDY)
+    return CHECK.finding((OfPart(host.id),), says, *evidence, certainty=certainty, costs=_COSTS, remedy=_REMEDY)
 
 
 def _degrade(topology: Topology, _: str) -> Topology:
@@ -104,14 +108,18 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="gpudirect_off",
-    transports=NOT_OF_VERBS,
     summary="data between NIC and GPU bounces through host memory",
     signs=_signs,
     needs=(needs.gpu, needs.rdma_nic),
     checklist=gpudirect_ways,
-    degrade=_degrade,
     mend=_mend,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    transports=NOT_VERBS,
+    degrade=_degrade,
     ways=_ways,
 )

@@ -6,12 +6,13 @@ a table on its way (NCCL User Guide, Troubleshooting; NVIDIA GPUDirect Storage, 
 
 from __future__ import annotations
 
-from railwright.faults import needs
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.host_settings import IN_A_GUEST, is_virtual, why_unread
+from railwright.checks.parts import grouped
 from railwright.faults.acs_redirect import redirected
-from railwright.faults.ats_off import IN_A_GUEST
-from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways
-from railwright.faults.host_settings import is_virtual, why_unread
-from railwright.faults.parts import grouped
+from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
 from railwright.topology.devices import Device, DeviceKind, Topology
@@ -33,7 +34,7 @@ def _signs(facts: Facts) -> Findings:
     for kind, names in translated.items():
         guest, peers = is_virtual(topology), direct & set(names)
         change = "iommu=pt" if not _is_arm(topology) else "iommu.passthrough=1"
-        yield FAULT.finding(
+        yield CHECK.finding(
             map(OfPart, names),
             f"the IOMMU translates the addresses of {runs(names)}",
             Evidence(claim="IOMMU domain", value=kind, seen="/sys/kernel/iommu_groups/*/type"),
@@ -73,12 +74,15 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="iommu_translates",
     summary="the IOMMU translates every address of a GPU, NIC or drive",
     signs=_signs,
     needs=(needs.settings, _pci),
     asks=(_unread,),
+)
+
+FAULT = Fault(
+    check=CHECK,
     ways=_ways,
 )
-"""The switch ports' ACS bits, which decide where peers meet, are `acs_redirect`'s."""

@@ -10,13 +10,17 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from railwright.faults import needs
-from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.host_settings import is_virtual
-from railwright.faults.parts import above, gpus_use_pcie, pcie_above, with_pcie
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.host_settings import is_virtual
+from railwright.checks.parts import above, pcie_above
+from railwright.faults.cases import gpus_use_pcie, with_host
+from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.pcie import MAX_PAYLOAD_RANGE, payload_rate
 from railwright.results.records import Evidence
+from railwright.topology.changes import with_pcie
 from railwright.topology.devices import DeviceKind, Link, PcieLink, Topology
 from railwright.topology.gpus import runs
 
@@ -38,7 +42,7 @@ def _signs(facts: Facts) -> Findings:
     for (now, best), devices in found.items():
         certain = now < _USUAL_BYTES and not is_virtual(topology)
         lost = 1 - payload_rate(1.0, now) / payload_rate(1.0, best)
-        yield FAULT.finding(
+        yield CHECK.finding(
             map(OfPart, devices),
             f"PCIe packets of {runs(devices)} carry {now} bytes, all ports on their way could {best}",
             Evidence(claim="MaxPayload", value=f"{now} B", seen="PCIe Device Control register"),
@@ -91,13 +95,16 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="max_payload_small",
     summary="PCIe packets are smaller than all ports on the way could carry",
     signs=_signs,
     needs=(needs.settings, needs.pcie_link),
     asks=(_unread,),
     mend=_mend,
+)
+
+FAULT = Fault(
+    check=CHECK,
     ways=_ways,
 )
-"""What it costs is in every limit of the link, which is computed from its MaxPayload."""

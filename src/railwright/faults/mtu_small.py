@@ -13,12 +13,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.faults import needs
-from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import over_network, rdma_ports, speaks_iwarp, with_links
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.parts import rdma_ports, speaks_iwarp
+from railwright.faults.cases import over_network, with_host
+from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.network import LINUX_ROCE_BYTES, RDMA_MTUS, largest_rdma_mtu, payload_of
 from railwright.results.records import Evidence
+from railwright.topology.changes import with_links
 from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topology
 
 _BEST = max(int(mtu.value) for mtu in RDMA_MTUS)
@@ -55,7 +59,7 @@ def _signs(facts: Facts) -> Findings:
             change = f"set MTU {_JUMBO} on the port and on every switch between"
             if not ethernet:
                 change = "set MTU 4096 for the partition in the subnet manager"
-            yield FAULT.finding(
+            yield CHECK.finding(
                 where,
                 f"MTU {protocol.mtu_bytes} of {nic.id}{leaves}, {_BEST} is possible",
                 Evidence(claim="mtu", value=str(protocol.mtu_bytes), seen="MTU of the port"),
@@ -64,7 +68,7 @@ def _signs(facts: Facts) -> Findings:
                 remedy=f"{change}, then look at active_mtu of ibv_devinfo",
             )
     if unknown:
-        yield FAULT.finding(
+        yield CHECK.finding(
             unknown,
             f"the RDMA MTU of {len(unknown) // 2} NICs cannot be read",
             certainty="could not look",
@@ -146,12 +150,16 @@ def _ways(case: Case) -> Ways:
             )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="mtu_small",
     summary="an MTU that leaves RDMA less than its largest packets",
     signs=_signs,
     needs=(needs.rdma_nic,),
-    degrade=_degrade,
     mend=_mend,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    degrade=_degrade,
     ways=_ways,
 )

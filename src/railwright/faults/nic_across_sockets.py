@@ -10,12 +10,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.faults import needs
-from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import above, over_network, rdma_ports, without
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.parts import above, rdma_ports
+from railwright.faults.cases import over_network, with_host
+from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.software import nearest_nic_kind
 from railwright.results.records import Evidence
+from railwright.topology.changes import without
 from railwright.topology.cluster import ports
 from railwright.topology.devices import C2cLink, Device, InternalLink, Link, PcieLink, SmpLink, Topology
 from railwright.topology.paths import Affinity
@@ -36,7 +40,7 @@ def _signs(facts: Facts) -> Findings:
     far = [gpu.id for gpu in near.gpus if nearest_nic_kind(near, gpu.id) == "SYS"]
     if far:
         avoidable = len(nics) >= len({_socket(topology, gpu.id) for gpu in near.gpus})
-        yield FAULT.finding(
+        yield CHECK.finding(
             map(OfPart, far),
             f"{len(far)} GPUs reach every NIC only across sockets: {', '.join(far[:8])}",
             Evidence(claim="path", value="SYS", seen="PCIe tree and NUMA nodes"),
@@ -131,11 +135,15 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="nic_across_sockets",
     summary="GPUs reach their NICs only across sockets",
     signs=_signs,
     needs=(needs.gpu, needs.rdma_nic),
+)
+
+FAULT = Fault(
+    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults import needs
-from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import over_network, with_links, without
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.faults.cases import over_network, with_host
+from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
+from railwright.topology.changes import with_links, without
 from railwright.topology.cluster import ports
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Topology
 
@@ -31,7 +34,7 @@ def _signs(facts: Facts) -> Findings:
         siblings = {link.b for link in topology.links if link.a in own} - {nic.id}
         alike_up = any(other.facts.get("state") == "up" and other.name == nic.name for other in nics)
         likely = alike_up and bool(nic.facts.get("rdma_device")) and not siblings
-        yield FAULT.finding(
+        yield CHECK.finding(
             (OfPart(nic.id),),
             f"the port of {nic.id} is down" + (", while others of its kind are up" if alike_up else ""),
             Evidence(claim="port", value="down", seen="operstate and RDMA port state"),
@@ -88,12 +91,16 @@ def _fastest(host: Topology) -> list[str]:
     return [name for name, rate in rates.items() if rate == max(rates.values())]
 
 
-FAULT = Fault(
+CHECK = Check(
     name="nic_unused",
     summary="a NIC that could carry data carries none",
     signs=_signs,
     needs=(needs.gpu, needs.nic),
-    degrade=_degrade,
     mend=_mend,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    degrade=_degrade,
     ways=_ways,
 )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults import needs
-from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import can_run, nvlink_not_read, with_links
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.parts import nvlink_not_read
+from railwright.faults.cases import can_run, with_host
+from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
+from railwright.topology.changes import with_links
 from railwright.topology.devices import Link, NvlinkLink, Topology
 
 _REMEDY = "nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then the board"
@@ -20,7 +24,7 @@ def _signs(facts: Facts) -> Findings:
     for link, nvlink in links:
         if nvlink.max_links is not None and nvlink.links < nvlink.max_links:
             active = f"{nvlink.links} of {nvlink.max_links}"
-            yield FAULT.finding(
+            yield CHECK.finding(
                 (OfPart(link.id),),
                 f"{active} NVLinks of {link.id} are active",
                 Evidence(claim="nvlinks", value=active, seen="NVLink state"),
@@ -34,7 +38,7 @@ def _signs(facts: Facts) -> Findings:
     active_links = {gpu.id: gpu.facts.get("nvlinks_active") for gpu in gpus if gpu.facts.get("nvlinks")}
     for name, number in active_links.items():
         if number == 0 and any(active_links.values()):
-            yield FAULT.finding(
+            yield CHECK.finding(
                 (OfPart(name),),
                 f"none of the NVLinks of {name} is active, those of other GPUs are",
                 Evidence(claim="nvlinks", value="0 active", seen="NVLink state"),
@@ -42,7 +46,7 @@ def _signs(facts: Facts) -> Findings:
                 remedy=_REMEDY,
             )
     if len(gpus) > 1 and not links and nvlink_not_read(topology):
-        yield FAULT.finding(
+        yield CHECK.finding(
             (OfPart(gpu.id) for gpu in gpus),
             "the active NVLinks of the GPUs cannot be read",
             certainty="could not look",
@@ -92,12 +96,16 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="nvlink_below_maximum",
     summary="a GPU has fewer active NVLinks than it could have",
     signs=_signs,
     needs=(needs.nvlink,),
-    degrade=_degrade,
     mend=_mend,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    degrade=_degrade,
     ways=_ways,
 )

@@ -9,15 +9,19 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.faults import needs
-from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import can_run, nvlink_not_read, with_host_facts, without
-from railwright.faults.settings import Cause, Settings, is_one_of
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.parts import nvlink_not_read
+from railwright.checks.settings import Cause, Settings, is_one_of
+from railwright.faults.cases import can_run, with_host
+from railwright.faults.fault import Fault, Ways
 from railwright.groups import grouped
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
 from railwright.results.records import Evidence
+from railwright.topology.changes import with_host_facts, without
 from railwright.topology.devices import GPU_LINKS, Device, Topology
 from railwright.topology.gpus import runs
 
@@ -38,7 +42,7 @@ def _signs(facts: Facts) -> Findings:
     gpus = facts.topology.of_kind("gpu")
     asked = any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus)
     if len(gpus) > 1 and nvlink_not_read(facts.topology) and not asked:
-        yield FAULT.finding(
+        yield CHECK.finding(
             (OfPart(gpu.id) for gpu in gpus),
             "which GPUs may reach each other's memory cannot be read",
             certainty="could not look",
@@ -52,7 +56,7 @@ def _refused(topology: Topology) -> Findings:
     refusing = [gpu for gpu in topology.of_kind("gpu") if gpu.facts.get("peers_refused")]
     for is_linked, gpus in grouped(refusing, lambda gpu: gpu.id in linked):
         names = [gpu.id for gpu in gpus]
-        yield FAULT.finding(
+        yield CHECK.finding(
             map(OfPart, names),
             "; ".join(_who_reaches_whom(gpus)),
             Evidence(claim="peer access", value=f"refused by {runs(names)}", seen="CUDA and NVML"),
@@ -89,7 +93,7 @@ def _not_in_fabric(topology: Topology) -> Findings:
     }
     if out:
         states = ", ".join(dict.fromkeys(out.values()))
-        yield FAULT.finding(
+        yield CHECK.finding(
             map(OfPart, out),
             f"{', '.join(out)} did not join the NVLink fabric: {states}",
             Evidence(claim="NVLink fabric", value=states, seen="NVML"),
@@ -137,7 +141,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="p2p_disabled",
     summary="GPUs of one host do not reach each other directly",
     settings=Settings(
@@ -152,6 +156,10 @@ FAULT = Fault(
     ),
     signs=_signs,
     needs=(needs.two_gpus,),
+)
+
+FAULT = Fault(
+    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

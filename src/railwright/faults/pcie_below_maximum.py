@@ -11,12 +11,16 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from railwright.faults import needs
-from railwright.faults.fault import Facts, Fault, Findings, OfPart, Ways, with_host
-from railwright.faults.parts import gpus_use_pcie, over_network, pcie_above, with_pcie
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.parts import pcie_above
+from railwright.faults.cases import gpus_use_pcie, over_network, with_host
+from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
 from railwright.results.records import Evidence
+from railwright.topology.changes import with_pcie
 from railwright.topology.cluster import ports
 from railwright.topology.devices import GT_PER_S, Device, Link, PcieLink, Topology
 from railwright.units import count
@@ -40,7 +44,7 @@ def _signs(facts: Facts) -> Findings:
             now, best = raw_rate(pcie.gt_per_s, pcie.width), raw_rate(rate, width)
             trained = f"{pcie.gt_per_s:g} GT/s x{pcie.width}"
             may_be_idle = bool(gpus & {link.a, link.b}) and not pcie.width < width
-            yield FAULT.finding(
+            yield CHECK.finding(
                 (OfPart(link.id),),
                 f"{link.id} runs at {trained}, both ends can do {rate:g} GT/s x{width}",
                 Evidence(claim="link", value=trained, seen="current_link_speed, current_link_width"),
@@ -50,7 +54,7 @@ def _signs(facts: Facts) -> Findings:
                 "current_link_width with their maximum under load",
             )
     if unknown:
-        yield FAULT.finding(
+        yield CHECK.finding(
             (OfPart(link.id) for link in unknown),
             f"the trained rate and width of {len(unknown)} PCIe links cannot be read",
             certainty="could not look",
@@ -111,12 +115,16 @@ def _slower(link: PcieLink, *, by: int) -> PcieLink:
     return replace(link, gt_per_s=below[-by])
 
 
-FAULT = Fault(
+CHECK = Check(
     name="pcie_below_maximum",
     summary="a PCIe link trained below what both its ends can do",
     signs=_signs,
     needs=(needs.pcie_link,),
-    degrade=_degrade,
     mend=_mend,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    degrade=_degrade,
     ways=_ways,
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.checks.check import Check
+from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.errors import RailwrightError
-from railwright.faults.fault import OF_NCCL, Fault, Ways
-from railwright.faults.parts import over_network
-from railwright.faults.settings import Cause, Settings, is_one_of
+from railwright.faults.cases import over_network
+from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.collectives import algorithms
 
@@ -42,10 +43,8 @@ def _expected(case: Case) -> float:
     return rate.limit if rate.middle is None else rate.middle
 
 
-FAULT = Fault(
+CHECK = Check(
     name="pxn_off",
-    transports=OF_NCCL,
-    collectives=_OF_PAIRS,
     summary="GPUs may not send by the NICs of their peers",
     settings=Settings(
         {
@@ -57,5 +56,11 @@ FAULT = Fault(
         remedy="unset it (NCCL User Guide, Environment Variables)",
     ),
     needs_results=True,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    transports=ONLY_NCCL,
+    collectives=_OF_PAIRS,
     ways=_ways,
 )

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import re
 
-from msgspec.structs import replace
-
-from railwright.faults.fault import NOT_OF_VERBS, Facts, Fault, Findings, OfBenchmark, OfPath, Ways, with_host
-from railwright.faults.parts import is_rdma, over_network, rdma_ports, with_links, without
-from railwright.faults.settings import Cause, Settings, is_one_of
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfBenchmark, OfPath
+from railwright.checks.parts import is_rdma, rdma_ports
+from railwright.checks.settings import Cause, Settings, is_one_of
+from railwright.faults.cases import over_network, with_host
+from railwright.faults.fault import NOT_VERBS, Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
-from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link, Topology
+from railwright.topology.changes import with_links, without
+from railwright.topology.devices import Topology
 
 _OVER_TCP = re.compile(r"(?:^| on )tcp\b")
 """A lane of UCX: `tcp/lo`, or one of several in `52% on tcp/lo and 48% on tcp/eth0`."""
@@ -32,7 +34,7 @@ def _signs(facts: Facts) -> Findings:
                 fallen.setdefault((result.benchmark, result.path), []).append(one)
     for (benchmark, path), seen in fallen.items():
         kinds = {one.value: one for one in seen}
-        yield FAULT.finding(
+        yield CHECK.finding(
             (OfBenchmark(benchmark), OfPath(path)),
             f"{benchmark} ran over {', '.join(kinds)} between two processes of one host ({len(seen)} points)",
             *kinds.values(),
@@ -45,16 +47,6 @@ def _signs(facts: Facts) -> Findings:
 def _degrade(topology: Topology, where: str) -> Topology:
     """The port `where` (its NIC's id or its link's) speaks TCP only."""
     return with_links(topology, lambda link: over_tcp(link) if where in (link.id, link.a, link.b) else link)
-
-
-def over_tcp(link: Link) -> Link:
-    """A link of a port as sockets use it; any other as it is."""
-    protocol = link.protocol
-    if not isinstance(protocol, EthernetLink | InfinibandLink | EfaLink):
-        return link
-    # IP over InfiniBand has the MTU of its port, less 4 bytes (RFC 4391), which changes no rate of sockets.
-    tcp = EthernetLink(line_rate_bits_per_s=protocol.line_rate_bits_per_s, mtu_bytes=protocol.mtu_bytes, rdma=False)
-    return replace(link, protocol=tcp)
 
 
 def _ways(case: Case) -> Ways:
@@ -76,9 +68,8 @@ def _ways(case: Case) -> Ways:
         )
 
 
-FAULT = Fault(
+CHECK = Check(
     name="tcp_fallback",
-    transports=NOT_OF_VERBS,
     summary="data moves over TCP where a better transport was to be had",
     settings=Settings(
         {
@@ -90,6 +81,11 @@ FAULT = Fault(
     ),
     signs=_signs,
     needs_results=True,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    transports=NOT_VERBS,
     degrade=_degrade,
     ways=_ways,
 )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from railwright.checks.check import Check
+from railwright.faults.cases import over_network
 from railwright.faults.fault import Fault, Ways
-from railwright.faults.parts import over_network
 from railwright.limits.case import Case
 from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster, Fabric, Tier
@@ -48,5 +49,13 @@ def _shared(cluster: Cluster) -> Fabric | None:
     return replace(fabric, tiers=(shared, *fabric.tiers[1:]))
 
 
-FAULT = Fault(name="uplinks_shared", summary="flows meet on the uplinks of switches", needs_results=True, ways=_ways)
-"""Nothing on a host shows it: the counters of the switches and the curves of many hosts do."""
+CHECK = Check(
+    name="uplinks_shared",
+    summary="flows meet on the uplinks of switches",
+    needs_results=True,
+)
+
+FAULT = Fault(
+    check=CHECK,
+    ways=_ways,
+)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from railwright.checks.check import Change
 from railwright.errors import CannotJudge, RailwrightError, UsageError
-from railwright.faults.fault import Change
 
 RECORDS = "run/railwright/changed"
 _MOST_BYTES = 4096

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from railwright.checks.finding import Finding
 from railwright.diagnosis.container import Entered, Unlike
-from railwright.faults.fault import Finding
 from railwright.report.comparison_text import render_comparison
 from railwright.report.findings_text import finding_lines
 from railwright.report.page import Page

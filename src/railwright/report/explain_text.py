@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from railwright.checks.finding import Finding
 from railwright.diagnosis.beside import SEEN
 from railwright.diagnosis.explain import Explained
 from railwright.diagnosis.hypotheses import Fitted
 from railwright.diagnosis.judged import Judged
 from railwright.diagnosis.verdict import format_quantity
-from railwright.faults.fault import Finding
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report import wording
 from railwright.report.collective_text import labelled

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from railwright.faults.check import Slowed
-from railwright.faults.fault import Finding, Way
+from railwright.checks.check import Way
+from railwright.checks.finding import Finding
+from railwright.checks.outcome import Slowed
 from railwright.report import wording
 from railwright.units import format_bandwidth
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from railwright.faults.fault import Finding
+from railwright.checks.finding import Finding
 from railwright.groups import grouped
 from railwright.report.findings_text import finding_lines
 from railwright.report.wording import ABSENT, visible

@@ -13,15 +13,17 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from railwright.diagnosis.judged import State
 from railwright.errors import RailwrightError
 from railwright.report import wording
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
 
 # `unsafe-inline` for styles only: plotly.js sets style attributes on what it draws and adds a style sheet of its own.
 # A style can neither run code nor, with default-src 'none', send anything.
@@ -83,11 +85,15 @@ def render_page(template: str, figures: Sequence[Figure], fields: dict[str, Any]
 
 def as_it_is(text: str) -> Markup:
     """Text that must not be escaped: only our own, plotly's, and what `_script_json` or a caller made safe."""
+    from markupsafe import Markup
+
     return Markup(text)  # noqa: S704
 
 
 @cache
 def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("railwright.report"),
         autoescape=True,

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from railwright.checks.finding import Finding
 from railwright.diagnosis.judged import Judged, JudgedPath
-from railwright.faults.fault import Finding, Place
+from railwright.report.json_line import json_line
 from railwright.report.view import View
 from railwright.results.compare import Comparison, RunLabel
 from railwright.results.records import End, Run
@@ -54,21 +55,6 @@ class ComparedRuns(_Record, frozen=True, kw_only=True, tag="comparison"):
 
 
 ReportRecord = Run | Judged | JudgedPath | FindingRecord | End | ExitRecord
-
-
-def json_line(record: object) -> str:
-    """A record as JSON, without a line end."""
-    return _encoder.encode(record).decode()
-
-
-def _words(place: object) -> str:
-    """What a finding points at is its words in every record."""
-    if not isinstance(place, Place):
-        raise NotImplementedError(f"{type(place)} is in no record")
-    return str(place)
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_words)
 
 
 def json_lines(view: View) -> Iterator[str]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from railwright.faults.fault import Finding
+from railwright.checks.finding import Finding
 from railwright.groups import grouped
 from railwright.report import growth_text, host_ranking, storage_ways, wording
 from railwright.report.iteration_text import render_iterations

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from railwright.checks.finding import Finding
 from railwright.diagnosis.gpu_health import watched_words
 from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.expected.nccl_collectives import decides_nothing
-from railwright.faults.fault import Finding
 from railwright.groups import grouped
 from railwright.limits.limit import Expected, Limit
 from railwright.report import wording

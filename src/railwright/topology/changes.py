@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
-from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link, Topology
+from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link, PcieLink, Topology
 
 
 def without(topology: Topology, gone: Collection[str]) -> Topology:
@@ -21,6 +21,25 @@ def without(topology: Topology, gone: Collection[str]) -> Topology:
 def with_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
     """The topology with every link changed."""
     return replace(topology, links=tuple(change(link) for link in topology.links))
+
+
+def with_host_facts(topology: Topology, **facts: bool) -> Topology:
+    """The topology with facts added to its hosts."""
+    devices = tuple(
+        replace(device, facts={**device.facts, **facts}) if device.kind == "host" else device
+        for device in topology.devices
+    )
+    return replace(topology, devices=devices)
+
+
+def with_pcie(topology: Topology, ids: Collection[str], change: Callable[[PcieLink], PcieLink]) -> Topology:
+    """The topology with some PCIe links changed: how a fault of such a link is laid into a healthy machine."""
+
+    def changed(link: Link) -> Link:
+        protocol = link.protocol
+        return replace(link, protocol=change(protocol)) if link.id in ids and isinstance(protocol, PcieLink) else link
+
+    return with_links(topology, changed)
 
 
 def over_tcp(link: Link) -> Link:

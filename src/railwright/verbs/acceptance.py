@@ -16,7 +16,7 @@ from railwright.diagnosis.judged import Diagnosis
 from railwright.errors import UsageError
 from railwright.report.acceptance_html import render_acceptance
 from railwright.report.acceptance_text import closing_words, text_lines
-from railwright.report.records import json_line
+from railwright.report.json_line import json_line
 from railwright.results.cited import cite, digest_of
 from railwright.results.records import ResultFile
 from railwright.topology.sources.root import read_bounded

@@ -8,16 +8,16 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from railwright.checks.check import Check, Facts
+from railwright.checks.known_bad import KnownBad, decode_known_bad, known_bad
+from railwright.checks.outcome import CheckOutcome, State, look_for
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.diagnosis.slowed import slowed
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.faults.check import Check, State, check
-from railwright.faults.fault import Facts, Fault
-from railwright.faults.known_bad import KnownBad, decode_known_bad, known_bad
-from railwright.faults.registry import FAULTS
 from railwright.launch.context import environment
 from railwright.report.findings_text import finding_lines, slowed_lines, way_lines
-from railwright.report.records import json_line
-from railwright.topology.sources.load import looked_over
+from railwright.report.json_line import json_line
+from railwright.topology.sources.look import looked_over
 from railwright.topology.sources.root import read_bounded
 from railwright.verbs.audit_fix import audit_fix
 from railwright.verbs.audit_fleet import audit_fleet, audit_hosts
@@ -62,41 +62,41 @@ def audit(
     # What is set here says something of this machine only.
     topology = looked_over() if machine is None else the_machine(machine)
     facts = Facts(topology=topology, environment=environment() if machine is None else {})
-    checks = [_checked(fault, facts) for fault in FAULTS if not fault.needs_results or facts.environment]
-    checks += [known_bad(entry, facts.topology) for entry in _bad(bad_file)]
-    lines = map(json_line, checks) if as_json else _text(facts.topology.name, checks)
+    outcomes = [_looked(check, facts) for check in EVERY_CHECK if not check.needs_results or facts.environment]
+    outcomes += [known_bad(entry, facts.topology) for entry in _bad(bad_file)]
+    lines = map(json_line, outcomes) if as_json else _text(facts.topology.name, outcomes)
     for line in lines:
         click.echo(line)
-    return _status(checks)
+    return _status(outcomes)
 
 
 def _bad(file: str | None) -> tuple[KnownBad, ...]:
     return decode_known_bad(read_bounded(Path(file), _MOST_BAD_BYTES), file[:200]) if file is not None else ()
 
 
-def _checked(fault: Fault, facts: Facts) -> Check:
-    """What came of looking for a fault; where it was found, what the limits say that it costs."""
-    told = check(fault, facts)
-    if fault.mend is None or not any(one.certainty != "could not look" for one in told.findings):
+def _looked(check: Check, facts: Facts) -> CheckOutcome:
+    """What came of a check; where it found something, what the limits say that it costs."""
+    told = look_for(check, facts)
+    if check.mend is None or not any(one.certainty != "could not look" for one in told.findings):
         return told
-    return replace(told, slows=slowed(fault.mend, facts.topology))
+    return replace(told, slows=slowed(check.mend, facts.topology))
 
 
-def _status(checks: Sequence[Check]) -> int:
+def _status(outcomes: Sequence[CheckOutcome]) -> int:
     """1 for what is wrong; else 3 if something could not be looked at, or nothing applied."""
-    certainties = {finding.certainty for one in checks for finding in one.findings}
+    certainties = {finding.certainty for one in outcomes for finding in one.findings}
     if certainties & {"seen", "likely"}:
         return EXIT_SLOW
-    states = {one.state for one in checks}
+    states = {one.state for one in outcomes}
     # What is only possible may be meant: it is shown, and nothing is wrong.
     blind = "could not look" in states | certainties
     return EXIT_UNJUDGED if blind or not states & {"fine", "found"} else EXIT_OK
 
 
-def _text(name: str, checks: Sequence[Check]) -> Iterator[str]:
-    by_state = {state: [one for one in checks if one.state == state] for state in _TOLD}
+def _text(name: str, outcomes: Sequence[CheckOutcome]) -> Iterator[str]:
+    by_state = {state: [one for one in outcomes if one.state == state] for state in _TOLD}
     counts = ", ".join(f"{len(some)} {_TOLD[state]}" for state, some in by_state.items())
-    yield f"audit of {name}, {len(checks)} faults: {counts}"
+    yield f"audit of {name}, {len(outcomes)} faults: {counts}"
     for state, some in by_state.items():
         if some:
             yield ""
@@ -107,8 +107,8 @@ def _text(name: str, checks: Sequence[Check]) -> Iterator[str]:
         yield "None of them could be looked for here: this says nothing of the machine."
 
 
-def _one_by_one(checks: Sequence[Check]) -> Iterator[str]:
-    for one in checks:
+def _one_by_one(outcomes: Sequence[CheckOutcome]) -> Iterator[str]:
+    for one in outcomes:
         yield f"  {one.fault}: {one.summary}" + (f" ({one.because})" if one.because else "")
         for finding in one.findings:
             yield from (f"    {line}" for line in finding_lines(finding))
@@ -117,7 +117,7 @@ def _one_by_one(checks: Sequence[Check]) -> Iterator[str]:
             yield from (f"    {line}" for line in way_lines(way))
 
 
-def _one_line_a_reason(checks: Sequence[Check]) -> Iterator[str]:
-    reasons = dict.fromkeys(one.because for one in checks)
+def _one_line_a_reason(outcomes: Sequence[CheckOutcome]) -> Iterator[str]:
+    reasons = dict.fromkeys(one.because for one in outcomes)
     for because in reasons:
-        yield f"  {because}: {', '.join(one.fault for one in checks if one.because == because)}"
+        yield f"  {because}: {', '.join(one.fault for one in outcomes if one.because == because)}"

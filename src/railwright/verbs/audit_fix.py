@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from railwright.checks.check import Facts
+from railwright.checks.outcome import look_for
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unknown_name
-from railwright.faults.check import check
-from railwright.faults.fault import Facts
-from railwright.faults.registry import FAULTS
 from railwright.launch.kernel_setting import Write, apply, hold, planned, undo
 from railwright.terminal import visible
 from railwright.verbs.machine import the_machine
@@ -22,11 +22,11 @@ _MOST_SHOWN = 8
 
 def audit_fix(name: str, how: str) -> int:
     """Show what would mend the fault, and do that or give it back where it is asked for; the exit status."""
-    fault = next((one for one in FAULTS if one.name == name), None)
-    if fault is None:
-        raise unknown_name("fault", name, (one.name for one in FAULTS))
-    if fault.change is None:
-        ours = ", ".join(one.name for one in FAULTS if one.change is not None)
+    check = next((check for check in EVERY_CHECK if check.name == name), None)
+    if check is None:
+        raise unknown_name("fault", name, (check.name for check in EVERY_CHECK))
+    if check.change is None:
+        ours = ", ".join(check.name for check in EVERY_CHECK if check.change is not None)
         raise UsageError(
             f"no single setting of the kernel mends {name}",
             hint=f"`railwright audit` says what does; --fix knows {ours}",
@@ -34,11 +34,11 @@ def audit_fix(name: str, how: str) -> int:
     if how == "undo":
         return _given_back(name)
     topology = the_machine(None)
-    told = check(fault, Facts(topology=topology))
+    told = look_for(check, Facts(topology=topology))
     if told.state != "found":
         click.echo(f"{name}: {told.state}{f' ({visible(told.because)})' if told.because else ''}: nothing to change")
         return EXIT_UNJUDGED if told.state == "could not look" else EXIT_OK
-    writes = planned(fault.change(topology), ROOT)
+    writes = planned(check.change(topology), ROOT)
     click.echo(f"{name}: {visible(told.findings[0].says)}")
     _show(writes, forward=True)
     if not writes:

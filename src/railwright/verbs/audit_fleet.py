@@ -8,28 +8,28 @@ from typing import NamedTuple
 
 import click
 
+from railwright.checks.check import Facts
+from railwright.checks.known_bad import KnownBad, known_bad
+from railwright.checks.outcome import CheckOutcome, look_for
+from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.diagnosis.fleet import Difference, Fleet, FleetFault, differences, faults_of, told_of
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.faults.check import Check, check
-from railwright.faults.fault import Facts
-from railwright.faults.known_bad import KnownBad, known_bad
-from railwright.faults.registry import FAULTS
 from railwright.launch.discovered import discovered
 from railwright.launch.hosts import Hosts
 from railwright.launch.spread import spread
 from railwright.report.fleet_text import render_fleet
-from railwright.report.records import json_line
+from railwright.report.json_line import json_line
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import damage, load
 
-_OF_SETTINGS = tuple(fault for fault in FAULTS if not fault.needs_results)
+_OF_SETTINGS = tuple(check for check in EVERY_CHECK if not check.needs_results)
 
 
 class _Seen(NamedTuple):
     """What is kept of a host."""
 
     told: dict[str, str]
-    checks: tuple[Check, ...]
+    checks: tuple[CheckOutcome, ...]
     """Those that found something or could not look."""
 
 
@@ -55,7 +55,7 @@ def _loaded(text: str, bad: Sequence[KnownBad]) -> _Seen | str:
 
 
 def _seen(topology: Topology, bad: Sequence[KnownBad]) -> _Seen:
-    every = [check(fault, Facts(topology=topology)) for fault in _OF_SETTINGS]
+    every = [look_for(check, Facts(topology=topology)) for check in _OF_SETTINGS]
     every += [known_bad(entry, topology) for entry in bad]
     return _Seen(told_of(topology), tuple(one for one in every if one.state in ("found", "could not look")))
 

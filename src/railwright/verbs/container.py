@@ -10,11 +10,11 @@ import click
 from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
+from railwright.checks.finding import Finding
 from railwright.diagnosis.container import Entered, only_inside, unlike
 from railwright.diagnosis.diagnose import diagnose
 from railwright.diagnosis.fleet import told_of
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
-from railwright.faults.fault import Finding
 from railwright.launch.container import CONTAINER, HOST, ContainerReach, Inside, look_inside
 from railwright.launch.host_screen import HostScreen
 from railwright.launch.hosts import Hosts
@@ -22,8 +22,9 @@ from railwright.launch.proof import Proof
 from railwright.launch.screened import RESULTS
 from railwright.report.container_text import render_container
 from railwright.report.html import render_html
+from railwright.report.json_line import json_line
 from railwright.report.page import standard_output
-from railwright.report.records import FindingRecord, comparison_lines, json_line
+from railwright.report.records import FindingRecord, comparison_lines
 from railwright.results.compare import Comparison, compare
 from railwright.results.records import Record, ResultFile
 from railwright.results.store import Writer, load

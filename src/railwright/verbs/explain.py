@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 import click
 
-from railwright.benchmarks.registry import DECLARATIONS
 from railwright.busbw import OPERATIONS
-from railwright.diagnosis.diagnose import diagnose
+from railwright.checks.finding import Finding
 from railwright.diagnosis.foreign import shapes_for
 from railwright.diagnosis.paste import Paste, read_paste
 from railwright.errors import UsageError, unknown_name
-from railwright.expected.baselines import Baselines
 from railwright.expected.machine import Machine
-from railwright.faults.fault import Finding
 from railwright.report.explain_text import render_explained
-from railwright.report.nccl_svg import draw
-from railwright.report.nccl_text import render_nccl_log
-from railwright.report.records import json_line
+from railwright.report.json_line import json_line
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.long_text import LongText, read_long
 from railwright.results.readers.nccl_log_model import NcclLog
-from railwright.results.store import load
 from railwright.terminal import visible
-from railwright.topology.cluster import cluster_of
 from railwright.topology.devices import Topology
 from railwright.verbs.cluster import spelt_path, the_cluster
 from railwright.verbs.given_file import is_our_folder, is_our_own, name_of, pieces_of, read, text_of
-from railwright.verbs.judged import show, the_view
 from railwright.verbs.write import write
 
 _MOST_SHAPES = 4
@@ -90,12 +81,9 @@ def _place(
             raise UsageError(
                 "--beside names the machine, which is one host", hint="leave --host, --count and --cluster out"
             )
-        found = load(Path(beside))
-        return Machine(
-            cluster=cluster_of(found.run.topology, 1),
-            path=spelt_path(between, ":"),
-            measured=Baselines(found.results, DECLARATIONS),
-        )
+        from railwright.verbs.explain_own import machine_of_run
+
+        return machine_of_run(beside, spelt_path(between, ":"))
     return Machine(cluster=the_cluster(machine, count, cluster_file), path=spelt_path(between, ":"))
 
 
@@ -107,10 +95,9 @@ def _refuse_options(file: str, why: str, options: str, given: bool) -> None:
 def _show_our_own(file: str, *, as_json: bool) -> int:
     if file == "-":
         raise UsageError("our own records are not read from standard input", hint="give the file or its folder")
-    found = load(Path(file))
-    diagnosis = diagnose(found, DECLARATIONS)
-    show(the_view(found, diagnosis), as_json=as_json)
-    return diagnosis.exit_status
+    from railwright.verbs.explain_own import show_our_own
+
+    return show_our_own(file, as_json=as_json)
 
 
 def _show_tables(found: Paste, file: str, *, as_json: bool) -> None:
@@ -144,8 +131,12 @@ def _show_log(
     log: NcclLog, findings: tuple[Finding, ...], host: Topology | None, svg: str | None, *, as_json: bool
 ) -> None:
     if svg is not None:
+        from railwright.report.nccl_svg import draw
+
         write(svg, draw(log, host))
     if as_json:
         click.echo(json_line({"record": "nccl_log", "log": log, "findings": findings}))
     else:
+        from railwright.report.nccl_text import render_nccl_log
+
         click.echo(render_nccl_log(log, findings, host))

@@ -29,7 +29,7 @@ from railwright.launch.screened import RESULTS
 from railwright.report.hosts_html import render_hosts_html
 from railwright.report.hosts_text import lines
 from railwright.report.html import render_html
-from railwright.report.records import json_line
+from railwright.report.json_line import json_line
 from railwright.results.store import load
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine

@@ -12,7 +12,7 @@ from railwright.report.topology_svg import render_topology_svg
 from railwright.report.topology_text import render_topology
 from railwright.topology.devices import Topology
 from railwright.topology.sources.capture import capture
-from railwright.topology.sources.load import this_machine_with_tools
+from railwright.topology.sources.look import this_machine_with_tools
 from railwright.topology.sources.saved import encode_topology
 from railwright.verbs.machine import the_machine
 from railwright.verbs.write import write

@@ -23,8 +23,8 @@ from railwright.benchmarks.kv.timed import Point, Timed, results_of, time_alone
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, transfer
 from railwright.benchmarks.kv.vram_cases import GPU_TO_GPU, Move
 from railwright.benchmarks.kv.vram_options import WAYS_OF_UCX, VramJob, VramOptions, Way, asked, launches
-from railwright.faults import peer_access_off
-from railwright.faults.parts import rdma_ports
+from railwright.checks import peer_access_off
+from railwright.checks.parts import rdma_ports
 from railwright.native import nixl
 from railwright.native.cuda import Device, DeviceBuffer, PinnedBuffer, driver_version
 from railwright.native.memory import PATTERN, Buffer

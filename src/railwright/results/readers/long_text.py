@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.results.readers import nccl_log
 from railwright.results.readers.log_lines import LEFT_OUT, MAX_CHARACTERS, MAX_LINES
 from railwright.results.readers.nccl_log_model import NcclLog
 
@@ -39,6 +38,8 @@ class LongText(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_long(sources: Sequence[tuple[str, Iterable[bytes]]]) -> LongText:
     """Reads each named text in pieces of any size. Raises UsageError where one has too much besides NCCL's log."""
+    from railwright.results.readers import nccl_log
+
     kept = [_Kept() for _ in sources]
     of_sources: list[UsageError] = []
 

@@ -38,7 +38,7 @@ The first of those that are the same is kept.
 
 def recognises(text: str) -> bool:
     """Whether the text has at least one line that NCCL wrote."""
-    return "NCCL INFO " in text or "NCCL WARN " in text
+    return any(mark in text for mark in model.MARKS)
 
 
 def read(text: str) -> model.NcclLog:

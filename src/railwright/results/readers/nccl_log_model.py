@@ -14,6 +14,9 @@ from railwright.topology.devices import PathKind
 Direction = Literal["send", "receive", ""]
 """The side of a connection that wrote the line; empty where one line is about both sides (P2P, SHM)."""
 
+MARKS = ("NCCL INFO ", "NCCL WARN ")
+"""Words of which every line that NCCL writes has one."""
+
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One rank of a communicator, as described by its own lines."""

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
+from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.results.readers import (
-    cuda_samples,
-    elbencho,
-    fio,
-    fio2,
-    gdsio,
-    hpcg,
-    hpl,
-    imb,
-    ior,
-    iperf3,
-    kbench,
-    mdtest,
-    mkl_linpack,
-    nccl_tests,
-    nixlbench,
-    nvbandwidth,
-    osu,
-    perftest,
-    rocm_bandwidth_test,
-    stream,
-    ucx_perftest,
-)
+from railwright.results.readers import nccl_tests
 from railwright.results.readers.command_line import environment_of
 from railwright.results.readers.foreign_file import ForeignFile, Reader
 from railwright.results.readers.log_lines import bounded
@@ -37,28 +17,46 @@ from railwright.results.readers.nccl_tests_columns import has_rows
 from railwright.results.readers.prefixes import without_common
 from railwright.results.readers.several import apart
 
-READERS: tuple[Reader, ...] = (
-    nccl_tests,
-    osu,
-    perftest,
-    ucx_perftest,
-    nixlbench,
-    nvbandwidth,
-    cuda_samples,
-    gdsio,
-    fio,
-    fio2,
-    elbencho,
-    ior,
-    mdtest,
-    imb,
-    iperf3,
-    kbench,
-    stream,
-    hpl,
-    mkl_linpack,
-    hpcg,
-    rocm_bandwidth_test,
+
+class Format(NamedTuple):
+    """The format of a tool, whose reader is loaded where a text may have it."""
+
+    module: str
+    marks: tuple[str, ...]
+    """Words of which every text has at least one that the reader recognises."""
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether the reader has to be asked."""
+        return any(mark in text for mark in self.marks)
+
+    @property
+    def reader(self) -> Reader:
+        """The module that reads it."""
+        return cast("Reader", import_module(f"railwright.results.readers.{self.module}"))
+
+
+FORMATS = (
+    Format("nccl_tests", ("busbw", '"bus_bw"')),
+    Format("osu", ("OSU MPI", "Size")),
+    Format("perftest", ('"BW_average"', "BW average[", "t_avg[usec]")),
+    Format("ucx_perftest", ("# iterations |", "overall_lat,avg_bw,overall_bw", "Final:")),
+    Format("nixlbench", ("Block Size (B)",)),
+    Format("nvbandwidth", ('"nvbandwidth"', "bandwidth (GB/s)")),
+    Format("cuda_samples", ("P2P=", "bandwidthTest-", "Memory Transfers")),
+    Format("gdsio", ("GiB/sec, Avg_Latency:",)),
+    Format("fio", ("IOPS=", "Run status group", '"fio version"', ";fio-")),
+    Format("fio2", ("runt=", "aggrb=")),
+    Format("elbencho", ("Throughput MiB/s", "ISO Date,Label,Phase,RuntimeMS,", "time ms [last]")),
+    Format("ior", ("bw(MiB/s)", "Max(MiB)", "MiB/sec", "write ", "read ")),
+    Format("mdtest", ("mdtest", "File creation")),
+    Format("imb", ("#repetitions",)),
+    Format("iperf3", ("Interval", "bits/sec", '"sum_sent"')),
+    Format("kbench", ("FIO Benchmark Summary",)),
+    Format("stream", ("Triad", "Copy")),
+    Format("hpl", ("T/V", "||Ax-b||_oo", "WR", "WC")),
+    Format("mkl_linpack", ("LDA",)),
+    Format("hpcg", ("HPCG result is", "GFLOP/s Summary::Raw Total=", "GF_per")),
+    Format("rocm_bandwidth_test", ("copy peak bandwidth GB/s",)),
 )
 
 
@@ -66,7 +64,7 @@ def recognise(text: str) -> tuple[Reader, ...]:
     """The readers whose fixed words are in the text. Raises UsageError when there is none."""
     if found := tuple(_known(bounded(text))):
         return found
-    looked_for = ", ".join(_short(reader) for reader in READERS)
+    looked_for = ", ".join(_short(known.reader) for known in FORMATS)
     raise UsageError(
         f"no known tool printed this; looked for {looked_for}",
         hint="give the output from the tool's first line, header included",
@@ -76,14 +74,17 @@ def recognise(text: str) -> tuple[Reader, ...]:
 def _known(text: str) -> Iterator[Reader]:
     """The readers whose fixed words are in the text; where there are none, the one whose rows are."""
     is_known = False
-    for reader in READERS:
-        if reader.recognises(text):
+    for known in FORMATS:
+        if known.may_be_in(text) and known.reader.recognises(text):
             is_known = True
-            yield reader
+            yield known.reader
     if not is_known and has_rows(text):
         yield nccl_tests
-    elif not is_known and perftest.has_rows(text):
-        yield perftest
+    elif not is_known:
+        from railwright.results.readers import perftest
+
+        if perftest.has_rows(text):
+            yield perftest
 
 
 def _short(reader: Reader) -> str:

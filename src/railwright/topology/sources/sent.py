@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from railwright.errors import UsageError
 from railwright.topology.devices import Topology
-from railwright.topology.sources.load import looked_over
+from railwright.topology.sources.look import looked_over
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 _MARK = "railwright-topology:"

@@ -1,0 +1,51 @@
+"""In a guest, NICs without address translation services send every transfer with a GPU through the root complex.
+
+A hypervisor needs ACS to keep guests apart, so that it stays on there. With ATS the NIC asks for the translated address
+and may then write to the GPU directly (NCCL User Guide, Troubleshooting, PCI Access Control Services).
+"""
+
+from __future__ import annotations
+
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.host_settings import IN_A_GUEST, is_virtual
+from railwright.checks.parts import rdma_nics
+from railwright.results.records import Evidence
+from railwright.topology.devices import Device, Topology
+from railwright.topology.gpus import runs
+
+
+def _signs(facts: Facts) -> Findings:
+    off = [nic.id for nic in rdma_nics(facts.topology) if nic.facts.get("ats_enabled") is False and _has_ats(nic)]
+    if off and is_virtual(facts.topology):
+        yield CHECK.finding(
+            map(OfPart, off),
+            f"ATS is off in {runs(off)}: in a guest their transfers with GPUs cross the root complex",
+            Evidence(claim="ATS", value="off", seen="ATS control register"),
+            certainty="likely",
+            costs="most of GPU-NIC bandwidth under one switch (NCCL User Guide, Troubleshooting)",
+            remedy=IN_A_GUEST,
+        )
+
+
+def _has_ats(nic: Device) -> bool:
+    return nic.facts.get("ats_capable") is True
+
+
+def _guest(topology: Topology) -> str:
+    return "" if is_virtual(topology) else "no guest of a hypervisor"
+
+
+def _unread(topology: Topology) -> str:
+    blind = [nic.id for nic in rdma_nics(topology) if not _has_ats(nic)]
+    return f"the guest is not shown whether {runs(blind)} have ATS" if blind else ""
+
+
+CHECK = Check(
+    name="ats_off",
+    summary="in a guest, NICs cannot reach GPUs without the root complex",
+    signs=_signs,
+    needs=(needs.settings, needs.gpu, needs.rdma_nic, _guest),
+    asks=(_unread,),
+)

@@ -1,0 +1,31 @@
+"""Compute mode `prohibited`: CUDA lists the GPU, and no program may use it."""
+
+from __future__ import annotations
+
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.results.records import Evidence
+from railwright.topology.gpus import runs, usable_gpus
+
+
+def _signs(facts: Facts) -> Findings:
+    """Only of GPUs that CUDA shows and that are not in slices: the others are not to be used here anyway."""
+    closed = [gpu.id for gpu in usable_gpus(facts.topology) if gpu.facts.get("compute_mode") == "prohibited"]
+    if closed:
+        yield CHECK.finding(
+            map(OfPart, closed),
+            f"the compute mode of {runs(closed)} is prohibited",
+            Evidence(claim="compute mode", value="prohibited", seen="NVML"),
+            costs="no program can create a CUDA context there (nvidia-smi manual, -c)",
+            remedy="nvidia-smi -i GPU -c DEFAULT as root, or ask who set it; CUDA_VISIBLE_DEVICES can leave it out",
+        )
+
+
+CHECK = Check(
+    name="compute_mode_prohibited",
+    summary="a GPU may not be used by any program",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu),
+    asks_nvml=True,
+)

@@ -1,0 +1,64 @@
+"""GPUs of one kind whose clocks have other bounds than those of their neighbours: the slowest sets the pace of all.
+
+Compared are the highest SM clock and memory clock, and the application clock that somebody set (nvidia-smi -ac), among
+GPUs of the same name. What clocks do under load is sampled while it is measured (`diagnosis.gpu_health`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.parts import grouped
+from railwright.results.records import Evidence
+from railwright.topology.devices import Device, Topology
+from railwright.topology.gpus import nvidia_gpus, runs
+
+_CLOCKS = {
+    "sm_clock_max_hz": "highest SM clock",
+    "sm_clock_application_hz": "application clock",
+    "memory_clock_max_hz": "highest memory clock",
+}
+
+
+def _signs(facts: Facts) -> Findings:
+    kinds = grouped(nvidia_gpus(facts.topology), lambda gpu: gpu.name or None)
+    for members in kinds.values():
+        gpus = [gpu for gpu in nvidia_gpus(facts.topology) if gpu.id in members]
+        for fact, called in _CLOCKS.items():
+            clocks = {gpu.id: value for gpu in gpus if (value := _hz(gpu, fact)) is not None}
+            usual, _ = Counter(clocks.values()).most_common(1)[0] if clocks else (0.0, 0)
+            odd = [name for name, value in clocks.items() if value != usual]
+            if odd:
+                values = sorted({clocks[name] / 1e6 for name in odd})
+                told = ", ".join(f"{value:.0f}" for value in values)
+                slower = min(values) * 1e6 < usual
+                yield CHECK.finding(
+                    map(OfPart, odd),
+                    f"the {called} of {runs(odd)} is {told} MHz, that of most others {usual / 1e6:.0f} MHz",
+                    Evidence(claim=called, value=f"{told} MHz", seen="NVML"),
+                    certainty="likely" if slower else "possible",
+                    costs=f"{1 - min(values) * 1e6 / usual:.1%} of what is bound by that clock" if slower else "",
+                    remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac give them their own clocks again",
+                )
+
+
+def _hz(gpu: Device, fact: str) -> float | None:
+    value = gpu.facts.get(fact)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+
+
+def _alone(topology: Topology) -> str:
+    names = [gpu.name for gpu in nvidia_gpus(topology)]
+    return "" if len(set(names)) < len(names) else "no two NVIDIA GPUs of one kind"
+
+
+CHECK = Check(
+    name="gpu_clocks_differ",
+    summary="GPUs of one kind have different clocks",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu, _alone),
+    asks_nvml=True,
+)

@@ -1,0 +1,82 @@
+"""The two ways in which a NIC reaches a GPU's memory, PeerDirect and dma-buf, and what each of them takes.
+
+PeerDirect: nvidia-peermem registers with an RDMA core that takes peer clients, which MLNX_OFED, DOCA-OFED and some
+distributions have (NVIDIA GPU Operator, GPUDirect RDMA and GPUDirect Storage; nv_peer_mem's README).
+dma-buf: Linux hands the memory over (same page: Linux 5.12, open kernel modules, CUDA 11.7, a GPU of Turing or later).
+What the CUDA driver says of the GPU itself (CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) decides where it was asked.
+The RDMA core counts the regions of each peer client, so that PeerDirect shows its use; of dma-bufs only a library's own
+log tells.
+"""
+
+from __future__ import annotations
+
+from railwright.checks.check import Asked, Way
+from railwright.checks.host_settings import setting
+from railwright.checks.ways import at_least, open_module, way
+from railwright.limits.limit import Constant, Source
+from railwright.topology.devices import Topology
+from railwright.topology.gpus import is_nvidia
+from railwright.topology.settings import NONE
+
+_SOURCE = Source(
+    "NVIDIA GPU Operator, GPUDirect RDMA and GPUDirect Storage",
+    "DMA-BUF needs Linux 5.12 or later, the open kernel modules, CUDA 11.7 and a GPU of Turing or later",
+)
+LINUX = (Constant(5, "Linux version, major", _SOURCE), Constant(12, "Linux version, minor", _SOURCE))
+CUDA = (Constant(11, "CUDA version, major", _SOURCE), Constant(7, "CUDA version, minor", _SOURCE))
+TURING = (Constant(7, "compute capability, major", _SOURCE), Constant(5, "compute capability, minor", _SOURCE))
+PEERMEM = frozenset({"nvidia_peermem", "nv_peer_mem"})
+
+
+def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
+    """Both ways, PeerDirect first; empty for a description, and where there is no NVIDIA GPU."""
+    gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
+    if topology.is_described or not gpus or not topology.of_kind("host"):
+        return ()
+    attributes = {gpu.facts.get("dma_buf") for gpu in gpus}
+    told = None if None in attributes else attributes == {True}
+    capabilities = [gpu.facts.get("compute_capability") for gpu in gpus]
+    return (
+        way("PeerDirect", _peer_direct(topology), used=_regions(topology)),
+        way(
+            "dma-buf",
+            (
+                at_least("Linux", LINUX, setting(topology, "kernel")),
+                open_module(topology),
+                at_least("a driver for CUDA", CUDA, setting(topology, "cuda")),
+                *(at_least("compute capability", TURING, one) for one in dict.fromkeys(capabilities)),
+                Asked(what="the CUDA driver shares the GPUs' memory", there=told, seen="CUDA device attribute"),
+            ),
+            decided=told,
+        ),
+    )
+
+
+def _regions(topology: Topology) -> str:
+    """What shows that PeerDirect is in use now; empty where nothing does. Nothing counts the use of dma-bufs."""
+    count = setting(topology, "peer_regions")
+    is_count = isinstance(count, int) and not isinstance(count, bool)
+    return f"{count} regions of GPU memory are registered now" if is_count and count else ""
+
+
+def _peer_direct(topology: Topology) -> tuple[Asked, ...]:
+    modules = setting(topology, "modules")
+    loaded = set(str(modules or "").split()) & PEERMEM
+    ofed = setting(topology, "ofed")
+    released = ofed if isinstance(ofed, str) and ofed != NONE else ""
+    clients = setting(topology, "peer_clients")
+    listed = clients if isinstance(clients, str) and clients != NONE else ""
+    core = f"its clients: {listed}" if listed else f"MLNX_OFED or DOCA-OFED {released}" if released else ""
+    return (
+        Asked(
+            what="nvidia-peermem is loaded",
+            there=bool(loaded) if modules else None,
+            seen=f"/proc/modules{': ' + ', '.join(sorted(loaded)) if loaded else ''}",
+        ),
+        # It cannot be loaded where the RDMA core takes no peer clients. Some distributions' own cores take them, too.
+        Asked(
+            what="the RDMA core takes peer clients (ib_register_peer_memory_client)",
+            there=True if core or loaded else None,
+            seen=core or ("nvidia-peermem was loaded" if loaded else ""),
+        ),
+    )

@@ -1,0 +1,34 @@
+"""An MPI that was not built for buffers in GPU memory: a job that gives it one crashes, or copies through the host.
+
+Open MPI, FAQ, Running CUDA-aware (`ompi_info --parsable --all`, built_with_cuda_support); MPICH, `--with-cuda`.
+"""
+
+from __future__ import annotations
+
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.host_settings import host_id, read, setting
+from railwright.results.records import Evidence
+
+
+def _signs(facts: Facts) -> Findings:
+    name = setting(facts.topology, "mpi")
+    if setting(facts.topology, "mpi_cuda") is False and not needs.nvidia_gpu(facts.topology):
+        yield CHECK.finding(
+            (OfPart(host_id(facts.topology)),),
+            f"{name} was built without CUDA: it takes no buffer in GPU memory",
+            Evidence(claim="built with CUDA", value="no", seen="ompi_info --parsable --all, or mpichversion"),
+            certainty="possible",
+            costs="a job whose ranks pass GPU buffers crashes, or copies each message through host memory",
+            remedy="an Open MPI with --with-cuda, with such a UCX below it; none where MPI moves host memory",
+        )
+
+
+CHECK = Check(
+    name="mpi_without_cuda",
+    summary="MPI takes no buffers in GPU memory",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu, needs.mpi),
+    asks=(read("mpi", "mpi_cuda"),),
+)

@@ -1,0 +1,79 @@
+"""NICs chosen in the environment that leave out the nearest NIC of a GPU: its traffic then takes a longer way.
+
+`NCCL_IB_HCA` (prefixes; `=` for whole names, `^` for all others) and `UCX_NET_DEVICES` (`device:port`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.parts import rdma_nics
+from railwright.checks.settings import short
+from railwright.results.records import Evidence
+from railwright.topology.changes import without
+from railwright.topology.devices import Device, Topology
+from railwright.topology.gpus import runs
+from railwright.topology.paths import KIND_ORDER, Affinity
+
+_MOST_NAMES = 64
+
+
+def _signs(facts: Facts) -> Findings:
+    topology = facts.topology
+    nics = [nic for nic in rdma_nics(topology) if nic.facts.get("rdma_device")]
+    for name, chosen in (("NCCL_IB_HCA", _of_nccl), ("UCX_NET_DEVICES", _of_ucx)):
+        value = facts.environment.get(name, "").strip()
+        taken = chosen(value, nics) if value else []
+        if not taken or len(taken) == len(nics) or not topology.of_kind("gpu"):
+            continue
+        far = _farther(topology, {nic.id for nic in nics}, {nic.id for nic in taken})
+        for way, gpus in far.items():
+            yield CHECK.finding(
+                map(OfPart, gpus),
+                f"{name}={short(value)} leaves out the nearest NIC of {runs(gpus)}: {way}",
+                Evidence(claim="setting", value=f"{name}={short(value)}", seen="environment"),
+                certainty="likely",
+                costs="their traffic takes the longer way, and shares the NICs that are left",
+                remedy=f"unset {name}, or name the NICs of all GPUs: railwright topo shows the nearest of each",
+            )
+
+
+def _of_nccl(value: str, nics: Iterable[Device]) -> list[Device]:
+    inverted, exact = value.startswith("^"), value.lstrip("^").startswith("=")
+    names = [word.partition(":")[0].strip() for word in value.lstrip("^=").split(",")[:_MOST_NAMES]]
+
+    def named(device: str) -> bool:
+        return any(device == one if exact else bool(one) and device.startswith(one) for one in names)
+
+    return [nic for nic in nics if named(str(nic.facts["rdma_device"])) != inverted]
+
+
+def _of_ucx(value: str, nics: Iterable[Device]) -> list[Device]:
+    """Empty where it names patterns, which stand for what they match, or all."""
+    if value == "all" or set("*[^") & set(value):
+        return []
+    names = {word.partition(":")[0].strip() for word in value.split(",")[:_MOST_NAMES]}
+    return [nic for nic in nics if str(nic.facts["rdma_device"]) in names]
+
+
+def _farther(topology: Topology, every: set[str], taken: set[str]) -> dict[str, list[str]]:
+    """`SYS to the nearest of those chosen, PIX to nic3` to the GPUs of which that is true."""
+    others = {nic.id for nic in topology.of_kind("nic")}
+    best, now = (Affinity(without(topology, others - kept)) for kept in (every, taken))
+    found: dict[str, list[str]] = {}
+    for gpu in topology.of_kind("gpu"):
+        near, chosen = best.nearest(gpu.id)[:1], now.nearest(gpu.id)[:1]
+        kinds = [side.kind(gpu.id, nic[0]) if nic else None for side, nic in ((best, near), (now, chosen))]
+        if kinds[0] and kinds[1] and KIND_ORDER.index(kinds[1]) > KIND_ORDER.index(kinds[0]):
+            found.setdefault(f"{kinds[1]} instead of {kinds[0]}", []).append(gpu.id)
+    return found
+
+
+CHECK = Check(
+    name="nic_choice_far",
+    summary="the NICs that were chosen leave out those near GPUs",
+    signs=_signs,
+    needs_results=True,
+)

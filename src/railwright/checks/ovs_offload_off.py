@@ -1,0 +1,71 @@
+"""Open vSwitch that gives no flow to the NIC, or a NIC that takes none: every packet of a pod's VF crosses the CPU.
+
+ovs-vswitchd.conf.db(5): `other_config:hw-offload` is false by default, and a change takes a restart. A NIC takes flows
+of tc where its feature `hw-tc-offload` is on (ethtool(8)). That flows really are in the NIC, pod by pod, is asked by
+`railwright net check`.
+"""
+
+from __future__ import annotations
+
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import Finding, OfPart
+from railwright.checks.host_settings import read, setting
+from railwright.results.records import Evidence
+from railwright.topology.devices import Device, Topology
+from railwright.topology.gpus import runs
+
+_FACT = "ovs_hw_offload"
+
+
+def _switching(topology: Topology) -> tuple[Device, ...]:
+    """The NICs that have representors: their VFs are ports of a switch inside the NIC."""
+    return tuple(nic for nic in topology.of_kind("nic") if nic.facts.get("representors"))
+
+
+def _signs(facts: Facts) -> Findings:
+    switching = _switching(facts.topology)
+    offload = setting(facts.topology, _FACT)
+    nics = [nic.id for nic in switching]
+    if nics and offload == "false":
+        yield _off(
+            nics,
+            "have representors, and Open vSwitch offloads no flow",
+            Evidence(claim="other_config:hw-offload", value="false", seen="conf.db of Open vSwitch"),
+            "ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, restart openvswitch-switch; then"
+            " ovs-appctl dpctl/dump-flows type=offloaded",
+        )
+    deaf = [nic.id for nic in switching if nic.facts.get("tc_offload") is False]
+    if deaf and offload == "true":
+        yield _off(
+            deaf,
+            "take no flow from Open vSwitch, which would offload them",
+            Evidence(claim="hw-tc-offload", value="off", seen="ethtool -k"),
+            "ethtool -K NETDEV hw-tc-offload on, of the uplink and its representors",
+        )
+
+
+def _off(nics: list[str], says: str, seen: Evidence, remedy: str) -> Finding:
+    return CHECK.finding(
+        map(OfPart, nics),
+        f"{runs(nics)} {says}",
+        seen,
+        certainty="likely",
+        costs="what a few cores move, instead of the rate of the port",
+        remedy=remedy,
+    )
+
+
+def _lacks(topology: Topology) -> str:
+    if setting(topology, _FACT) == "none":
+        return "no Open vSwitch"
+    return "" if _switching(topology) else "no NIC with representors"
+
+
+CHECK = Check(
+    name="ovs_offload_off",
+    summary="Open vSwitch moves packets of VFs by the CPU",
+    signs=_signs,
+    needs=(needs.settings, needs.nic, _lacks),
+    asks=(read(_FACT),),
+)

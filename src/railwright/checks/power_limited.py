@@ -1,0 +1,42 @@
+"""A GPU whose power limit was set below its default: under load it lowers its clocks to stay below."""
+
+from __future__ import annotations
+
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.parts import grouped
+from railwright.results.records import Evidence
+from railwright.topology.devices import Device
+
+_MEANT_ABOVE = 0.995
+"""Limits are set in whole watts; less than this share of the default was asked for by somebody."""
+
+
+def _signs(facts: Facts) -> Findings:
+    for (limit, default), names in grouped(facts.topology.of_kind("gpu"), _lowered).items():
+        yield CHECK.finding(
+            map(OfPart, names),
+            f"the power limit of {names[0] if len(names) == 1 else f'{len(names)} GPUs'} is {limit:.0f} W, the default"
+            f" is {default:.0f} W",
+            Evidence(claim="power limit", value=f"{limit:.0f} of {default:.0f} W", seen="NVML"),
+            costs="compute under load runs at lower clocks; copies and collectives seldom need that power",
+            remedy=f"nvidia-smi -pl {default:.0f} as root, or ask who set it: the rack may not carry more",
+        )
+
+
+def _lowered(gpu: Device) -> tuple[float, float] | None:
+    """(limit, default) in watts of a GPU whose limit is below its default."""
+    limit, default = gpu.facts.get("power_limit_w"), gpu.facts.get("power_default_w")
+    if isinstance(limit, int | float) and isinstance(default, int | float) and 0 < limit < _MEANT_ABOVE * default:
+        return limit, default
+    return None
+
+
+CHECK = Check(
+    name="power_limited",
+    summary="a GPU's power limit is below its default",
+    signs=_signs,
+    needs=(needs.settings, needs.nvidia_gpu),
+    asks_nvml=True,
+)

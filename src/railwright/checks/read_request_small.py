@@ -1,0 +1,73 @@
+"""A NIC that asks for less at a time than it may: with a read request of 512 bytes it needs eight for 4096.
+
+Mellanox, Understanding PCIe Configuration for Maximum Performance, sets 4096 (`MaxReadReq`): a NIC reads all that it
+sends. GPUs and drives keep many requests in flight, so that theirs cost nothing that is known.
+"""
+
+from __future__ import annotations
+
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.finding import OfPart
+from railwright.checks.parts import above, grouped
+from railwright.results.records import Evidence
+from railwright.topology.cluster import ports
+from railwright.topology.devices import Device, EfaLink, EthernetLink, InfinibandLink, Link, PcieLink, Topology
+from railwright.topology.gpus import runs
+
+_BEST_BYTES = 4096
+_CERTAIN_BYTES = 256
+"""512 is what firmware sets and many machines run well with; below it is a mistake."""
+_FAST_BITS_PER_S = 100e9
+
+
+def _signs(facts: Facts) -> Findings:
+    topology = facts.topology
+    small = grouped(_fast(topology), lambda nic: _request(topology, nic))
+    for size, names in small.items():
+        if size < _BEST_BYTES:
+            yield CHECK.finding(
+                map(OfPart, names),
+                f"{runs(names)} may read {size} bytes with one PCIe request, {_BEST_BYTES} is possible",
+                Evidence(claim="MaxReadRequest", value=f"{size} B", seen="PCIe Device Control register"),
+                certainty="likely" if size <= _CERTAIN_BYTES else "possible",
+                costs="not known from settings alone: measure with ib_write_bw or nccl-tests before and after"
+                " (Mellanox, Understanding PCIe Configuration)",
+                remedy="lspci -vv -s ADDRESS | grep MaxReadReq; setpci -s ADDRESS CAP_EXP+8.w shows the register: the"
+                " first of its four digits is 5 for 4096 bytes; the BIOS or a service sets it at every start",
+            )
+
+
+def _fast(topology: Topology) -> tuple[Device, ...]:
+    """The NICs whose port is fast enough for requests to matter, each once."""
+    fast = {nic.id: nic for nic, link in ports(topology) if _rate(link) >= _FAST_BITS_PER_S}
+    return tuple(fast.values())
+
+
+def _rate(link: Link) -> float:
+    protocol = link.protocol
+    known = protocol.line_rate_bits_per_s if isinstance(protocol, EthernetLink | InfinibandLink | EfaLink) else None
+    return known or 0.0
+
+
+def _request(topology: Topology, nic: Device) -> int | None:
+    link = above(topology, nic.id)
+    return link.protocol.max_read_request_bytes if link and isinstance(link.protocol, PcieLink) else None
+
+
+def _slow(topology: Topology) -> str:
+    return "" if _fast(topology) else "no NIC of 100 Gb/s or more"
+
+
+def _unread(topology: Topology) -> str:
+    blind = [nic.id for nic in _fast(topology) if _request(topology, nic) is None]
+    return f"MaxReadRequest of {runs(blind)} cannot be read (root may read it)" if blind else ""
+
+
+CHECK = Check(
+    name="read_request_small",
+    summary="a NIC asks for less than it may with one PCIe request",
+    signs=_signs,
+    needs=(needs.settings, needs.nic, _slow),
+    asks=(_unread,),
+)

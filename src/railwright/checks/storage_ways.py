@@ -1,0 +1,75 @@
+"""The two ways in which a drive reaches a GPU's memory: NVIDIA's nvidia-fs, and the kernel's own PCI P2PDMA.
+
+NVIDIA, GPUDirect Storage Troubleshooting Guide: for nvidia-fs its module and an IOMMU that is off or passes addresses
+through; for P2PDMA (NVMe P2PDMA Troubleshooting) Linux 6.2, open kernel modules, a GPU of Ampere or later, no NVMe
+multipathing, and on x86 a static BAR1. `gdscheck -p` asks the same, and reads cufile.json.
+"""
+
+from __future__ import annotations
+
+from railwright.checks.check import Asked, Way
+from railwright.checks.host_settings import setting
+from railwright.checks.ways import at_least, open_module, way
+from railwright.limits.limit import Constant, Source
+from railwright.topology.devices import Device, Topology
+from railwright.topology.gpus import nvidia_gpus
+from railwright.topology.settings import IOMMU_DOMAIN, IOMMU_OFF
+
+_SOURCE = Source("NVIDIA, GPUDirect Storage Troubleshooting Guide", "NVMe P2PDMA Troubleshooting")
+_LINUX = (Constant(6, "Linux version, major", _SOURCE), Constant(2, "Linux version, minor", _SOURCE))
+_AMPERE = (Constant(8, "compute capability, major", _SOURCE), Constant(0, "compute capability, minor", _SOURCE))
+_PASSED = frozenset({"identity", IOMMU_OFF})
+
+
+def nvme_drives(topology: Topology) -> tuple[Device, ...]:
+    """The drives on PCI that the kernel drives by NVMe."""
+    return tuple(one for one in topology.of_kind("drive") if one.address and one.id.startswith("nvme"))
+
+
+def storage_ways(topology: Topology) -> tuple[Way, ...]:
+    """Both ways, nvidia-fs first; empty for a description, and where there is no NVIDIA GPU or no NVMe drive."""
+    gpus, drives = nvidia_gpus(topology), nvme_drives(topology)
+    if topology.is_described or not gpus or not drives:
+        return ()
+    modules = setting(topology, "modules")
+    loaded = "nvidia_fs" in str(modules or "").split()
+    multipath, bar1 = (setting(topology, name) for name in ("nvme_multipath", "static_bar1"))
+    capabilities = dict.fromkeys(gpu.facts.get("compute_capability") for gpu in gpus)
+    return (
+        way(
+            "nvidia-fs",
+            (
+                Asked(what="nvidia-fs is loaded", there=loaded if modules else None, seen="/proc/modules"),
+                _not_translated((*gpus, *drives)),
+            ),
+        ),
+        way(
+            "PCI P2PDMA",
+            (
+                at_least("Linux", _LINUX, setting(topology, "kernel")),
+                open_module(topology),
+                *(at_least("compute capability", _AMPERE, one) for one in capabilities),
+                Asked(
+                    what="NVMe multipathing is off",
+                    there=None if multipath is None else multipath != "Y",
+                    seen="/sys/module/nvme_core/parameters/multipath",
+                ),
+                *((_static_bar1(bar1),) if not _is_arm(topology) else ()),
+            ),
+        ),
+    )
+
+
+def _static_bar1(told: object) -> Asked:
+    there = told if isinstance(told, bool) else None
+    return Asked(what="NVIDIA's driver has a static BAR1", there=there, seen="/proc/driver/nvidia/params")
+
+
+def _is_arm(topology: Topology) -> bool:
+    return any(cpu.facts.get("architecture") == "arm64" for cpu in topology.of_kind("cpu"))
+
+
+def _not_translated(devices: tuple[Device, ...]) -> Asked:
+    domains = [one.facts.get(IOMMU_DOMAIN) for one in devices]
+    there = None if None in domains else set(domains) <= _PASSED
+    return Asked(what="the IOMMU is off or passes addresses through", there=there, seen="/sys/kernel/iommu_groups")

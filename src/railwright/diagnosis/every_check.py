@@ -1,0 +1,39 @@
+"""Every check, those of faults among the others, in the order in which reports list them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from railwright.checks.check import Check
+from railwright.checks.registry import CHECKS
+from railwright.faults.registry import FAULTS
+
+_STANDS_BEFORE = {
+    "pcie_below_maximum": "read_request_small",
+    "nvlink_below_maximum": "read_request_small",
+    "acs_redirect": "read_request_small",
+    "max_payload_small": "read_request_small",
+    "iommu_translates": "bar1_small",
+    "gpudirect_off": "gpudirect_storage_off",
+    "nic_unused": "nic_rate_differs",
+    "nic_across_sockets": "nic_rate_differs",
+    "mtu_small": "nic_rate_differs",
+    "tcp_fallback": "rma_emulated",
+    "p2p_disabled": "symmetric_without_nvls",
+    "few_channels": "symmetric_without_nvls",
+    "algorithm_forced": "symmetric_without_nvls",
+    "pxn_off": "environment_contradicts",
+    "connection_ceiling": "environment_contradicts",
+    "uplinks_shared": "environment_contradicts",
+}
+"""Fault -> the check that its own check stands before, among checks of the same part of a machine."""
+
+
+def _in_order() -> Iterator[Check]:
+    for check in CHECKS:
+        yield from (fault.check for fault in FAULTS if _STANDS_BEFORE.get(fault.name) == check.name)
+        yield check
+    yield from (fault.check for fault in FAULTS if fault.name not in _STANDS_BEFORE)
+
+
+EVERY_CHECK: tuple[Check, ...] = tuple(_in_order())

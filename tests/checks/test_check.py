@@ -1,0 +1,168 @@
+"""What has nothing to look at is not fine: a fault was found, is not there, cannot be there, or nobody could look."""
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.checks.machines import tuned as machine
+
+from railwright.checks.check import Facts
+from railwright.checks.outcome import look_for
+from railwright.checks.registry import CHECKS
+from railwright.cli.main import status_of
+from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.topology.devices import Unknown
+from railwright.topology.expand import expand
+from railwright.topology.shapes import SHAPES
+from railwright.topology.sources.saved import decode_topology, encode_topology
+
+OF_MACHINES = [check for check in EVERY_CHECK if not check.needs_results and check.needs]
+OF_NVML = [check for check in EVERY_CHECK if check.asks_nvml]
+
+
+OF_ROCE = (
+    "roce_gid_missing",
+    "fabric_ipv6_only",
+    "addresses_several",
+    "roce_ecn_off",
+    "roce_pause_unlike",
+    "roce_pfc_unlike",
+    "roce_dscp_unlike",
+)
+
+
+def states(topology, faults=OF_MACHINES, **environment):
+    return {check.name: look_for(check, Facts(topology=topology, environment=environment)).state for check in faults}
+
+
+def without_gpus(topology):
+    gpus = {gpu.id for gpu in topology.of_kind("gpu")}
+    return replace(
+        topology,
+        devices=tuple(one for one in topology.devices if one.id not in gpus),
+        links=tuple(link for link in topology.links if not gpus & {link.a, link.b}),
+    )
+
+
+def silent(topology):
+    """The same machine with an NVML that does not answer: sysfs alone names its GPUs."""
+    devices = tuple(
+        replace(one, name="", facts={"pci_id": "10de:2330", "driver": "nvidia"}) if one.kind == "gpu" else one
+        for one in topology.devices
+    )
+    told = Unknown(what="NVLink of gpu0", why="NVML did not answer")
+    return replace(topology, devices=devices, unknown=(told,))
+
+
+def test_a_healthy_machine_is_fine_in_all_that_applies():
+    told = states(machine())
+    assert {name for name, state in told.items() if state == "does not apply"} == {
+        "ats_off",
+        "numa_nodes_one",
+        "ovs_offload_off",
+        "ofi_nccl_missing",
+        *OF_ROCE,
+    }
+    assert set(told.values()) == {"fine", "does not apply"}
+
+
+def test_a_machine_without_gpus_has_no_fault_of_gpus():
+    found = states(without_gpus(machine()))
+    assert {name for name, state in found.items() if state == "fine"} == {
+        "pcie_below_maximum",
+        "mtu_small",
+        "acs_redirect",
+        "max_payload_small",
+        "read_request_small",
+        "relaxed_ordering_off",
+        "numa_balancing_on",
+        "governor_saves_power",
+        "idle_states_deep",
+        "huge_pages_off",
+        "memlock_low",
+        "rdma_devices_missing",
+        "cpus_withheld",
+        "cpus_isolated",
+        "iommu_translates",
+        "cpu_quota_set",
+        "ptrace_refused",
+        "io_uring_off",
+        "port_errors",
+        "nic_rate_differs",
+        "ucx_without_rdma",
+    }
+    assert set(found.values()) == {"fine", "does not apply"}
+
+
+def test_a_setting_is_found_also_where_nothing_else_applies():
+    assert states(without_gpus(machine()), NCCL_P2P_DISABLE="1")["p2p_disabled"] == "found"
+
+
+@pytest.mark.parametrize("check", OF_NVML, ids=lambda check: check.name)
+def test_what_nvml_alone_says_cannot_be_looked_for_where_it_is_silent(check):
+    told = look_for(check, Facts(topology=silent(machine())))
+    assert told.state == "could not look"
+    assert told.because == "NVIDIA's library NVML says nothing of gpu0-7" or "cannot be read" in told.findings[0].says
+
+
+@pytest.mark.parametrize("check", OF_NVML, ids=lambda check: check.name)
+def test_nothing_is_set_in_a_description(check):
+    told = look_for(check, Facts(topology=expand("hgx-h100", {})))
+    assert (told.state, told.because) == ("does not apply", "hgx-h100 is a description, in which nothing is set")
+
+
+@pytest.mark.parametrize("shape", ["hgx-h100", "gh200", "pcie-8gpu", "laptop"])
+def test_a_description_that_was_saved_is_still_one(shape):
+    saved = decode_topology(encode_topology(expand(shape, {})), "saved.json")
+    told = [look_for(check, Facts(topology=saved)) for check in OF_MACHINES]
+    drawn = {"mtu_small", "nvlink_below_maximum", "pcie_below_maximum", "p2p_disabled", "nic_across_sockets"}
+    assert {one.fault for one in told if one.state == "fine"} <= drawn | {"gpudirect_off", "nic_unused"}
+    assert not [one for one in told if one.state == "could not look" and not one.because and not one.findings]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_has_no_setting_that_a_check_alone_finds(shape):
+    """So that explain leaves the checks out where a shape is all it knows."""
+    facts = Facts(topology=expand(shape, {}))
+    assert not [one for check in CHECKS for one in check.look(facts) if one.certainty != "could not look"]
+
+
+def test_a_description_that_says_it_was_looked_at_has_no_settings_that_are_fine():
+    """Edited by hand, or written by another program: what a check asks for and nobody read is not fine."""
+    forged = replace(expand("hgx-h100", {}), source="live")
+    asking = [check for check in OF_MACHINES if check.asks]
+    states = {look_for(check, Facts(topology=forged)).state for check in asking}
+    assert states <= {"could not look", "does not apply"}
+
+
+def audited(topology, tmp_path, capsys, *options):
+    file = tmp_path / "machine.json"
+    file.write_bytes(encode_topology(topology))
+    status = status_of(["audit", "--from", str(file), *options])
+    said = capsys.readouterr()
+    assert said.err == ""
+    return status, said.out
+
+
+def test_the_status_is_3_where_nothing_applies_or_nobody_could_look_and_0_where_all_that_applies_is_fine(
+    tmp_path, capsys
+):
+    status, text = audited(machine(), tmp_path, capsys)
+    assert (status, text.splitlines()[0].partition("faults: ")[2]) == (
+        0,
+        f"0 found, 0 could not be looked for, {len(OF_MACHINES) - 11} looked for and fine, 11 do not apply",
+    )
+    assert audited(silent(machine()), tmp_path, capsys)[0] == 3
+    bare = without_gpus(machine())
+    bare = replace(bare, links=(), devices=tuple(replace(host, facts={}) for host in bare.of_kind("host")))
+    status, text = audited(bare, tmp_path, capsys)
+    assert (status, text.splitlines()[-1]) == (
+        3,
+        "None of them could be looked for here: this says nothing of the machine.",
+    )
+
+
+def test_each_record_is_of_one_fault_and_says_why(tmp_path, capsys):
+    _, text = audited(without_gpus(machine()), tmp_path, capsys, "--json")
+    records = [msgspec.json.decode(line) for line in text.splitlines()]
+    assert len({record["fault"] for record in records}) == len(records) >= len(OF_MACHINES)
+    assert all(record["because"] for record in records if record["state"] == "does not apply")
