@@ -19,7 +19,7 @@ from railwright.faults.cases import over_network, with_host
 from railwright.faults.fault import NOT_VERBS, Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
-from railwright.topology.changes import with_links, without
+from railwright.topology.changes import over_tcp, with_links, without
 from railwright.topology.devices import Topology
 
 _OVER_TCP = re.compile(r"(?:^| on )tcp\b")
