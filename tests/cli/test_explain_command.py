@@ -84,10 +84,10 @@ def printable(text: str) -> bool:
 
 def remember_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is explained once as text is not derived anew as JSON."""
-    known: dict[bytes, Explained] = {}
+    known: dict[str, Explained] = {}
 
     def remembered(*asked: object) -> Explained:
-        key = msgspec.json.encode(asked)
+        key = repr(asked)
         if key not in known:
             known[key] = explain(*asked)
         return known[key]

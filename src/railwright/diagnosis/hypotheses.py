@@ -211,9 +211,7 @@ def _fitted(supposed: Supposed, file: ForeignFile, machine: Machine, rows: Rows)
 
 def _with(machine: Machine, case: Case) -> Machine:
     """The machine with what is supposed of it. What a job asked for is not supposed."""
-    return dataclasses.replace(
-        machine, cluster=case.cluster, case=case, environment={}, is_explained=False, _algorithms={}
-    )
+    return dataclasses.replace(machine, cluster=case.cluster, case=case, environment={}, is_explained=False)
 
 
 def _curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:

@@ -33,8 +33,11 @@ class Machine:
     """The cluster with what is supposed of its software; None: as it is by default."""
     is_explained: bool = True
     """Whether limits carry their derivation; without it they are computed faster."""
-    _algorithms: dict[object, tuple[Algorithm, ...]] = field(default_factory=dict, compare=False, repr=False)
-    """The algorithms of collectives found so far: each costs linear programs, and all sizes ask for the same."""
+    _algorithms: dict[object, tuple[Algorithm, ...]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    """The algorithms of collectives found so far: each costs linear programs, and all sizes ask for the same. A changed
+    machine begins with none."""
 
     @property
     def supposed(self) -> Case:
