@@ -5,6 +5,8 @@ No document gives what they reach. They are held against simpler measurements of
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from railwright.busbw import factor
@@ -38,25 +40,63 @@ SMALL_MESSAGE = Constant(8 * KIB, "bytes, a message that libraries send at once"
 LIBRARY_RATE = Constant(0.25, "of the rate of a plain socket, by a library", _SOCKETS)
 _REDUCTIONS = Source("Railwright docs/limits.md", "collectives inside one host")
 REDUCED = Constant(0.1, "of what a copy is expected to reach, where floats are summed", _REDUCTIONS)
+HANDSHAKE = Constant(3, "small messages in a large one: a request, an answer, the end", _MPI_FLOOR)
 _MOST_RANKS = 2**31 - 1
 """MPI counts ranks in an int."""
-_JUDGED_FROM_BYTES = MIB
-"""Below this size the cost of a message, not of its bytes, decides a bandwidth."""
+_LARGE_BYTES = MIB
+"""From this size on bytes alone decide, whatever a library does before it moves them."""
 
 
-def message(baselines: Baselines, workload: Workload) -> Bounds:
+_TIME_AND_BYTES = "the time of a message is its latency plus its bytes over a rate"
+
+
+class _Edges(NamedTuple):
+    """The two edges of a band, both seconds or both bytes/s: by the fastest launch and by the slowest."""
+
+    low: float
+    doubtful_to: float
+
+
+def message(baselines: Baselines, workload: Message) -> Bounds:
     """A message through shared memory: one cache line from core to core, or a copy of its bytes if that is longer.
 
-    The band is that of messages of one line, and from 1 MiB up that of copies. Between the two nothing is expected.
+    The band is the time of a small message, of those that announce a larger one, and of the bytes as two copies.
     """
     limit, size = _cache_line(baselines, workload), workload.size_bytes
-    if size is None or size <= CACHE_LINE_BYTES.value:
-        line = baselines.of("cache line", workload)
-        return limit, _message_band(line, workload) if line is not None else None
-    copied, band = _as_time(*thread_copies(baselines, workload), float(size))
-    if isinstance(copied, NoLimit) or (isinstance(limit, Limit) and limit.value > copied.value):
+    line = baselines.of("cache line", workload)
+    if line is None:
         return limit, None
-    return copied, band
+    start = _start(line, size or 0)
+    if size is None or size <= CACHE_LINE_BYTES.value:
+        return limit, _times(line.fastest, start, "Open MPI takes about 4 and MPICH about 12 times one cache line")
+    copied, _ = thread_copies(baselines, workload)
+    rates = _copied_rates(baselines, workload)
+    if isinstance(copied, NoLimit) or rates is None:
+        return limit, None
+    floor, _ = _as_time(copied, None, float(size))
+    if isinstance(floor, Limit) and isinstance(limit, Limit) and floor.value > limit.value:
+        limit = floor
+    least = limit.value if isinstance(limit, Limit) else line.fastest
+    longest = _Edges(start.low + size / rates.low, start.doubtful_to + size / rates.doubtful_to)
+    return limit, _times(least, longest, _TIME_AND_BYTES)
+
+
+def _start(line: Ceiling, size: int) -> _Edges:
+    """The longest time until the bytes of a message begin to move, in seconds."""
+    times = MESSAGE_LINES.value * (1 if size <= CACHE_LINE_BYTES.value else HANDSHAKE.value)
+    return _Edges(times * line.fastest, times * line.slowest)
+
+
+def _times(least: float, longest: _Edges, because: str) -> Expected:
+    """The band of a time, in seconds."""
+    return Expected(
+        quantity="latency_s",
+        low=least,
+        high=max(least, longest.low),
+        doubtful_to=max(least, longest.low, longest.doubtful_to),
+        because=because,
+        sources=(MESSAGE_LINES.source,),
+    )
 
 
 def _cache_line(baselines: Baselines, workload: Workload) -> Limit | NoLimit:
@@ -76,24 +116,55 @@ def thread_copies(baselines: Baselines, workload: Workload, copies: int = 1, *, 
     largest = baselines.largest_copies(workload.path, pages)
     if size is None or found is None or largest is None:
         return no_limit(workload, "one thread's memory copy was not measured in this run at such a size")
-    near, copied = found
+    near, _ = found
     best, of_size = _best_copy(baselines, workload.path, near, pages)
     kind = " on small pages" if pages == "small" else ""
     because = f"one thread's memory copy of {format_size(of_size)}{kind}, measured in this run"
     because = f"{copies} at once of {because}" if copies > 1 else because
     limit = of_baseline("bandwidth_bytes_per_s", best, best.best, because, times=copies)
-    if size < _JUDGED_FROM_BYTES or upper_only:
+    edges = _copied_rates(baselines, workload)
+    if edges is None or upper_only:
         return limit, None
-    _, of_memory = largest
-    looked_up = SMALL_PAGES_SHARE.value if pages == "small" else 1.0
     because = "inside one host the worst sound way copies each byte twice, within caches it moves a third time"
+    because = f"{because}; the kernel looks up each small page" if pages == "small" else because
+    if size < _LARGE_BYTES:
+        line = baselines.of("cache line", workload)
+        if line is None or size <= 0:
+            return limit, None
+        start = _request(baselines, workload, line)
+        edges = _Edges(*(size / (begin + size / rate) for begin, rate in zip(start, edges, strict=True)))
+        because = f"{_TIME_AND_BYTES}; {because}"
     return limit, Expected(
         quantity="bandwidth_bytes_per_s",
-        low=looked_up * _sound_share(copied.fastest, of_memory.fastest),
-        doubtful_to=looked_up * _sound_share(copied.low, of_memory.low),
-        because=f"{because}; the kernel looks up each small page" if pages == "small" else because,
+        low=edges.low,
+        doubtful_to=min(edges),
+        because=because,
         sources=(TWO_COPIES.source, THREE_MOVES.source),
     )
+
+
+def _copied_rates(baselines: Baselines, workload: Workload) -> _Edges | None:
+    """What two processes reach by the worst sound way, in bytes/s; None where no such copy was measured."""
+    size, pages = workload.size_bytes, pages_of(workload)
+    found = baselines.copies(workload.path, size, pages) if size is not None else None
+    largest = baselines.largest_copies(workload.path, pages)
+    if found is None or largest is None:
+        return None
+    looked_up = SMALL_PAGES_SHARE.value if pages == "small" else 1.0
+    (_, copied), (_, of_memory) = found, largest
+    return _Edges(
+        looked_up * _sound_share(copied.fastest, of_memory.fastest),
+        looked_up * _sound_share(copied.low, of_memory.low),
+    )
+
+
+def _request(baselines: Baselines, workload: Workload, line: Ceiling) -> _Edges:
+    """The longest time that each of many messages takes beside its bytes, in seconds."""
+    if not isinstance(workload, Message) or not workload.one_sided:
+        return _start(line, workload.size_bytes or 0)
+    socket = baselines.smallest_message(workload.path)
+    fastest, slowest = (socket.fastest, socket.slowest) if socket is not None else (0.0, 0.0)
+    return _Edges(max(TRANSFER_LINES.value * line.fastest, fastest), max(DOUBTFUL_LINES.value * line.slowest, slowest))
 
 
 def _best_copy(baselines: Baselines, path: str, size_bytes: int, pages: str) -> tuple[Ceiling, int]:
@@ -122,7 +193,7 @@ def copied_blocks(baselines: Baselines, workload: Message) -> Bounds:
     block = workload.block_bytes
     if block < LEAST_BLOCK.value:
         band = None
-    elif size > 2 * largest or block < _JUDGED_FROM_BYTES:
+    elif size > 2 * largest or block < _LARGE_BYTES:
         band = _of_blocks(found[1])
     if workload.quantity == "bandwidth_bytes_per_s" or isinstance(limit, NoLimit):
         return replace(limit, quantity=workload.quantity), band
@@ -145,16 +216,29 @@ def plain_socket(baselines: Baselines, workload: Workload, times: int = 1) -> Bo
     value = (baselines.fastest_message(workload) if is_latency else None) or socket.best
     because = f"{times} at once of {because}" if times > 1 else because
     limit = of_baseline(workload.quantity, socket, value, because, times=1 if is_latency else times)
+    edges = _Edges(share * socket.fastest, share * (socket.slowest if is_latency else socket.low))
+    because = "a library adds its protocol and its copies to the socket's"
     size = workload.size_bytes or 0
-    # Between the two a library changes its protocol, and what that costs no document says.
-    if size < _JUDGED_FROM_BYTES and not (is_latency and size <= SMALL_MESSAGE.value):
-        return limit, None
+    if size < _LARGE_BYTES and not (is_latency and size <= SMALL_MESSAGE.value):
+        # A library changes its protocol there: it announces a message before it sends its bytes.
+        small = baselines.smallest_message(workload.path)
+        if small is None or size <= 0:
+            return limit, None
+        start = _Edges(
+            HANDSHAKE.value * LIBRARY_LATENCY.value * small.fastest,
+            HANDSHAKE.value * LIBRARY_LATENCY.value * small.slowest,
+        )
+        because = f"{because}; {_TIME_AND_BYTES}"
+        if is_latency:
+            edges = _Edges(start.low + edges.low, start.doubtful_to + edges.doubtful_to)
+        else:
+            edges = _Edges(*(size / (begin + size / rate) for begin, rate in zip(start, edges, strict=True)))
     return limit, Expected(
         quantity=workload.quantity,
-        low=value if is_latency else share * socket.fastest,
-        high=share * socket.fastest if is_latency else None,
-        doubtful_to=share * socket.slowest if is_latency else share * socket.low,
-        because="a library adds its protocol and its copies to the socket's",
+        low=value if is_latency else edges.low,
+        high=max(value, edges.low) if is_latency else None,
+        doubtful_to=max(value, *edges) if is_latency else min(edges),
+        because=because,
         sources=(LIBRARY_RATE.source,),
     )
 
@@ -196,17 +280,20 @@ def collective(baselines: Baselines, workload: Collective) -> Bounds:
     if workload.quantity == "latency_s":
         line = baselines.of("cache line", workload)
         limit = _cache_line(baselines, workload)
-        if line is None or size is None or upper_only or size > CACHE_LINE_BYTES.value * ranks:
+        if line is None or size is None or upper_only:
             return limit, None
-        times = MESSAGE_LINES.value * 2 * (ranks - 1)
-        return limit, Expected(
-            quantity="latency_s",
-            low=line.fastest,
-            high=times * line.fastest,
-            doubtful_to=times * line.slowest,
-            because=f"{2 * (ranks - 1)} messages one after the other, there and back",
-            sources=(MESSAGE_LINES.source,),
-        )
+        messages = 2 * (ranks - 1)
+        start = _start(line, 0 if size <= CACHE_LINE_BYTES.value * ranks else size)
+        longest = _Edges(messages * start.low, messages * start.doubtful_to)
+        because = f"{messages} messages one after the other, there and back"
+        if size > CACHE_LINE_BYTES.value * ranks:
+            rates = _copied_rates(baselines, workload)
+            if rates is None:
+                return limit, None
+            share = (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
+            longest = _Edges(*(begin + size / (share * rate) for begin, rate in zip(longest, rates, strict=True)))
+            because = f"{because}; {_TIME_AND_BYTES}"
+        return limit, _times(line.fastest, longest, because)
     written = size // ranks if size is not None and operation == "reduce_scatter" else size
     limit, band = thread_copies(baselines, replace(workload, size_bytes=written or 0))
     if isinstance(limit, NoLimit) or size is None or written is None:
@@ -221,21 +308,6 @@ def collective(baselines: Baselines, workload: Collective) -> Bounds:
     share = scale * (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
     doubtful_to = band.doubtful_to if band.doubtful_to is None else band.doubtful_to * share
     return limit, replace(band, low=band.low * share, doubtful_to=doubtful_to, sources=(*band.sources, REDUCED.source))
-
-
-def _message_band(line: Ceiling, workload: Workload) -> Expected | None:
-    """The band of a message of at most one cache line through shared memory. Larger messages have none."""
-    size = workload.size_bytes
-    if size is None or size > CACHE_LINE_BYTES.value:
-        return None
-    return Expected(
-        quantity="latency_s",
-        low=line.fastest,
-        high=MESSAGE_LINES.value * line.fastest,
-        doubtful_to=MESSAGE_LINES.value * line.slowest,
-        because="Open MPI takes about 4 and MPICH about 12 times one cache line",
-        sources=(MESSAGE_LINES.source,),
-    )
 
 
 def _of_blocks(copied: Ceiling) -> Expected:
