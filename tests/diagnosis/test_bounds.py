@@ -161,10 +161,12 @@ def test_a_message_is_a_cache_line_or_the_copy_of_its_bytes_whichever_takes_long
     assert (limit.value, band.high) == (50e-9, 20 * 50e-9)
     limit, band = found(32 * 1024)
     assert limit.value == pytest.approx(32 * 1024 / 20e9)
-    assert band is None, "between cache lines and copies nothing is expected"
+    assert band.low == limit.value
+    assert band.high > 3 * 20 * 50e-9, "a larger message is announced before its bytes move"
+    assert band.doubtful_to > band.high
     limit, band = found(MIB)
     assert limit.value == pytest.approx(MIB / 20e9)
-    assert band.high == pytest.approx(MIB / (0.3 * 10e9))
+    assert band.high == pytest.approx(3 * 20 * 50e-9 + MIB / (0.3 * 10e9))
 
 
 def test_sockets_are_matched_by_pages_from_64_kib_up():

@@ -84,8 +84,13 @@ class Baselines:
         self.reads = OwnReads(reads)
 
     def copies(self, path: str, size_bytes: int, pages: str = HUGE) -> tuple[int, Ceiling] | None:
-        """The copies whose size is nearest by ratio, at most a factor of two away, with that size in bytes."""
+        """The copies whose size is nearest by ratio, at most a factor of two away, with that size in bytes.
+
+        Below the smallest size they are those of that size: smaller copies take no longer, at no higher rate.
+        """
         known = self._on(path, pages)
+        if known and 0 < size_bytes < min(known):
+            return min(known), known[min(known)]
         sizes = [size for size in known if size_bytes / 2 <= size <= size_bytes * 2]
         nearest = min(sizes, key=lambda size: abs(math.log(size / size_bytes)), default=None)
         return None if nearest is None else (nearest, known[nearest])

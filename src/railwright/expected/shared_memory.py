@@ -77,7 +77,7 @@ def message(baselines: Baselines, workload: Message) -> Bounds:
     if isinstance(floor, Limit) and isinstance(limit, Limit) and floor.value > limit.value:
         limit = floor
     least = limit.value if isinstance(limit, Limit) else line.fastest
-    longest = _Edges(start.low + size / rates.low, start.doubtful_to + size / rates.doubtful_to)
+    longest = _Edges(*(begin + size / rate for begin, rate in zip(start, rates, strict=True)))
     return limit, _times(least, longest, _TIME_AND_BYTES)
 
 
@@ -151,7 +151,8 @@ def _copied_rates(baselines: Baselines, workload: Workload) -> _Edges | None:
     if found is None or largest is None:
         return None
     looked_up = SMALL_PAGES_SHARE.value if pages == "small" else 1.0
-    (_, copied), (_, of_memory) = found, largest
+    (measured, copied), (_, of_memory) = found, largest
+    looked_up *= min(1.0, (size or 0) / measured) if (size or 0) < measured / 2 else 1.0  # as long as the smallest copy
     return _Edges(
         looked_up * _sound_share(copied.fastest, of_memory.fastest),
         looked_up * _sound_share(copied.low, of_memory.low),
