@@ -12,6 +12,7 @@ from railwright.expected import shared_memory
 from railwright.expected.bands import doubted_to, half_of, scaled
 from railwright.expected.baselines import Baselines
 from railwright.expected.machine import Machine
+from railwright.expected.message_time import Start, start_of, with_start
 from railwright.limits import gpu as gpu_limits
 from railwright.limits.cluster_path import cluster_path_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
@@ -21,8 +22,8 @@ from railwright.limits.table import PathLimit
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Message
 from railwright.topology.changes import over_tcp, with_links
-from railwright.topology.devices import EthernetLink
-from railwright.units import KIB, MIB
+from railwright.topology.devices import EfaLink, EthernetLink
+from railwright.units import KIB, MIB, format_duration, format_size
 
 INSIDE = "memory0:memory0"
 """The path of messages that do not say where their two processes were."""
@@ -34,12 +35,8 @@ _BOTH_WAYS_SHARE = 0.95
 """Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation)."""
 _OF_SMALL = 0.5
 _OF_MPI, _OF_MPI_BOTH_WAYS, _OF_VERBS = 0.85, 0.7, 0.95
-COPY_CALL_S = 10e-6
-"""What a message between GPUs of one host costs beside its bytes where MPI or UCX copies it by calls of CUDA's: 6.5 us
-at 64 KiB with osu_bw on GH200 (CSCS documentation, MPICH); half as much again for others."""
-_SINGLE_MESSAGE_S, SINGLE_MESSAGES_FROM = 12e-6, 2**20
-"""What a message costs beside its bytes where it waits for the one before it: 10.3 us at 256 KiB of PingPong over FDR
-InfiniBand (openhpc/ohpc, issue 207), some more for others; below 1 MiB that is most of the time."""
+SINGLE_MESSAGES_FROM = 2**20
+"""From this size on bytes decide the time of a message that waits for the one before it."""
 _TRANSFERS_JUDGED_FROM = 64 * MIB
 """UCX cuts a transfer into parts, and its cost for each request counts below."""
 _SMALL_TRANSFER = 64 * KIB
@@ -57,6 +54,9 @@ _GPUDIRECT = "gpudirect_rdma"
 _WHY_SMALL = "how soon messages of this size reach the rate differs by protocol and handshake"
 _WHY_MPI = "MPI reaches some percent less than the link, by version and settings"
 _WHY_VERBS = "headers and MTU take some percent more or less"
+_WHY_TIMES = "the time of a message differs as much by switches, clocks and settings"
+_DOUBT_OF_TIMES = 2.5
+"""Further hops, and TCP in the place of RDMA, take tens of microseconds, which a machine that is given does not say."""
 _WHY_SOCKETS = "one flow of TCP is held back by a core: several (iperf3 -P 8) and an MTU of 9000 reach more"
 
 
@@ -67,8 +67,8 @@ def expect_message(workload: Message, machine: Machine) -> Bounds:
         return _by_sockets(workload, machine)
     if machine.measured is not None and machine.cluster.hosts == 1 and (workload.path or workload.pages):
         return _beside_baselines(replace(workload, path=path.replace(":", ">")), machine, machine.measured)
-    if workload.quantity != "bandwidth_bytes_per_s":
-        return no_limit(workload, "only the bandwidth of messages has a limit here")
+    if workload.quantity not in ("bandwidth_bytes_per_s", "latency_s"):
+        return no_limit(workload, "no document gives a rate of messages")
     if path == INSIDE:
         ask = "give --beside RUN, a run of ours on it; " if workload.pages else ""
         why = f"inside one host no limit is known; {ask}if it ran between two hosts, give --count 2"
@@ -169,44 +169,72 @@ def _over_links(workload: Message, machine: Machine, path: str) -> Bounds:
     if workload.both_ways:
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
         band = scaled(band, 2 * _BOTH_WAYS_SHARE, 2) if band is not None else None
+    start = start_of(
+        workload,
+        in_one_host=_is_between_gpus_of_a_host(path),
+        over_efa=any(isinstance(link.protocol, EfaLink) for link in machine.host.links),
+    )
+    if workload.quantity == "latency_s":
+        return _as_time(limit, band, workload, start)
+    return limit, _in_bytes_per_s(limit, band, workload, path, start)
+
+
+def _as_time(limit: Limit, band: Expected | None, workload: Message, start: Start) -> Bounds:
+    """The time of one message: no less than its bytes over the rate, and the start beside them."""
     size = workload.size_bytes or 0
-    if workload.by == "library" and _is_between_gpus_of_a_host(path):
-        return limit, _with_call(band, size)
-    if band is None and size >= RENDEZVOUS_ENDS:
-        return limit, half_of(limit)
-    if workload.one_at_a_time:
-        return limit, _one_at_a_time(band, size)
-    return limit, _in_flight(band, workload, size)
+    if size < 1:
+        return no_limit(workload, "a message of no bytes has no least time that a link gives")
+    rate = band.low if band is not None else limit.value
+    least = size / limit.value
+    because = f"{format_size(size)} at the rate of {limit.because}"
+    return replace(limit, quantity="latency_s", value=least, because=because), Expected(
+        quantity="latency_s",
+        low=least,
+        high=start.expected_s + size / rate,
+        doubtful_to=_DOUBT_OF_TIMES * start.doubtful_s + size / (rate * _OF_SMALL),
+        doubt=_WHY_TIMES,
+        because=f"{format_duration(start.expected_s)} for the start of a message, and its bytes over the rate",
+        sources=(start.source,),
+    )
 
 
-def _in_flight(band: Expected | None, workload: Message, size: int) -> Expected | None:
-    """The band of many messages in flight, with how far below it nothing can be said."""
-    if band is None or size < BYTES_DECIDE:
+def _in_bytes_per_s(limit: Limit, band: Expected | None, workload: Message, path: str, start: Start) -> Expected | None:
+    """The band of a stream of messages, with what each of them costs beside its bytes."""
+    size = workload.size_bytes or 0
+    has_start = workload.one_sided or workload.one_at_a_time
+    has_start = has_start or (workload.by == "library" and _is_between_gpus_of_a_host(path))
+    if size < 1:
         return None
+    if band is None:
+        return half_of(limit) if size >= RENDEZVOUS_ENDS else None
+    if not has_start and size >= BYTES_DECIDE:
+        return _in_flight(band, workload, size)
+    share, why = _doubtful_share(workload, size)
+    low = with_start(size, band.low, start.expected_s)
+    because = f"{band.because}; less {format_duration(start.expected_s)} for the start of each message"
+    return replace(
+        band,
+        low=low,
+        doubtful_to=min(low, with_start(size, band.low * share, start.doubtful_s)),
+        doubt=why,
+        because=because,
+        sources=(*band.sources, start.source),
+    )
+
+
+def _in_flight(band: Expected, workload: Message, size: int) -> Expected:
+    """The band of many messages in flight whose bytes decide, with how far below it nothing can be said."""
+    share, why = _doubtful_share(workload, size)
+    return doubted_to(band, band.low * share, why)
+
+
+def _doubtful_share(workload: Message, size: int) -> tuple[float, str]:
+    """Of the low end of the band, down to where nothing can be said, and why."""
+    if size < RENDEZVOUS_ENDS and workload.by != "verbs":
+        return _OF_SMALL, _WHY_SMALL
     if workload.by == "verbs":
-        return doubted_to(band, band.low * _OF_VERBS, _WHY_VERBS)
-    if size < RENDEZVOUS_ENDS:
-        return doubted_to(band, band.low * _OF_SMALL, _WHY_SMALL)
-    return doubted_to(band, band.low * (_OF_MPI_BOTH_WAYS if workload.both_ways else _OF_MPI), _WHY_MPI)
-
-
-def _with_call(band: Expected | None, size: int) -> Expected | None:
-    """The band of messages between GPUs of one host, each of which costs a call beside its bytes."""
-    if band is None or size < BYTES_DECIDE:
-        return None
-    low = size / (COPY_CALL_S + size / band.low)
-    because = f"{band.because}; less {COPY_CALL_S * 1e6:.0f} us for the call of each message"
-    why = _WHY_SMALL if size < RENDEZVOUS_ENDS else _WHY_MPI
-    return replace(band, low=low, doubtful_to=low * _OF_SMALL, doubt=why, because=because)
-
-
-def _one_at_a_time(band: Expected | None, size: int) -> Expected | None:
-    """The band of messages that wait for each other: each has its way there and its handshake to itself."""
-    if band is None or size < SINGLE_MESSAGES_FROM:
-        return None
-    low = size / (_SINGLE_MESSAGE_S + size / band.low)
-    because = f"{band.because}; less {_SINGLE_MESSAGE_S * 1e6:.0f} us for each message, which waits for the last"
-    return replace(band, low=low, doubtful_to=low * _OF_SMALL, doubt=_WHY_MPI, because=because)
+        return _OF_VERBS, _WHY_VERBS
+    return (_OF_MPI_BOTH_WAYS if workload.both_ways else _OF_MPI), _WHY_MPI
 
 
 def _as_supposed(

@@ -113,7 +113,7 @@ class Message(Workload, frozen=True):
     """Messages from one device to another, alone or many in flight; also one request of many blocks."""
 
     recorded: ClassVar[tuple[str, ...]] = (
-        *Workload.recorded, "threads", "pairs", "batch_size", "block_bytes", "layers", "until",
+        *Workload.recorded, "threads", "pairs", "batch", "block_bytes", "layers", "until",
     )  # fmt: skip
 
     by: Transport = "library"
@@ -132,7 +132,7 @@ class Message(Workload, frozen=True):
     threads: int = 1
     pairs: int = 1
     """Pairs of processes that send at once; rates are their sum."""
-    batch_size: int = 1
+    batch: int = 1
     """Messages of one request."""
     block_bytes: int = 0
     layers: int = 0

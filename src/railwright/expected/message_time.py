@@ -1,0 +1,66 @@
+"""The time of a message: a start that every message pays, and its bytes over a rate.
+
+The limit of a message is its bytes over the rate of the links. The start moves only the band.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from railwright.limits.limit import Constant, Source
+from railwright.results.workload import Message
+from railwright.units import KIB
+
+_VERBS = Source("perftest in public threads", "ib_read_bw over HDR and ib_write_bw of MI355X, 8 B to 16 KiB")
+_MPI = Source("OSU in public threads", "osu_bw and osu_bibw over Slingshot, HDR100, EDR, Omni-Path and EFA")
+_STAGED = Source("CSCS documentation, MPICH", "osu_bw between GPUs: 10.8 us a message up to 64 B, 6.5 us in one host")
+_NIXL = Source("nixlbench in public threads", "7 to 14 us a request of one block; 150 us over GPUDirect-TCPXO")
+_ALONE = Source("openhpc/ohpc issue 207", "PingPong over FDR InfiniBand: 10.3 us beside the bytes of 256 KiB")
+_EFA = Source("osu_latency on c5n in public threads", "15 to 25 us up to 1 KiB over EFA")
+
+IN_FLIGHT_BY_VERBS = Constant(0.5e-6, "s a message of many in flight, by verbs", _VERBS)
+IN_FLIGHT = Constant(1.5e-6, "s a message of many in flight, by MPI or UCX from host memory", _MPI)
+STAGED = Constant(12e-6, "s a small message from or to a GPU, copied by calls of CUDA's", _STAGED)
+IN_ONE_HOST = Constant(10e-6, "s a message between GPUs of one host, copied by a call of CUDA's", _STAGED)
+REQUEST = Constant(15e-6, "s a request of NIXL, of however many messages", _NIXL)
+ALONE_BY_VERBS = Constant(4e-6, "s a message that waits for the one before it, by verbs", _VERBS)
+ALONE = Constant(12e-6, "s a message that waits for the one before it, by MPI or UCX", _ALONE)
+ALONE_OVER_EFA = Constant(25e-6, "s a message that waits for the one before it, over EFA", _EFA)
+_STAGED_UP_TO = 8 * KIB
+"""Bytes up to which UCX sends a message from a GPU at once, by default."""
+_DOUBT = 4.0
+"""Our choice: up to this many times the start nothing is called slow. Protocols, clocks and hops differ by as much."""
+_DOUBT_OF_REQUESTS = 10.0
+"""The same of requests: 150 us over GPUDirect-TCPXO is ten times what they take over InfiniBand."""
+
+
+class Start(NamedTuple):
+    """What every message costs beside its bytes, in seconds."""
+
+    expected_s: float
+    doubtful_s: float
+    """Beyond the expected time and up to this one, it cannot be said whether a message is slow."""
+    source: Source
+
+
+def start_of(workload: Message, *, in_one_host: bool, over_efa: bool) -> Start:
+    """The start of messages like these, by who moves them and from which memory."""
+    if in_one_host and workload.by == "library":
+        return Start(IN_ONE_HOST.value, 2 * IN_ONE_HOST.value, IN_ONE_HOST.source)
+    if workload.one_sided:
+        each_s = IN_FLIGHT.value + REQUEST.value / max(1, workload.batch)
+        return Start(each_s, _DOUBT_OF_REQUESTS * each_s, REQUEST.source)
+    if workload.one_at_a_time or workload.quantity == "latency_s":
+        known = ALONE_BY_VERBS if workload.by == "verbs" else ALONE
+        known = ALONE_OVER_EFA if over_efa else known
+    elif workload.by == "verbs":
+        known = IN_FLIGHT_BY_VERBS
+    else:
+        is_staged = workload.crosses_gpu and (workload.size_bytes or 0) <= _STAGED_UP_TO
+        known = STAGED if is_staged else IN_FLIGHT
+    return Start(known.value, _DOUBT * known.value, known.source)
+
+
+def with_start(size_bytes: float, rate: float, start_s: float) -> float:
+    """The rate of messages of a size in bytes/s, where each has a start beside its bytes."""
+    return size_bytes / (start_s + size_bytes / rate)
