@@ -42,11 +42,11 @@ OF_A_KIND = {
     **dict.fromkeys(("imb", "iperf3"), "pcie-8gpu nics=1 nic-rate=100Gb/s --count 2"),
     "nixlbench": "hgx-h200 --count 2",
     "osu": "gh200 --count 2",
-    "perftest": "hgx-h100 --count 2",
     "nccl_tests": "hgx-h200",
     "nccl-log": "hgx-h100 --count 16",
 }
-"""A machine for what each tool printed; the exceptions follow."""
+"""A machine for what each tool printed, where it is not the usual one; the exceptions follow."""
+USUAL = "hgx-h100 --count 2"
 OF_A_FILE = {
     "2.18.0-all_reduce-2xrtx5090-socket.txt": "pcie-8gpu",
     "2.18.3-all_gather-2xgb10-healthy.txt": "gh200 nic-rate=200Gb/s --count 2",
@@ -66,7 +66,7 @@ LONGEST = 120
 
 
 def machine_of(file: Path) -> list[str]:
-    return ["--host", *OF_A_FILE.get(file.name, OF_A_KIND[file.parent.name]).split()]
+    return ["--host", *OF_A_FILE.get(file.name, OF_A_KIND.get(file.parent.name, USUAL)).split()]
 
 
 def explained(*arguments: object, text: str | bytes | None = None) -> tuple[int, Result]:

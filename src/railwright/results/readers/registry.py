@@ -40,6 +40,7 @@ FORMATS = (
     Format("osu", ("OSU MPI", "Size")),
     Format("perftest", ('"BW_average"', "BW average[", "t_avg[usec]")),
     Format("ucx_perftest", ("# iterations |", "overall_lat,avg_bw,overall_bw", "Final:")),
+    Format("ucc_perftest", ("Time, us",)),
     Format("nixlbench", ("Block Size (B)",)),
     Format("nvbandwidth", ('"nvbandwidth"', "bandwidth (GB/s)")),
     Format("cuda_samples", ("P2P=", "bandwidthTest-", "Memory Transfers")),

@@ -1,0 +1,264 @@
+"""What ucc_perftest prints (UCC 1.0 to 1.9, and before): a collective by size, with -F its bandwidth too.
+
+    Collective:             Alltoall
+    Memory type:            cuda
+           Count        Size                Time, us                           Bandwidth, GB/s
+                                     avg         min         max         avg         max         min
+           65536      262144       76.46       72.62       82.30       24.00       25.27       22.30
+
+Every rank prints the mean of its own times; the three columns are the mean, the least and the most over ranks. The
+bandwidths follow from them in the same order, whatever their header says: bytes over time x the factor by which
+nccl-tests gets its busbw, in 10^9 bytes/s. Until 1.4 the size of Alltoall, Reduce_scatter and Scatter is what one rank
+has for each other; since 1.5, where `Total time` stands below and the GPUs of ranks above, it is that of all together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import ceil, floor, inf
+from typing import NamedTuple
+
+from railwright.results.readers.command_line import Launched, environment_of, launched
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.log_lines import Line, last_row, lines_of, refusal, runs_of
+from railwright.results.readers.printed_numbers import Number, Range, number, overlap, whole
+from railwright.results.workload import Collective, Unlimited, Workload
+from railwright.topology.devices import Scalar
+
+NAME = "ucc_perftest (Count, Size, Time, us)"
+
+_HEADER = re.compile(r"\bCount\s{1,20}Size\s{1,40}Time, us(\s{1,80}(?:Bus )?Bandwidth, GB/s)?\s*$", re.MULTILINE)
+_SAID = re.compile(r"(Collective|Memory type|Data ?type|Reduction|Inplace|Iteration mode):\s{0,40}(\S.{0,40}?)\s*$")
+_ROW = re.compile(r"(?:\d{1,19}|N/A)(?:\s{1,40}(?:\d[\d.]{0,24}|N/A|-?nan|-?inf)){1,8}")
+_DEVICE = re.compile(r"Rank\s{1,8}(\d{1,7})\s{0,8}: (\S{1,80}) - (.{2,60}?) [0-9A-Fa-f]{4,8}(?::[0-9A-Fa-f]{2}){2}\.\d")
+_SINCE_1_5 = re.compile(r"^Total time: |Bus Bandwidth|Iteration mode:")
+_COMMAND = re.compile(r"ucc_perftest\s.{0,400}?-c\s{0,4}([a-z_]{4,20})")
+_OPTIONS = re.compile(r"ucc_perftest\s.*")
+_NCCL = re.compile(r"\bUCC_TLS=[\"']?(?:self,)?nccl(?:,self)?(?![\w,])|UCC_TL_NCCL_TUNE=(?:\w+:){0,3}inf\b|\{TL_NCCL\}")
+"""NCCL's team layer alone is allowed, or is put first, or UCC's log says that it was taken."""
+_BITS = re.compile(r"b?(?:u?int|float)(\d{1,3})(_complex)?")
+_TIMES, _BANDWIDTHS = ("avg", "min", "max"), ("bandwidth at avg", "bandwidth at min", "bandwidth at max")
+_OPERATIONS = {
+    "ucc_allreduce": "all_reduce",
+    "ucc_allgather": "all_gather",
+    "ucc_alltoall": "all_to_all",
+    "ucc_reduce_scatter": "reduce_scatter",
+    "ucc_bcast": "broadcast",
+    "ucc_reduce": "reduce",
+}
+"""Test -> the operation as NCCL calls it."""
+_PARTED = ("ucc_alltoall", "ucc_reduce_scatter", "ucc_scatter")
+"""Collectives whose size was that of one rank's part before 1.5."""
+_IN_PARTS = ("ucc_allgather", "ucc_gather")
+"""Collectives whose size is that of one rank's part in every version."""
+_SINGLE = 1e-6
+"""Bandwidths are computed in single precision."""
+_ABOVE = 60
+"""Lines above a table in which its command may be."""
+
+
+class _Row(NamedTuple):
+    line: int
+    size: int | None
+    numbers: dict[str, Number]
+
+
+@dataclass(kw_only=True)
+class _Table(Draft):
+    said: dict[str, str] = field(default_factory=dict)
+    rows: list[_Row] = field(default_factory=list)
+    is_since_1_5: bool = False
+    factor: Range = (0.0, inf)
+    """Bandwidth over bytes per time: what all rows leave of it."""
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether the size is what one rank has for each other."""
+        return self.test in _IN_PARTS or (self.test in _PARTED and not self.is_since_1_5)
+
+    @property
+    def is_irregular(self) -> bool:
+        """Whether ranks may have different counts, and the rows any order."""
+        return self.test.endswith("v")
+
+
+def recognises(text: str) -> bool:
+    """The words of the table's header."""
+    return "Time, us" in text and _HEADER.search(text) is not None
+
+
+def workload(file: ForeignFile) -> Workload:
+    """Collectives between processes; by NCCL where the text says so."""
+    settings = file.results[0].settings
+    of_each_rank = settings.get("size_of") == "each rank"
+    if file.test not in _OPERATIONS:
+        return Unlimited(why=f"no limit is derived for {file.test}")
+    if "team_layer" not in settings:
+        return Collective(operation=_OPERATIONS[file.test], by="mpi", of_each_rank=of_each_rank)
+    if of_each_rank:
+        return Unlimited(why="no limit is derived for NCCL from the size of one rank's part")
+    return Collective(operation=_OPERATIONS[file.test])
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every table. Raises UsageError for bandwidths that are not the bytes over the time."""
+    devices = [(line.number, found) for line in lines_of(text) if (found := _DEVICE.search(line.text))]
+    tables: list[_Table] = []
+    above: list[Line] = []
+    end = 0
+    for part in runs_of(text, lambda line: _HEADER.search(line.text) is not None):
+        if _HEADER.search(part[0].text):
+            table = _table(part, above[-_ABOVE:], end)
+            begin, end = end, table.rows[-1].line if table.rows else part[0].number
+            _ranks_of_devices(table, [found for number, found in devices if begin < number <= end])
+            _fill(table)
+            tables.append(table)
+        above += part
+    return files_of(
+        tables,
+        "no row of a table of ucc_perftest was found",
+        "give the output from 'Collective:' to the last size",
+    )
+
+
+def _table(part: list[Line], above: list[Line], end: int) -> _Table:
+    """The rows below a header, and what the lines above it say; the table before has its last row in line `end`."""
+    words = [line.text.lstrip("# ") for line in above]
+    own = [line.text.lstrip("# ") for line in above if line.number > end]
+    said = {found[1].replace(" ", "").lower(): found[2] for line in own if (found := _SAID.match(line))}
+    asked = [found[1] for line in words if (found := _COMMAND.search(line))]
+    name = said.get("collective", asked[-1] if asked else "collective").lower().replace(" ", "_")
+    table = _Table(tool="UCC", test=f"ucc_{name}", said=said, line=part[0].number, last_line=last_row(part))
+    table.columns = ["Count", "Size", *_TIMES]
+    if (header := _HEADER.search(part[0].text)) and header[1]:
+        table.columns += _BANDWIDTHS
+    table.is_since_1_5 = any(_SINCE_1_5.search(line.text) for line in (*above, *part))
+    command = _launched(words)
+    table.ranks, table.hosts, table.environment = command.ranks, command.hosts, environment_of(words)
+    table.settings |= {name: said[name] for name in ("memorytype", "datatype", "reduction", "inplace") if name in said}
+    own += [line.text for line in part if line.number < table.last_line]
+    if said.get("memorytype") == "cuda" and any(map(_NCCL.search, own)):
+        table.settings["team_layer"] = "nccl"
+    for line in part[1:]:
+        text = line.text.lstrip("# ")
+        if _ROW.fullmatch(text) and (cells := table.cells(text.split(), line.number)):
+            table.rows.append(_row(table, cells, line.number))
+    return table
+
+
+def _launched(above: list[str]) -> Launched:
+    """What the launcher's options say: ucc_perftest has options of its own by the same letters."""
+    return launched([_OPTIONS.sub("", line) for line in above])
+
+
+def _ranks_of_devices(table: _Table, devices: list[re.Match[str]]) -> None:
+    """Ranks, hosts and GPUs by the lines that every rank prints of its GPU."""
+    if devices:
+        table.is_since_1_5 = True
+        table.gpus = tuple(dict.fromkeys(found[3] for found in devices))
+        ranks = {int(found[1]) for found in devices}
+        if ranks == set(range(len(ranks))):
+            table.ranks, table.hosts = len(ranks), len({found[2] for found in devices})
+
+
+def _row(table: _Table, cells: Mapping[str, str], line: int) -> _Row:
+    count, size = (None if cells[name] == "N/A" else whole(cells[name], name, line) for name in ("Count", "Size"))
+    numbers = {name: number(cell, name, line) for name, cell in cells.items() if name in _TIMES}
+    numbers |= {name: number(cells[name], name, line) for name in _BANDWIDTHS if cells.get(name, "N/A") != "N/A"}
+    average, least, most = (numbers[name] for name in _TIMES)
+    if not (least.low <= average.high and average.low <= most.high):
+        raise refusal(line, f"the average {average.text} us is not between {least.text} and {most.text} us")
+    if size is not None:
+        _check_size(table, count, size, line)
+        table.last = (size, 0)
+        _narrow(table, numbers, size, line)
+    return _Row(line, size, numbers)
+
+
+def _check_size(table: _Table, count: int | None, size: int, line: int) -> None:
+    if size <= table.last[0] and not table.is_irregular:
+        raise refusal(line, f"size {size} after size {table.last[0]}: the rows of several tables are mixed")
+    kind = _BITS.fullmatch(table.said.get("datatype", ""))
+    if kind and count is not None and 8 * size != count * int(kind[1]) * (2 if kind[2] else 1):
+        raise refusal(line, f"size {size} is not {count} x {kind[0]}")
+
+
+def _narrow(table: _Table, numbers: Mapping[str, Number], size: int, line: int) -> None:
+    """Leaves of the factor what a row's bandwidths allow. Raises UsageError where nothing is left."""
+    left = (0.0, inf) if table.is_irregular else table.factor
+    for time, bandwidth in zip(_TIMES, _BANDWIDTHS, strict=True):
+        if bandwidth in numbers and size:
+            low, high = numbers[bandwidth].range(1e3 / size)  # GB/s x us is 1000 bytes
+            found = (low * numbers[time].low, high * numbers[time].high)
+            if not overlap(left, found):
+                raise refusal(
+                    line,
+                    f"{numbers[bandwidth].text} GB/s are not {size} bytes in {numbers[time].text} us"
+                    " by the factor of the other bandwidths",
+                )
+            left = (max(left[0], found[0]), max(left[0], min(left[1], found[1])))
+    table.factor = left
+
+
+def _fill(table: _Table) -> None:
+    """The table's results, with the ranks that its bandwidths tell."""
+    _ranks_of_factor(table)
+    table.settings["size_of"] = "each rank" if table.is_in_parts else "all ranks"
+    for row in table.rows:
+        average, least, most = (row.numbers[name] for name in _TIMES)
+        extras: dict[str, Scalar] = {"avg_rank_s": average.value * 1e-6, "min_rank_s": least.value * 1e-6}
+        time = Measured("latency_s", most.value * 1e-6, f"{most.text} us")
+        table.add(row.line, [time], {} if row.size is None else {"size_bytes": row.size}, extras)
+    table.notes = [*_notes(table), *table.notes]
+
+
+def _ranks_of_factor(table: _Table) -> None:
+    """The ranks by the factor. Raises UsageError where others are known, or the factor is none of the collective.
+
+    In place UCC counts other bytes, or none.
+    """
+    low, high = table.factor
+    if high == inf or table.is_irregular or table.said.get("inplace") == "1":
+        return
+    if table.test in _PARTED and high < 1:
+        table.is_since_1_5 = True
+    least, most = _possible_ranks(table)
+    told = table.ranks
+    if least > most or (told is not None and not least <= told <= most):
+        raise refusal(
+            table.rows[-1].line,
+            f"the bandwidths are {low:.4g} x size / time: not those of {table.test} by {told or 'any number of'} ranks",
+        )
+    if told is None and least == most:
+        table.ranks = ceil(least)
+        table.notes.append(f"{table.ranks} ranks, by the bandwidths")
+
+
+def _possible_ranks(table: _Table) -> Range:
+    """The least and the greatest number of ranks that have the factor of the table."""
+    low, high = table.factor
+    if table.test in ("ucc_bcast", "ucc_reduce"):
+        return (1, inf) if low <= 1 <= high else (inf, 1)
+    if table.is_in_parts:
+        least, most = low + 1, high + 1
+    elif table.test == "ucc_allreduce" or table.test in _PARTED:
+        bound = 2.0 if table.test == "ucc_allreduce" else 1.0
+        least, most = (bound / (bound - factor) if factor < bound else inf for factor in (low, high))
+    else:
+        return 1, inf
+    return (inf if least == inf else ceil(least * (1 - _SINGLE))), (inf if most == inf else floor(most * (1 + _SINGLE)))
+
+
+def _notes(table: _Table) -> Iterator[str]:
+    yield "each time is the mean of the rank that took longest"
+    if table.factor[1] < inf:
+        yield "the printed bandwidth is that of the bus, as nccl-tests has it"
+    yield "the data was not checked"
+    if table.said.get("iterationmode") == "streaming":
+        yield "no barrier stood between iterations: one collective overlaps the next"
+    if table.test == "ucc_collective":
+        yield "the lines above the table, which say what collective it is, are missing"
+    if table.ranks is None:
+        yield "UCC does not print the number of ranks"
