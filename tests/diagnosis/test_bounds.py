@@ -190,6 +190,22 @@ def test_sockets_are_matched_by_pages_from_64_kib_up():
     assert limit(2 * MIB, "small") == 5e9, "records of old name no pages"
 
 
+def test_as_many_sockets_are_the_limit_as_send_at_once_and_one_of_them_is_expected():
+    socket = msgspec.structs.replace(copied("tcp_stream"), parameters={"size_bytes": MIB}, summary=summarise([2e9]))
+    point = {"size_bytes": MIB, "transport": "tcp", "pairs": 3}
+
+    def found(benchmark, path, **settings):
+        at = msgspec.structs.replace(socket, path=path)
+        return Finder(expand("laptop", {}), [at]).find(benchmark, "bandwidth_bytes_per_s", path, point, settings)
+
+    for path in ("memory0>memory0", "memory0@0>memory0@1"):
+        one_way, band = found("mpi_bandwidth", path)
+        assert (one_way.value, band.low) == (6e9, 0.25 * 2e9)
+        assert one_way.because.startswith("3 at once of a plain socket")
+        assert found("mpi_bidirectional", path)[0].value == 12e9
+    assert isinstance(found("mpi_bandwidth", "memory0>memory0", functional=True)[0], NoLimit)
+
+
 def test_a_message_by_tcp_is_as_fast_as_any_by_a_socket_and_expected_against_the_launches_of_its_pages():
     """As on a VM with 2 cores, where each launch of a ping-pong is fast or slow by a factor of two."""
 

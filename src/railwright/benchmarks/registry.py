@@ -16,7 +16,7 @@ from railwright.benchmarks.linpack import gpu as gpu_hpl
 from railwright.benchmarks.linpack import hpl
 from railwright.benchmarks.memory import copy, core_latency, stream
 from railwright.benchmarks.mpi import collective as mpi_collective
-from railwright.benchmarks.mpi import latency, windows
+from railwright.benchmarks.mpi import latency, pairs, windows
 from railwright.benchmarks.nccl import collective as nccl_collective
 from railwright.benchmarks.probes import probes
 from railwright.benchmarks.samples import deepcam
@@ -45,6 +45,7 @@ BENCHMARKS: tuple[AnyBenchmark, ...] = (
 ON_REQUEST: tuple[AnyBenchmark, ...] = (
     windows.MESSAGE_RATE,
     windows.BIDIRECTIONAL,
+    pairs.BENCHMARK,
     *mpi_collective.COLLECTIVES,
     cache.BENCHMARK,
     file.BENCHMARK,

@@ -55,7 +55,7 @@ class LimitFinder:
         if declared.is_reference or is_own_best:
             return Standing(is_reference=True)
         if workload.shares_cores:
-            return Standing(needs="a core for each rank: fewer ranks, -o ranks=")
+            return Standing(needs="a core for each rank: fewer of them, -o ranks= or -o pairs=")
         wanted = [baseline for baseline in workload.baselines if baseline != "file read"]
         if is_between_hosts(workload):
             wanted = [baseline for baseline in wanted if baseline == "plain socket"]

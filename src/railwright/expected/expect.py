@@ -61,7 +61,7 @@ def _between_hosts(workload: Workload, machine: Machine) -> Bounds:
     if machine.links is not None and (found := over_links(machine.links, workload)) is not None:
         return found
     if isinstance(workload, Message) and workload.over == "tcp" and machine.measured is not None:
-        limit, band = plain_socket(machine.measured, workload, 1 + workload.both_ways)
+        limit, band = plain_socket(machine.measured, workload)
         if isinstance(limit, Limit):
             return limit, band
     if isinstance(workload, Message) and machine.cluster.hosts > 1:

@@ -125,16 +125,16 @@ def _beside_baselines(workload: Message, machine: Machine, measured: Baselines) 
         return no_limit(workload, why)
     if workload.crosses_gpu:
         return _transfer(workload, machine, measured)
-    ways = 1 + workload.both_ways
     if workload.in_blocks:
         return shared_memory.copied_blocks(measured, workload)
     if workload.over == "tcp":
-        return shared_memory.plain_socket(measured, workload, ways)
+        return shared_memory.plain_socket(measured, workload)
     if workload.quantity == "latency_s":
         return (shared_memory.small_transfer if workload.one_sided else shared_memory.message)(measured, workload)
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "no document gives a rate of messages")
-    return shared_memory.thread_copies(measured, workload, workload.pairs * workload.threads * ways)
+    copies = workload.pairs * workload.threads * (1 + workload.both_ways)
+    return shared_memory.thread_copies(measured, workload, copies)
 
 
 def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bounds:

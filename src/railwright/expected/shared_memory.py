@@ -204,8 +204,9 @@ def copied_blocks(baselines: Baselines, workload: Message) -> Bounds:
     return _as_time(limit, band, awaited_bytes)
 
 
-def plain_socket(baselines: Baselines, workload: Workload, times: int = 1) -> Bounds:
-    """A plain socket between the same ends at the same size, or several of them at once."""
+def plain_socket(baselines: Baselines, workload: Message) -> Bounds:
+    """A plain socket between the same ends at the same size; one for each way of each pair that sends at once."""
+    times = workload.pairs * (1 + workload.both_ways)
     socket = baselines.of("plain socket", workload)
     if socket is None and workload.quantity == "bandwidth_bytes_per_s":
         return thread_copies(baselines, workload, times, upper_only=True)

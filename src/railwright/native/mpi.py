@@ -16,7 +16,7 @@ from railwright.native.library import NativeError, function, seconds_array
 from railwright.native.memory import Buffer
 
 if TYPE_CHECKING:
-    from mpi4py.MPI import Intracomm
+    from mpi4py.MPI import Comm, Intracomm
 
 THREAD_LEVEL = "single"
 
@@ -139,7 +139,7 @@ def library_path() -> str:
 class PointToPoint:
     """The point-to-point loops between ranks 0 and 1 of a communicator."""
 
-    def __init__(self, comm: Intracomm) -> None:
+    def __init__(self, comm: Comm) -> None:
         from mpi4py import MPI
 
         bind("rw_mpi_bind")

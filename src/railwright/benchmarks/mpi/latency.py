@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.fabric import affordable
 from railwright.benchmarks.mpi import pair
-from railwright.benchmarks.mpi.pair import PairJob, Timed
+from railwright.benchmarks.mpi.pair import PairJob, PairRank, Timed
 from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint
 from railwright.results.declarations import Declaration
@@ -25,8 +25,8 @@ def _plan(job: PairJob) -> Plan:
     return pair.plan(job, messages, _ESTIMATE_MESSAGE_S, _ESTIMATE_BYTES_PER_S)
 
 
-def _loop(job: PairJob, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
-    warm, iterations = _repeats(job, size)
+def _loop(rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
+    warm, iterations = _repeats(rank.job, size)
     samples = between.latency(out, into, size, warm=warm, iterations=iterations)
     return Timed(samples, size * (warm + iterations), {"iterations": iterations, "warm_up": warm})
 

@@ -1,4 +1,7 @@
-"""What the MPI point-to-point benchmarks share: transports, buffers, the data check and the evidence."""
+"""What the MPI point-to-point benchmarks share: transports, buffers, the data check and the evidence.
+
+A launch has one pair of ranks, or several that are at work at once: rank i of n pairs sends to rank i + n.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ LARGE_BYTES = 8 * KIB
 
 
 class PairOptions(Options, frozen=True):
-    """What two ranks are asked for."""
+    """What pairs of ranks are asked for."""
 
     sizes: tuple[int, ...] = option("8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes)
     transports: tuple[str, ...] = option("shm,tcp", "shm, tcp, or shm,tcp", choice(*_TRANSPORTS))
@@ -70,6 +73,8 @@ class Message(Case, frozen=True, kw_only=True):
     transport: str
     pages: str = ""
     """`huge` or `small`; empty where the buffers have no choice of pages."""
+    pairs: int = 1
+    """How many send at once; rates are their sum."""
 
 
 PairJob = Job[PairOptions, Transport]
@@ -82,15 +87,16 @@ class Timed(NamedTuple):
 
     samples: list[float]
     sent_bytes: int
-    """Payload that rank 0 sent, or both of them if `both_ways`, warm-up included."""
+    """Payload that one rank sent, or both of a pair if `both_ways`, warm-up included."""
     settings: dict[str, Scalar]
     messages_per_s: tuple[float, ...] = ()
     """The same samples as a rate of messages, for a record of its own."""
     both_ways: bool = False
-    """Whether a bandwidth is that of both directions at once, so that rank 0 receives too."""
+    """Whether a bandwidth is that of both directions at once, so that every rank receives."""
 
 
-Loop = Callable[[PairJob, PointToPoint, Buffer, Buffer, int], Timed]
+Loop = Callable[[PairRank, PointToPoint, Buffer, Buffer, int], Timed]
+"""Times one size in the pair of a rank. Collective over all ranks; what it returns counts on rank 0."""
 
 
 def over_transports(transports: tuple[str, ...], ranks: int) -> tuple[Launch[Transport], ...]:
@@ -105,24 +111,34 @@ def between_hosts(ranks: int) -> tuple[Launch[Transport], ...]:
     return (Launch(case=Transport(transport="tcp"), environment=_BETWEEN_HOSTS, ranks=ranks),)
 
 
-def launches(options: PairOptions, machine: Machine) -> tuple[Launch[Transport], ...]:
-    """Those of two ranks."""
-    return between_hosts(2) if machine.hosts else over_transports(options.transports, 2)
+def launches(options: PairOptions, machine: Machine, pairs: int = 1) -> tuple[Launch[Transport], ...]:
+    """Those of so many pairs of ranks."""
+    return between_hosts(2 * pairs) if machine.hosts else over_transports(options.transports, 2 * pairs)
+
+
+def pairs_of(job: PairJob) -> int:
+    """How many pairs of ranks a launch has."""
+    return job.ranks // 2
 
 
 def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_per_s: float) -> Plan:
-    """The plan of a pair of ranks that send messages, each (size, how many), which are estimated to take so long."""
+    """The plan of pairs of ranks that each send messages, (size, how many), which are estimated to take so long."""
     sizes = job.options.sizes
     too_large = [size for size in sizes if size > _GIVE_UP_BYTES]
     waived = f"MPI counts end at 2 GiB, {format_size(too_large[0])} was asked for" if too_large else ""
-    repeated = [(size, count * len(_pages(job, size))) for size, count in messages]
+    repeated = [(size, count * len(_pages(job, size)) * pairs_of(job)) for size, count in messages]
     return Plan(
-        path=job.between_ranks(),
+        path=_path(job),
         seconds=1 + sum(count * (message_s + size / bytes_per_s) for size, count in repeated),
-        memory_bytes=4 * max(sizes),
+        memory_bytes=2 * job.ranks * max(sizes),
         moved_bytes=sum(size * count for size, count in repeated),
         waived=waived,
     )
+
+
+def _path(job: PairJob) -> str:
+    """The path of the first pair."""
+    return f"{job.memory_of(0)}>{job.memory_of(pairs_of(job))}"
 
 
 def _pages(job: PairJob, size: int) -> tuple[str, ...]:
@@ -130,44 +146,47 @@ def _pages(job: PairJob, size: int) -> tuple[str, ...]:
     return kinds_at(size, job.options.pages[:1] if job.hosts else job.options.pages)
 
 
-def _run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result]:
-    """The loop at every size between ranks 0 and 1, each size with its data check and its evidence."""
-    comm = rank.comm
-    pair = PointToPoint(comm)
+def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result]:
+    """The loop at every size in all pairs, each size with its data check and its evidence."""
+    comm, pairs, asked = rank.comm, pairs_of(rank.job), rank.job.case.transport
+    partner = (rank.index + pairs) % rank.size
+    pair = PointToPoint(comm if pairs == 1 else comm.Split(rank.index % pairs, rank.index))
     is_latency = benchmark.quantity == "latency_s"
     every = [(size, pages) for size in rank.job.options.sizes for pages in _pages(rank.job, size)]
     for size, pages in every:
         rank.step(f"{benchmark.name} {format_size(size)}, {pages} pages")
         with buffer_on(pages, size) as out, buffer_on(pages, size) as into:
             lies = pages_evidence(into)
-            out.fill(_seed(size, rank.index))
-            into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
+            out.fill(_seed(rank, size, rank.index))
+            into.fill(_seed(rank, size, rank.size))  # poison: what a rank that received nothing would hold
             meter, fabric = ConnectionMeter(), FabricMeter()
-            comm.barrier()  # the other rank's first messages are counted, too
-            timed = loop(rank.job, pair, out, into, size)
+            comm.barrier()  # the other ranks' first messages are counted, too
+            timed = loop(rank, pair, out, into, size)
             comm.barrier()  # what was sent may still lie in a socket: now it has been received
             seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm", _CARRIER)
-            # In a one-way loop rank 0 receives nothing, and its poison must have stayed.
+            # In a one-way loop the first of a pair receives nothing, and its poison must have stayed.
             one_way = not is_latency and not timed.both_ways
-            check = into.verify(_seed(size, 2 if one_way and rank.index == 0 else 1 - rank.index), size)
+            check = into.verify(_seed(rank, size, rank.size if one_way and rank.index < pairs else partner), size)
         checks = comm.gather((check.bytes_checked, check.bytes_wrong))
+        ways = comm.gather(seen) or [seen]
+        seen = next((way for way in ways[:pairs] if way.value != asked), seen)  # one pair may take another way
         # Few bytes and what the library says of itself can look like another transport; only then is it probed, for a
         # probe leaves the MPI library's pools larger, and small messages 10 % slower.
         if rank.job.hosts:
-            enough = comm.bcast(timed.sent_bytes >= PROOF_BYTES)
-            seen = fabric.evidence(comm, rank.job, timed.sent_bytes) if enough else _probe(rank, pair)
-        elif comm.bcast((seen.value != "shm" or rank.job.case.transport == "tcp") and timed.sent_bytes < _PROBE_BYTES):
+            enough = comm.bcast(pairs * timed.sent_bytes >= PROOF_BYTES)
+            seen = fabric.evidence(comm, rank.job, pairs * timed.sent_bytes) if enough else _probe(rank, pair)
+        elif comm.bcast((seen.value != "shm" or asked == "tcp") and timed.sent_bytes < _PROBE_BYTES):
             seen = _probe(rank, pair)
         if rank.index == 0 and checks is not None:
-            blank = _blank(rank, benchmark, Message(size_bytes=size, transport=rank.job.case.transport, pages=pages),
-                           timed, checks, (seen, lies))  # fmt: skip
+            message = Message(size_bytes=size, transport=asked, pages=pages, pairs=pairs)
+            blank = _blank(rank, benchmark, message, timed, checks, (seen, lies))
             if timed.messages_per_s:
                 yield measured(blank, timed.messages_per_s, "messages_per_s")
             yield measured(blank, timed.samples, "latency_s" if is_latency else "bandwidth_bytes_per_s")
 
 
 def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
-    """Which way this launch's messages take, by enough bytes to prove it. Collective over both ranks."""
+    """Which way this launch's messages take, by enough bytes to prove it. Collective over all ranks."""
     payload_bytes = PROOF_BYTES if rank.job.hosts else _PROBE_BYTES
     meter, fabric = ConnectionMeter(), FabricMeter()
     with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:
@@ -176,12 +195,12 @@ def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
         pair.window(out, into, _PROBE_MESSAGE_BYTES, window=window, warm=0, iterations=1)
         rank.comm.barrier()
     if rank.job.hosts:
-        return fabric.evidence(rank.comm, rank.job, payload_bytes)
+        return fabric.evidence(rank.comm, rank.job, pairs_of(rank.job) * payload_bytes)
     return transport_evidence(payload_bytes, meter.moved_bytes(), "shm", _CARRIER)
 
 
-def _seed(size: int, who: int) -> int:
-    return 4 * size + who
+def _seed(rank: PairRank, size: int, who: int) -> int:
+    return 2 * rank.size * size + who
 
 
 def _blank(
@@ -194,10 +213,10 @@ def _blank(
 ) -> Result:
     """The record without samples; `evidence` is of the way and of the pages."""
     job, asked = rank.job, rank.job.case.transport
-    cpus = sorted({job.cpu_of(0), job.cpu_of(1)})
+    cpus = sorted({job.cpu_of(index) for index in range(rank.size)})
     checked, wrong = (sum(counts) for counts in zip(*checks, strict=True))
     blank = benchmark.blank(
-        job.between_ranks(),
+        _path(job),
         message,
         ranks=rank.size,
         settings={
@@ -225,10 +244,10 @@ def benchmark(
     plan: Callable[[PairJob], Plan],
     loop: Loop,
 ) -> PairBenchmark:
-    """The benchmark of a loop."""
+    """The benchmark of a loop in one pair."""
 
-    def run(rank: PairRank) -> Iterator[Result]:
-        return _run(rank, made, loop)
+    def run_loop(rank: PairRank) -> Iterator[Result]:
+        return run(rank, made, loop)
 
     made = Benchmark(
         name=name,
@@ -239,7 +258,7 @@ def benchmark(
         case=Transport,
         launches=launches,
         plan=plan,
-        run=run,
+        run=run_loop,
         spans_hosts=True,
     )
     return made

@@ -11,19 +11,19 @@ from typing import NamedTuple
 from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.fabric import affordable
 from railwright.benchmarks.mpi import pair
-from railwright.benchmarks.mpi.pair import LARGE_BYTES, PairBenchmark, PairJob, Timed
+from railwright.benchmarks.mpi.pair import LARGE_BYTES, PairBenchmark, PairJob, PairRank, Timed
 from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint
 from railwright.results.declarations import Declaration
 from railwright.results.workload import Message, Unlimited
 from railwright.topology.devices import Scalar
 
-_WINDOW = 64
+WINDOW = 64
 _ESTIMATE_BYTES_PER_S = 4e9
 _ESTIMATE_MESSAGE_S = 2e-6
 
 
-class _Windows(NamedTuple):
+class Windows(NamedTuple):
     """A loop of windows of 64 messages, and what it costs."""
 
     small: tuple[int, int] = (10, 100)
@@ -34,23 +34,23 @@ class _Windows(NamedTuple):
 
     def repeats(self, job: PairJob, size: int) -> tuple[int, int]:
         """(warm-up, timed) windows, fewer over slow links."""
-        return affordable(job, self.large if size > LARGE_BYTES else self.small, _WINDOW * size)
+        return affordable(job, self.large if size > LARGE_BYTES else self.small, WINDOW * size)
 
     def plan(self, job: PairJob) -> Plan:
         """The plan of all sizes."""
         ways = 1 + self.both_ways
-        messages = [(size, ways * _WINDOW * sum(self.repeats(job, size))) for size in job.options.sizes]
+        messages = [(size, ways * WINDOW * sum(self.repeats(job, size))) for size in job.options.sizes]
         return pair.plan(job, messages, _ESTIMATE_MESSAGE_S, _ESTIMATE_BYTES_PER_S)
 
-    def loop(self, job: PairJob, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
+    def loop(self, rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
         """One size. Rank 1 times nothing; its zeros never leave it."""
-        warm, windows = self.repeats(job, size)
+        warm, windows = self.repeats(rank.job, size)
         seconds = between.window(
-            out, into, size, window=_WINDOW, warm=warm, iterations=windows, both_ways=self.both_ways
+            out, into, size, window=WINDOW, warm=warm, iterations=windows, both_ways=self.both_ways
         )
-        moved = (1 + self.both_ways) * _WINDOW * size
+        moved = (1 + self.both_ways) * WINDOW * size
         samples = [moved / second if second else 0.0 for second in seconds]
-        settings: dict[str, Scalar] = {"window": _WINDOW, "windows": windows, "warm_up_windows": warm}
+        settings: dict[str, Scalar] = {"window": WINDOW, "windows": windows, "warm_up_windows": warm}
         return Timed(
             samples,
             moved * (warm + windows),
@@ -60,7 +60,7 @@ class _Windows(NamedTuple):
         )
 
 
-def _benchmark(name: str, summary: str, method: str, windows: _Windows) -> PairBenchmark:
+def _benchmark(name: str, summary: str, method: str, windows: Windows) -> PairBenchmark:
     # Records until 0.1 call messages operations.
     rates = tuple(
         Declaration(quantity, Unlimited(why="no document gives a rate of messages"))
@@ -80,17 +80,17 @@ BANDWIDTH = _benchmark(
     "mpi_bandwidth",
     "MPI windows of 64 messages from one rank to another",
     "OSU osu_bw 7.4: windows of 64 non-blocking sends from one buffer, then a one-byte answer",
-    _Windows(),
+    Windows(),
 )
 BIDIRECTIONAL = _benchmark(
     "mpi_bidirectional",
     "MPI windows of 64 messages each way at once between two ranks",
     "OSU osu_bibw 7.4: windows of 64 non-blocking sends and receives on both sides, both directions counted",
-    _Windows(both_ways=True),
+    Windows(both_ways=True),
 )
 MESSAGE_RATE = _benchmark(
     "mpi_message_rate",
     "MPI messages per second from one rank to another",
     "OSU osu_mbw_mr 7.4, one pair: windows of 64 non-blocking sends, then an answer; timer around each window",
-    _Windows(small=(100, 1000), rates_messages=True),
+    Windows(small=(100, 1000), rates_messages=True),
 )

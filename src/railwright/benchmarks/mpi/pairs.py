@@ -1,0 +1,80 @@
+"""MPI bandwidth of several pairs of ranks at once: windows of 64 non-blocking sends and an answer, as osu_mbw_mr.
+
+The rate is OSU's: the bytes of all pairs by the mean over pairs of the time. Ours is of each window, and not of all
+windows together: a sample is the mean over pairs of the window of one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from railwright.benchmarks.benchmark import Benchmark, Rank
+from railwright.benchmarks.job import Launch, Machine
+from railwright.benchmarks.mpi import pair
+from railwright.benchmarks.mpi.pair import PairOptions, PairRank, Timed, Transport
+from railwright.benchmarks.mpi.windows import WINDOW, Windows
+from railwright.benchmarks.options import option, whole_number
+from railwright.native.memory import Buffer
+from railwright.native.mpi import PointToPoint
+from railwright.results.declarations import Declaration
+from railwright.results.records import Result
+from railwright.results.workload import Message
+
+_MOST_PAIRS = 256
+"""Twice as many ranks may wait to be heard by the parent."""
+_WINDOWS = Windows()
+
+
+class PairsOptions(PairOptions, frozen=True):
+    """What several pairs of ranks are asked for."""
+
+    pairs: int = option("2", "pairs of ranks that send at once", whole_number(_MOST_PAIRS))
+
+
+def _launches(options: PairsOptions, machine: Machine) -> tuple[Launch[Transport], ...]:
+    return pair.launches(options, machine, options.pairs)
+
+
+def _loop(rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
+    """One size. All pairs wait for each other between the warm-up and the timed windows."""
+    job, pairs = rank.job, pair.pairs_of(rank.job)
+    warm, windows = _WINDOWS.repeats(job, size)
+    between.window(out, into, size, window=WINDOW, warm=warm, iterations=0)
+    rank.comm.barrier()
+    seconds = between.window(out, into, size, window=WINDOW, warm=0, iterations=windows)
+    of_senders = (rank.comm.gather(seconds) or [seconds])[:pairs]
+    means = [sum(times) / len(times) for times in zip(*of_senders, strict=True)]
+    return Timed(
+        [pairs * WINDOW * size / mean if mean else 0.0 for mean in means],
+        WINDOW * size * (warm + windows),
+        {
+            "window": WINDOW,
+            "windows": windows,
+            "warm_up_windows": warm,
+            "functional": job.ranks_on_cpus > len(job.cpus),
+        },
+    )
+
+
+def _run(rank: Rank[PairsOptions, Transport]) -> Iterator[Result]:
+    return pair.run(rank, BENCHMARK, _loop)
+
+
+BENCHMARK = Benchmark(
+    name="mpi_pairs_bandwidth",
+    summary="MPI windows of 64 messages in several pairs of ranks at once",
+    method=(
+        "OSU osu_mbw_mr 7.4: windows of 64 non-blocking sends from rank i to rank i + pairs, then a one-byte answer; "
+        "bytes of all pairs by the mean over pairs of each window's time"
+    ),
+    results=(
+        Declaration("bandwidth_bytes_per_s", Message(over="tcp"), {"transport": ("tcp",)}),
+        Declaration("bandwidth_bytes_per_s", Message(over="shm")),
+    ),
+    options=PairsOptions,
+    case=Transport,
+    launches=_launches,
+    plan=_WINDOWS.plan,
+    run=_run,
+    spans_hosts=True,
+)
