@@ -137,10 +137,16 @@ def test_a_back_end_that_writes_files_is_not_held_against_the_network() -> None:
 
 
 def test_tests_without_a_limit_are_unknown_and_name_no_fault() -> None:
-    for name in ("osu/5.3-allreduce-full.txt", "perftest/ib_write_lat-connectx3.txt"):
-        found = explained(recorded(name), "gh200", 2)
-        assert (found.verdict.state, found.status) == ("unknown", 3)
-        assert found.hypotheses == ()
+    found = explained(recorded("osu/5.3-allreduce-full.txt"), "gh200", 2)
+    assert (found.verdict.state, found.status) == ("unknown", 3)
+    assert found.hypotheses == ()
+
+
+def test_a_latency_has_its_bytes_over_the_rate_as_floor_and_names_no_fault() -> None:
+    found = explained(recorded("perftest/ib_write_lat-connectx3.txt"), "gh200 nic-rate=56Gb/s", 2)
+    assert {row.limit.quantity for row in found.rows if isinstance(row.limit, Limit)} == {"latency_s"}
+    assert {row.verdict.state for row in found.rows} <= {"ok", "unknown"}
+    assert found.hypotheses == ()
 
 
 def test_one_rank_alone_is_unknown_and_no_error() -> None:
@@ -161,7 +167,7 @@ def test_a_table_without_ranks_says_what_was_assumed() -> None:
 
 def test_small_messages_of_a_stream_name_no_fault() -> None:
     found = explained(recorded("nixlbench/uccl-ci-time-stamps.txt"), "hgx-h200", 2)
-    assert found.verdict.state == "unknown"
+    assert found.verdict.state == "ok"
     assert found.hypotheses == ()
 
 

@@ -41,7 +41,7 @@ def test_a_latency_between_two_devices_takes_their_path_and_its_settings_are_nam
     shape = "a100-pcie-40gb-8gpu gpus=1 nics=1 nic-rate=200Gb/s nic-protocol=infiniband"
     found = read_paste(pasted("190"), machine(shape, 2, "gpu0:gpu0@1"))
     (told,) = found.tables
-    assert told.verdict.state == "unknown"
+    assert told.verdict.state == "slow", "1.7 ms for 128 KiB is beyond what any healthy host takes"
     assert [one.fault for one in told.findings] == ["gpudirect_off"]
     assert "UCX_IB_GPU_DIRECT_RDMA=0" in told.findings[0].says
 

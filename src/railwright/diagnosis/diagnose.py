@@ -10,6 +10,7 @@ from railwright.checks.check import Facts
 from railwright.checks.finding import Finding
 from railwright.diagnosis import gpu_health, usual
 from railwright.diagnosis.causes import causes_of
+from railwright.diagnosis.doubts import largest_row, weighed
 from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.diagnosis.growth import losing_merges
 from railwright.diagnosis.host_siblings import slower_hosts
@@ -20,9 +21,10 @@ from railwright.diagnosis.rank_siblings import slower_ranks
 from railwright.diagnosis.verdict import WORST_FIRST, if_alone, if_launches_agree, judged
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.groups import grouped
-from railwright.results.declarations import Declarations
+from railwright.results.declarations import Declarations, benchmarks_with
 from railwright.results.records import Disturbed, Result, ResultFile, Verification, size_of
 from railwright.results.statistics import quantile
+from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar
 from railwright.units import KIB, format_size
 
@@ -38,7 +40,7 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     context, topology = file.run.context, file.run.topology
     finder = LimitFinder(topology, file.results, declarations, context.environment, file.run.fabric)
     by_point = grouped(file.results, lambda one: (*one.series(), one.parameters.get("size_bytes")))
-    points = tuple(_judge_point(results, finder, file.disturbed) for _, results in by_point)
+    points = _doubted(tuple(_judge_point(results, finder, file.disturbed) for _, results in by_point), declarations)
     environment = file.run.context.environment
     facts = Facts(topology=file.run.topology, results=file.results, environment=environment, declarations=declarations)
     found = tuple(finding for check in EVERY_CHECK for finding in check.look(facts))
@@ -64,6 +66,25 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
         required=tuple(map(str, required)),
         unmet=missed,
     )
+
+
+def _doubted(points: tuple[Judged, ...], declarations: Declarations) -> tuple[Judged, ...]:
+    """The points, where those of a collective by NCCL are in doubt as the rows of another tool's table are."""
+    by_nccl = benchmarks_with(Collective, declarations, by="nccl", in_buckets=False)
+    found = list(points)
+    for _, curve in grouped(enumerate(points), lambda pair: _both_placements(pair[1])):
+        rows = [point for _, point in curve]
+        if rows[0].benchmark not in by_nccl or rows[0].quantity != "bandwidth_bytes_per_s":
+            continue
+        for (place, _), row in zip(curve, weighed(rows, largest_row(rows), rows[0].hosts, None), strict=True):
+            found[place] = row
+    return tuple(found)
+
+
+def _both_placements(point: Judged) -> tuple[object, ...]:
+    """What the points of one curve share, whether out of place or in place."""
+    varied = (item for item in _varied(point).items() if item[0] != "placement")
+    return point.benchmark, point.quantity, point.path, *varied
 
 
 def _judge_point(results: list[Result], finder: LimitFinder, disturbed: tuple[Disturbed, ...]) -> Judged:

@@ -33,6 +33,16 @@ _WHY_CALLS = "at these sizes a call decides, whose time differs as much between 
 _WHY_SWITCH = "NCCL changes its protocol about this size, which a version may do too early or too late, and larger ones"
 
 
+def largest_row(rows: Sequence[Judged]) -> int | None:
+    """The number of the row of the largest size, the best of its placements; for rows without sizes the best value."""
+
+    def rank(number: int) -> tuple[int, float]:
+        return size_of(rows[number].parameters) or 0, rows[number].value or 0.0
+
+    bandwidths = [number for number, row in enumerate(rows) if row.quantity != "latency_s"]
+    return max(bandwidths or range(len(rows)), key=rank, default=None)
+
+
 def of_old_nccl(rows: Sequence[Judged], headline: int, hosts: int, version: tuple[int, ...]) -> tuple[Judged, ...]:
     """The rows between hosts by an NCCL that is older than what the bands were taken from.
 

@@ -11,7 +11,7 @@ from railwright.diagnosis.beside import Beside
 from railwright.diagnosis.call_time import CallTime, call_time, of_healthy_machines
 from railwright.diagnosis.curve_findings import seen_in
 from railwright.diagnosis.curve_shape import missing_sizes, shape_notes
-from railwright.diagnosis.doubts import of_old_nccl, weighed
+from railwright.diagnosis.doubts import largest_row, of_old_nccl, weighed
 from railwright.diagnosis.foreign import (
     busbw_scale,
     differences,
@@ -119,9 +119,9 @@ def _judged_rows(
     """(the rows, the one that stands for them, a fixed time that all slow ones lack)."""
     if placed is None:
         rows = tuple(_unjudged(file))
-        return rows, _headline(rows), None
+        return rows, largest_row(rows), None
     rows = weighed_as_told(judge_rows(file, placed), told)
-    headline = _headline(rows)
+    headline = largest_row(rows)
     if not isinstance(file.workload, Collective) or file.workload.by != "nccl":
         return rows, headline, None
     call = call_time(rows, busbw_scale(file))
@@ -177,16 +177,6 @@ def _wrong(checked: Verification | None) -> Verdict | None:
     if checked is None or not checked.bytes_wrong:
         return None
     return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
-
-
-def _headline(rows: tuple[Judged, ...]) -> int | None:
-    """The row of the largest size, the best of its placements; for rows without sizes the best value."""
-
-    def rank(number: int) -> tuple[int, float]:
-        return size_of(rows[number].parameters) or 0, rows[number].value or 0.0
-
-    bandwidths = [number for number, row in enumerate(rows) if row.quantity != "latency_s"]
-    return max(bandwidths or range(len(rows)), key=rank, default=None)
 
 
 def _verdict(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
