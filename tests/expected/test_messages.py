@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from railwright.diagnosis.explain import explain
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.expected.message_time import start_of
 from railwright.limits.limit import Limit, NoLimit
+from railwright.results.readers import registry
 from railwright.results.records import Result
 from railwright.results.workload import Collective, Message, Workload, describe
 from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
 
+EXTERNAL = Path(__file__).parent.parent.parent / "testdata" / "external"
 KIB, MIB = 2**10, 2**20
 TWO = Machine(cluster=cluster_of(expand("hgx-h100", {}), 2))
 ONE = Machine(cluster=cluster_of(expand("hgx-h100", {}), 1))
@@ -91,3 +95,12 @@ def test_a_record_cannot_set_what_only_its_reader_may_say_nor_with_a_wrong_type(
     described = describe(Message(), record)
     assert (described.by, described.one_sided, described.threads) == ("library", False, 1)
     assert (described.size_bytes, described.pairs, described.path) == (8, 3, "memory0>memory0")
+
+
+def test_a_table_of_latencies_has_its_bytes_over_the_rate_as_floor_and_names_no_fault() -> None:
+    text = (EXTERNAL / "perftest/ib_write_lat-connectx3.txt").read_text()
+    (file,) = registry.read(text)
+    found = explain(file, Machine(cluster=cluster_of(expand("gh200", {"nic-rate": "56Gb/s"}), 2)))
+    assert {row.limit.quantity for row in found.rows if isinstance(row.limit, Limit)} == {"latency_s"}
+    assert {row.verdict.state for row in found.rows} <= {"ok", "unknown"}
+    assert found.hypotheses == ()
