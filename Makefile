@@ -120,8 +120,12 @@ check-python: .venv/dev-ready
 	$(BIN)/python scripts/write-schemas --check
 	$(BIN)/python scripts/check-house
 
+.PHONY: go-modules
+go-modules: # Workers of the tests have no network: what they build must be here before
+	go -C node mod download
+
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready debian-packages cni-plugins ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
 	@scripts/unpack-frr10 || echo "FRR 10 cannot be had here: the tests that need it are waived"
 
 # Tests that use them are in namespaces without a network by then. What was built once is there at once.
