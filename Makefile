@@ -122,7 +122,7 @@ check-python: .venv/dev-ready
 
 .PHONY: go-modules
 go-modules: # Workers of the tests have no network: what they build must be here before
-	go -C node mod download
+	$(GO) -C node mod download
 
 .PHONY: test-deps
 test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
