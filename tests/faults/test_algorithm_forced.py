@@ -8,9 +8,9 @@ from tests.topology.machines import archive
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.checks.check import Facts
-from railwright.checks.nvls import nvls_is_off
 from railwright.diagnosis.diagnose import diagnose
 from railwright.errors import EXIT_OK
+from railwright.expected.nccl_collectives import nvls_is_off
 from railwright.faults.algorithm_forced import CHECK
 from railwright.results.records import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
@@ -117,4 +117,4 @@ def test_other_settings_keep_being_a_fault_of_collectives(eight: Topology) -> No
     ],
 )
 def test_it_is_off_as_the_result_or_the_run_says(settings: dict, environment: dict, off: bool) -> None:
-    assert nvls_is_off(settings, environment) is off
+    assert nvls_is_off(settings.get("nvls", ""), environment) is off

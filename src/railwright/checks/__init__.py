@@ -1,1 +1,1 @@
-"""What can be found in settings, one check per file, each with its remedy. Pure."""
+"""Checks find settings that cost something, each in a file with its remedy. Pure."""

@@ -31,7 +31,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     way: str
     verdict: Literal["in use", "possible", "missing", "cannot be told"]
     because: str
-    """What is missing, or could not be looked at, or shows its use; empty where it is only possible."""
+    """The missing part, the part nobody could read, or the evidence of use; empty for a way that is only possible."""
     asked: tuple[Asked, ...]
 
 
@@ -51,7 +51,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     """Environment variables that were set (NCCL_*, UCX_* ...), as `results.records.Context` records them."""
     declarations: Declarations = {}
-    """What the results' benchmarks declare: by it a check tells collectives from the rest."""
+    """Declarations of the results' benchmarks; a check uses them to tell collectives from the rest."""
 
 
 Findings = Iterator[Finding]

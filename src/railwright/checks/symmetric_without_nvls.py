@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.finding import Certainty, Finding, OfBenchmark, OfParameter
-from railwright.checks.nvls import nvls_is_off
+from railwright.expected.nccl_collectives import nvls_is_off
 from railwright.limits.limit import Constant
 from railwright.limits.sources import SYMMETRIC_MEASURED
 from railwright.results.declarations import workload_of
@@ -75,7 +75,7 @@ def _large(facts: Facts) -> Iterator[tuple[str, Result]]:
         if least is None or not isinstance(size, int) or size < least.value:
             continue
         is_time = one.quantity == "latency_s" and one.summary is not None
-        if is_time and _buffers(one) == "symmetric" and nvls_is_off(one.settings, facts.environment):
+        if is_time and _buffers(one) == "symmetric" and nvls_is_off(one.settings.get("nvls", ""), facts.environment):
             yield operation, one
 
 

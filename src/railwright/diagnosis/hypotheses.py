@@ -136,11 +136,12 @@ def _is_by_mpi(file: ForeignFile) -> bool:
 def _supposed(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Supposed]:
     """Every way in which a fault could be there, of the faults that the tool can have, in words that fit the tool."""
     able = (fault for fault in FAULTS if fault.can_be_of(file.workload.transport, operation_of(file)))
+    alone = _slow_alone(file, machine) if _is_copies(file) else ""
     for supposed in (way for fault in able for way in fault.suppose(case)):
         if _is_stream(file) or _is_by_mpi(file):
             says, tell_apart = _OF_STREAMS.get(supposed.fault, (supposed.says, supposed.tell_apart))
             yield replace(supposed, says=says, tell_apart=tell_apart)
-        elif _is_copies(file) and (alone := _slow_alone(file, machine)):
+        elif alone:
             yield replace(supposed, says=f"{supposed.says} (here {alone} alone)")
         else:
             yield supposed
@@ -184,8 +185,11 @@ def _size_and_rate(result: Result, file: ForeignFile) -> tuple[int, float]:
     if isinstance(workload, Collective) and workload.by == "mpi":
         size = total_bytes(workload) if workload.quantity == "latency_s" and value > 0 else 0
         return size, size / value if size else 0.0
-    is_rate = workload.quantity == "bandwidth_bytes_per_s"
-    return (workload.size_bytes or 0, value) if is_rate else (0, 0.0)
+    return (workload.size_bytes or 0, value) if _is_rate(result) else (0, 0.0)
+
+
+def _is_rate(row: Result) -> bool:
+    return row.quantity == "bandwidth_bytes_per_s"
 
 
 def _fitted(supposed: Supposed, file: ForeignFile, machine: Machine, rows: Rows) -> tuple[Fitted | None, float]:
@@ -221,14 +225,12 @@ def _curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
     """
     points = {size: _point(row, file, machine) for size, (row, _) in rows.items()}
     curve = {size: point for size, point in points.items() if point is not None}
-    if _is_copies(file) or not curve:
+    if _is_copies(file) or _is_by_mpi(file) or not curve:
         return curve
     highest = max(point.high for point in curve.values())
-    fastest = max(_size_and_rate(row, file)[1] for row in file.results)
-    if not _is_by_mpi(file) and fastest > highest * (_MEASURED_ABOVE if _is_stream(file) else _CLEARLY_ABOVE):
+    fastest = max(row.summary.median for row in file.results if row.summary is not None and _is_rate(row))
+    if fastest > highest * (_MEASURED_ABOVE if _is_stream(file) else _CLEARLY_ABOVE):
         return {}
-    if _is_by_mpi(file):
-        return curve
     large = _point(max(rows.items())[1][0], file, machine, size_bytes=_ALL_BYTES)
     most = large.middle if large is not None else highest
     if _is_stream(file):  # below that a message takes longer than its bytes do, and a slow link hardly shows

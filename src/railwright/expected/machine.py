@@ -9,6 +9,7 @@ from functools import cached_property
 from railwright.errors import RailwrightError
 from railwright.expected.baselines import Baselines
 from railwright.limits.case import Case
+from railwright.limits.collectives import algorithms
 from railwright.limits.rates import Algorithm
 from railwright.results.records import Fabric
 from railwright.topology.cluster import Cluster
@@ -43,6 +44,12 @@ class Machine:
     def supposed(self) -> Case:
         """The cluster with the choices of its software."""
         return self.case if self.case is not None else Case(cluster=self.cluster)
+
+    def algorithms(self, key: object, case: Case, collective: str) -> tuple[Algorithm, ...]:
+        """Return the algorithms of a collective, computed once for each `key` that tells cases of this machine apart."""
+        if key not in self._algorithms:
+            self._algorithms[key] = algorithms(case, collective, explained=self.is_explained)
+        return self._algorithms[key]
 
     @property
     def host(self) -> Topology:

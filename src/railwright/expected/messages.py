@@ -154,9 +154,7 @@ def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bound
     elif (path := machine.path_over(workload.path)) is not None:
         limit, band = limit_inside(machine.host, path)
     else:
-        return no_limit(
-            replace(workload, quantity="bandwidth_bytes_per_s"), f"the topology has no path {workload.path}"
-        )
+        return no_limit(workload, f"the topology has no path {workload.path}")
     is_large = (workload.size_bytes or 0) >= _TRANSFERS_JUDGED_FROM
     return limit, band if is_large and isinstance(limit, Limit) else None
 
@@ -172,10 +170,11 @@ def _over_links(workload: Message, machine: Machine, path: str) -> Bounds:
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
         band = scaled(band, 2 * _BOTH_WAYS_SHARE, 2) if band is not None else None
     over_efa = any(isinstance(link.protocol, EfaLink) for link in machine.host.links)
-    start = start_of(workload, in_one_host=_is_between_gpus_of_a_host(path), over_efa=over_efa)
+    in_one_host = _is_between_gpus_of_a_host(path)
+    start = start_of(workload, in_one_host=in_one_host, over_efa=over_efa)
     if workload.quantity == "latency_s":
         return _as_time(limit, band, workload, start, _OF_EFA if over_efa else _OF_SMALL)
-    return limit, _in_bytes_per_s(limit, band, workload, path, start)
+    return limit, _in_bytes_per_s(limit, band, workload, start, in_one_host=in_one_host)
 
 
 def _as_time(limit: Limit, band: Expected | None, workload: Message, start: Start, share: float) -> Bounds:
@@ -200,18 +199,20 @@ def _as_time(limit: Limit, band: Expected | None, workload: Message, start: Star
     )
 
 
-def _in_bytes_per_s(limit: Limit, band: Expected | None, workload: Message, path: str, start: Start) -> Expected | None:
+def _in_bytes_per_s(
+    limit: Limit, band: Expected | None, workload: Message, start: Start, *, in_one_host: bool
+) -> Expected | None:
     """The band of a stream of messages, with what each of them costs beside its bytes."""
     size = workload.size_bytes or 0
-    has_start = workload.one_sided or workload.one_at_a_time
-    has_start = has_start or (workload.by == "library" and _is_between_gpus_of_a_host(path))
+    is_copied = in_one_host and workload.by == "library"
+    has_start = workload.one_sided or workload.one_at_a_time or is_copied
     if size < 1:
         return None
     if band is None:
         return half_of(limit) if size >= RENDEZVOUS_ENDS else None
-    if not has_start and size >= BYTES_DECIDE:
-        return _in_flight(band, workload, size)
     share, why = _doubtful_share(workload, size)
+    if not has_start and size >= BYTES_DECIDE:
+        return doubted_to(band, band.low * share, why)
     low = with_start(size, band.low, start.expected_s)
     because = f"{band.because}; less {format_duration(start.expected_s)} for the start of each message"
     return replace(
@@ -222,12 +223,6 @@ def _in_bytes_per_s(limit: Limit, band: Expected | None, workload: Message, path
         because=because,
         sources=(*band.sources, start.source),
     )
-
-
-def _in_flight(band: Expected, workload: Message, size: int) -> Expected:
-    """The band of many messages in flight whose bytes decide, with how far below it nothing can be said."""
-    share, why = _doubtful_share(workload, size)
-    return doubted_to(band, band.low * share, why)
 
 
 def _doubtful_share(workload: Message, size: int) -> tuple[float, str]:

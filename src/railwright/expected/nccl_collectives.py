@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from railwright.busbw import factor
@@ -10,7 +12,7 @@ from railwright.expected.bands import doubted_to
 from railwright.expected.machine import Machine
 from railwright.limits import nvlink
 from railwright.limits.choice import at_size, band_of
-from railwright.limits.collectives import algorithms, as_limit
+from railwright.limits.collectives import as_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.rates import Algorithm
 from railwright.limits.traffic import ALGORITHMS, domains, without_nvls
@@ -22,6 +24,7 @@ from railwright.topology.devices import NvlinkLink, PcieLink
 from railwright.topology.gpus import usable_gpus
 from railwright.units import GIB, format_size
 
+NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
 _LEAST_RANKS = 2
 _DECIDES_FROM = 0.01
 """Our choice: where the bytes alone would take less than this share of the least that is expected, their start decides,
@@ -130,18 +133,16 @@ def _algorithms(workload: Collective, machine: Machine, cluster: Cluster) -> tup
         tuple(gpu.id for gpu in cluster.host.of_kind("gpu")),
         workload.operation,
         case.algorithm,
-        _nvls_is_off(workload, machine),
+        nvls_is_off(workload.nvls, machine.environment),
     )
-    if key not in machine._algorithms:
-        machine._algorithms[key] = algorithms(case, workload.operation, explained=machine.is_explained)
-    found = machine._algorithms[key]
+    found = machine.algorithms(key, case, workload.operation)
     words = {word.strip().lower() for word in machine.environment.get("NCCL_ALGO", "").split(",")}
     return tuple(one for one in found if one.name in words) or found
 
 
-def _nvls_is_off(workload: Collective, machine: Machine) -> bool:
+def nvls_is_off(recorded: object, environment: Mapping[str, str]) -> bool:
     """Whether NCCL had to run without NVLS: as the record says, else as the job's environment does."""
-    return workload.nvls.startswith("off") or machine.environment.get("NCCL_NVLS_ENABLE", "").strip() == "0"
+    return str(recorded).startswith("off") or environment.get(NVLS_VARIABLE, "").strip() == "0"
 
 
 def taking_part(workload: Collective, machine: Machine) -> Cluster | None:
@@ -158,7 +159,7 @@ def taking_part(workload: Collective, machine: Machine) -> Cluster | None:
         if len(named) < _LEAST_RANKS or not set(named) <= set(gpus):
             return None
         cluster = cluster_of(without(cluster.host, set(every) - set(named)), 1)
-    if not _nvls_is_off(workload, machine):
+    if not nvls_is_off(workload.nvls, machine.environment):
         return cluster
     return replace(cluster, host=without_nvls(cluster.host))
 

@@ -56,6 +56,21 @@ class _Edges(NamedTuple):
     low: float
     doubtful_to: float
 
+    def times(self, factor: float) -> _Edges:
+        """Both edges, so many times."""
+        return _Edges(factor * self.low, factor * self.doubtful_to)
+
+
+def _seconds(start: _Edges, size: float, rates: _Edges) -> _Edges:
+    """The times of a message: its start, and its bytes over the rates."""
+    return _Edges(start.low + size / rates.low, start.doubtful_to + size / rates.doubtful_to)
+
+
+def _rates(start: _Edges, size: float, rates: _Edges) -> _Edges:
+    """The rates of messages that take such times."""
+    seconds = _seconds(start, size, rates)
+    return _Edges(size / seconds.low, size / seconds.doubtful_to)
+
 
 def message(baselines: Baselines, workload: Message) -> Bounds:
     """A message through shared memory: one cache line from core to core, or a copy of its bytes if that is longer.
@@ -77,14 +92,13 @@ def message(baselines: Baselines, workload: Message) -> Bounds:
     if isinstance(floor, Limit) and isinstance(limit, Limit) and floor.value > limit.value:
         limit = floor
     least = limit.value if isinstance(limit, Limit) else line.fastest
-    longest = _Edges(*(begin + size / rate for begin, rate in zip(start, rates, strict=True)))
-    return limit, _times(least, longest, _TIME_AND_BYTES)
+    return limit, _times(least, _seconds(start, size, rates), _TIME_AND_BYTES)
 
 
 def _start(line: Ceiling, size: int) -> _Edges:
     """The longest time until the bytes of a message begin to move, in seconds."""
-    times = MESSAGE_LINES.value * (1 if size <= CACHE_LINE_BYTES.value else HANDSHAKE.value)
-    return _Edges(times * line.fastest, times * line.slowest)
+    messages = 1 if size <= CACHE_LINE_BYTES.value else HANDSHAKE.value
+    return _Edges(line.fastest, line.slowest).times(MESSAGE_LINES.value * messages)
 
 
 def _times(least: float, longest: _Edges, because: str) -> Expected:
@@ -131,8 +145,9 @@ def thread_copies(baselines: Baselines, workload: Workload, copies: int = 1, *, 
         line = baselines.of("cache line", workload)
         if line is None or size <= 0:
             return limit, None
-        start = _request(baselines, workload, line)
-        edges = _Edges(*(size / (begin + size / rate) for begin, rate in zip(start, edges, strict=True)))
+        is_request = isinstance(workload, Message) and workload.one_sided
+        start = _request(baselines, workload, line) if is_request else _start(line, size)
+        edges = _rates(start, size, edges)
         because = f"{_TIME_AND_BYTES}; {because}"
     return limit, Expected(
         quantity="bandwidth_bytes_per_s",
@@ -152,17 +167,14 @@ def _copied_rates(baselines: Baselines, workload: Workload) -> _Edges | None:
         return None
     looked_up = SMALL_PAGES_SHARE.value if pages == "small" else 1.0
     (measured, copied), (_, of_memory) = found, largest
-    looked_up *= min(1.0, (size or 0) / measured) if (size or 0) < measured / 2 else 1.0  # as long as the smallest copy
-    return _Edges(
-        looked_up * _sound_share(copied.fastest, of_memory.fastest),
-        looked_up * _sound_share(copied.low, of_memory.low),
-    )
+    if size is not None and size < measured / 2:  # it takes as long as the smallest copy
+        looked_up *= size / measured
+    fastest, slowest = _sound_share(copied.fastest, of_memory.fastest), _sound_share(copied.low, of_memory.low)
+    return _Edges(fastest, slowest).times(looked_up)
 
 
 def _request(baselines: Baselines, workload: Workload, line: Ceiling) -> _Edges:
-    """The longest time that each of many messages takes beside its bytes, in seconds."""
-    if not isinstance(workload, Message) or not workload.one_sided:
-        return _start(line, workload.size_bytes or 0)
+    """The longest time that a request of NIXL takes beside its bytes, in seconds."""
     socket = baselines.smallest_message(workload.path)
     fastest, slowest = (socket.fastest, socket.slowest) if socket is not None else (0.0, 0.0)
     return _Edges(max(TRANSFER_LINES.value * line.fastest, fastest), max(DOUBTFUL_LINES.value * line.slowest, slowest))
@@ -226,15 +238,12 @@ def plain_socket(baselines: Baselines, workload: Message) -> Bounds:
         small = baselines.smallest_message(workload.path)
         if small is None or size <= 0:
             return limit, None
-        start = _Edges(
-            HANDSHAKE.value * LIBRARY_LATENCY.value * small.fastest,
-            HANDSHAKE.value * LIBRARY_LATENCY.value * small.slowest,
-        )
+        start = _Edges(small.fastest, small.slowest).times(HANDSHAKE.value * LIBRARY_LATENCY.value)
         because = f"{because}; {_TIME_AND_BYTES}"
         if is_latency:
             edges = _Edges(start.low + edges.low, start.doubtful_to + edges.doubtful_to)
         else:
-            edges = _Edges(*(size / (begin + size / rate) for begin, rate in zip(start, edges, strict=True)))
+            edges = _rates(start, size, edges)
     return limit, Expected(
         quantity=workload.quantity,
         low=value if is_latency else edges.low,
@@ -255,14 +264,13 @@ def small_transfer(baselines: Baselines, workload: Workload) -> Bounds:
     found = baselines.copies(workload.path, size) if size is not None else None
     if line is None or found is None or size is None or size > SMALL_BYTES.value:
         return limit, None
-    moves_s = (size / (THREE_MOVES.value * found[1].fastest), size / (THREE_MOVES.value * found[1].low))
-    socket = baselines.smallest_message(workload.path)
-    by_socket = (socket.fastest, socket.slowest) if socket is not None else (0.0, 0.0)
+    moves = _Edges(found[1].fastest, found[1].low).times(THREE_MOVES.value)
+    longest = _seconds(_request(baselines, workload, line), size, moves)
     return limit, Expected(
         quantity="latency_s",
         low=line.fastest,
-        high=max(TRANSFER_LINES.value * line.fastest, by_socket[0]) + moves_s[0],
-        doubtful_to=max(DOUBTFUL_LINES.value * line.slowest, by_socket[1]) + moves_s[1],
+        high=longest.low,
+        doubtful_to=longest.doubtful_to,
         because="a system call moves them, in less time than a plain socket takes for 8 bytes; NIXL's own part is"
         " 15 to 80 cache lines; within caches bytes move three times",
         sources=(TRANSFER_LINES.source, THREE_MOVES.source),
@@ -270,7 +278,7 @@ def small_transfer(baselines: Baselines, workload: Workload) -> Bounds:
 
 
 def collective(baselines: Baselines, workload: Collective) -> Bounds:
-    """The copies that a collective of one host needs; a latency of at most one line in cache lines.
+    """The copies that a collective of one host needs; a latency by its messages, and its bytes as copies.
 
     Out of place every rank's own thread writes its part of the result: the whole of it, or its share after a
     reduce_scatter. A linear algorithm sends all through one rank, so what is expected falls with their number.
@@ -279,6 +287,7 @@ def collective(baselines: Baselines, workload: Collective) -> Bounds:
     upper_only = workload.over == "tcp"  # other work than copying decides there
     if not 1 < ranks <= _MOST_RANKS:
         return no_limit(workload, "a collective is of two ranks or more, and its record says other")
+    part = (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
     if workload.quantity == "latency_s":
         line = baselines.of("cache line", workload)
         limit = _cache_line(baselines, workload)
@@ -286,14 +295,13 @@ def collective(baselines: Baselines, workload: Collective) -> Bounds:
             return limit, None
         messages = 2 * (ranks - 1)
         start = _start(line, 0 if size <= CACHE_LINE_BYTES.value * ranks else size)
-        longest = _Edges(messages * start.low, messages * start.doubtful_to)
+        longest = start.times(messages)
         because = f"{messages} messages one after the other, there and back"
         if size > CACHE_LINE_BYTES.value * ranks:
             rates = _copied_rates(baselines, workload)
             if rates is None:
                 return limit, None
-            share = (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
-            longest = _Edges(*(begin + size / (share * rate) for begin, rate in zip(longest, rates, strict=True)))
+            longest = _seconds(longest, size, rates.times(part))
             because = f"{because}; {_TIME_AND_BYTES}"
         return limit, _times(line.fastest, longest, because)
     written = size // ranks if size is not None and operation == "reduce_scatter" else size
@@ -307,7 +315,7 @@ def collective(baselines: Baselines, workload: Collective) -> Bounds:
     limit = replace(limit, value=limit.value * scale, because=because)
     if band is None or upper_only:
         return limit, None
-    share = scale * (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
+    share = scale * part
     doubtful_to = band.doubtful_to if band.doubtful_to is None else band.doubtful_to * share
     return limit, replace(band, low=band.low * share, doubtful_to=doubtful_to, sources=(*band.sources, REDUCED.source))
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.finding import Place
-from railwright.checks.nvls import NVLS_VARIABLE, nvls_is_off, switches_off
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.errors import RailwrightError
+from railwright.expected.nccl_collectives import NVLS_VARIABLE, nvls_is_off
 from railwright.faults.cases import can_run
 from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
@@ -28,7 +28,7 @@ _ALGORITHM_CAUSES = {
     "NCCL_PROTO": Cause(is_one_of("LL", "LL128", "LL,LL128"), "leaves NCCL protocols for small sizes at all sizes"),
 }
 _NVLS_CAUSES = {
-    NVLS_VARIABLE: Cause(switches_off, "turns NVLink SHARP off"),
+    NVLS_VARIABLE: Cause(is_one_of("0"), "turns NVLink SHARP off"),
     "NCCL_CUMEM_ENABLE": Cause(is_one_of("0"), "turns the cuMem API off, which NVLink SHARP needs"),
 }
 _TOO_FEW_FOR_NVLS = 2
@@ -38,7 +38,7 @@ _COLLECTIVE = "all_reduce"
 
 
 def _signs(facts: Facts) -> Findings:
-    off = [result for result in _of_nccl(facts) if nvls_is_off(result.settings, facts.environment)]
+    off = [result for result in _of_nccl(facts) if nvls_is_off(result.settings.get("nvls", ""), facts.environment)]
     waived = bool(off) and has_nvls(facts.topology)
     if waived:  # the variable is honoured, which is no fault
         benchmarks = ", ".join(dict.fromkeys(result.benchmark for result in off))

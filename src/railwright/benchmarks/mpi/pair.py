@@ -1,4 +1,4 @@
-"""What the MPI point-to-point benchmarks share: transports, buffers, the data check and the evidence.
+"""Shared parts of the MPI point-to-point benchmarks: transports, buffers, the data check and the evidence.
 
 A launch has one pair of ranks, or several that are at work at once: rank i of n pairs sends to rank i + n.
 """
@@ -53,7 +53,7 @@ LARGE_BYTES = 8 * KIB
 
 
 class PairOptions(Options, frozen=True):
-    """What pairs of ranks are asked for."""
+    """Options of a benchmark between pairs of ranks."""
 
     sizes: tuple[int, ...] = option("8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes)
     transports: tuple[str, ...] = option("shm,tcp", "shm, tcp, or shm,tcp", choice(*_TRANSPORTS))
@@ -74,7 +74,7 @@ class Message(Case, frozen=True, kw_only=True):
     pages: str = ""
     """`huge` or `small`; empty where the buffers have no choice of pages."""
     pairs: int = 1
-    """How many send at once; rates are their sum."""
+    """Pairs that send at once; rates are their sum."""
 
 
 PairJob = Job[PairOptions, Transport]
@@ -117,7 +117,7 @@ def launches(options: PairOptions, machine: Machine, pairs: int = 1) -> tuple[La
 
 
 def pairs_of(job: PairJob) -> int:
-    """How many pairs of ranks a launch has."""
+    """The number of pairs in a launch."""
     return job.ranks // 2
 
 
@@ -186,7 +186,7 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
 
 
 def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
-    """Which way this launch's messages take, by enough bytes to prove it. Collective over all ranks."""
+    """Return the transport of this launch, proved by enough bytes. Collective over all ranks."""
     payload_bytes = PROOF_BYTES if rank.job.hosts else _PROBE_BYTES
     meter, fabric = ConnectionMeter(), FabricMeter()
     with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:

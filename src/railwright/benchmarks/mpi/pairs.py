@@ -26,7 +26,7 @@ _WINDOWS = Windows()
 
 
 class PairsOptions(PairOptions, frozen=True):
-    """What several pairs of ranks are asked for."""
+    """Options of a benchmark with several pairs."""
 
     pairs: int = option("2", "pairs of ranks that send at once", whole_number(_MOST_PAIRS))
 
