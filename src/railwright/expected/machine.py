@@ -46,7 +46,7 @@ class Machine:
         return self.case if self.case is not None else Case(cluster=self.cluster)
 
     def algorithms(self, key: object, case: Case, collective: str) -> tuple[Algorithm, ...]:
-        """Return the algorithms of a collective, computed once for each `key` that tells cases of this machine apart."""
+        """Return the algorithms of a collective, computed once for each `key`; cases that differ need another."""
         if key not in self._algorithms:
             self._algorithms[key] = algorithms(case, collective, explained=self.is_explained)
         return self._algorithms[key]
