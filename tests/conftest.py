@@ -22,8 +22,8 @@ from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 from tests.tiers import pytest_collection_modifyitems, pytest_configure, pytest_runtest_protocol  # noqa: F401 - hooks
 
 from railwright.cli.main import status_of
-from railwright.launch.context import NOISE_SWITCH
 from railwright.results.records import End, Record, Result, Run
+from railwright.run.context import NOISE_SWITCH
 
 # Started in the background by a shell without job control, we ignore Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,7 +10,7 @@ from typing import Any
 
 from measure_gpu.points import Curve, Point
 
-from railwright.diagnosis.judged import Judged
+from railwright.diagnosis.verdicts.judged import Judged
 from railwright.units import MIB, format_size
 
 _COLOURS = ("#1f5fa8", "#b3541e", "#2f7d4f", "#7a4fa3", "#8a8a00", "#a8324a", "#3c8d9e", "#555555", "#c98a00")

@@ -14,8 +14,8 @@ from measure_gpu.points import Curve, Way, curves
 from measure_gpu.session import COMMANDS, NOT_RUN, NOTES
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.judged import Judged
+from railwright.diagnosis.runs.diagnose import diagnose
+from railwright.diagnosis.verdicts.judged import Judged
 from railwright.report.nccl_choice import CostTable, cost_tables
 from railwright.results.records import Run
 from railwright.results.store import load

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.busbw import factor
-from railwright.diagnosis.own_runs import LimitFinder
+from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.errors import RailwrightError
 from railwright.limits.limit import Limit
 from railwright.results.readers.registry import read

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from measure_gpu.points import itself, medians
 
-from railwright.diagnosis.verdict import format_quantity
+from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.results.records import Result
 from railwright.results.store import load
 from railwright.units import format_bandwidth, format_size

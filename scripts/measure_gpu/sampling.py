@@ -24,7 +24,7 @@ from typing import NamedTuple
 from measure_gpu.gpus import addresses
 from measure_gpu.session import Session, first_gpus
 
-from railwright.launch.gpu_watch import INTERVAL_S
+from railwright.launch.gpus.watch import INTERVAL_S
 from railwright.units import MIB, format_duration, format_size
 
 SIZES = {(8, "plain"): 200, (8, "graph"): 200, (256 * MIB, "plain"): 5}
@@ -111,7 +111,7 @@ class _Sampler:
 
     def __init__(self, output: Path) -> None:
         self._output = output
-        argv = [sys.executable, "-P", "-m", "railwright.launch.gpu_sampler", "sample", f"{INTERVAL_S}"]
+        argv = [sys.executable, "-P", "-m", "railwright.launch.gpus.sampler", "sample", f"{INTERVAL_S}"]
         with output.open("wb") as file:
             self.child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file)
         began = time.monotonic()

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from railwright.report import wording
-from railwright.report.comparison_text import closing_words
+from railwright.report.text import wording
+from railwright.report.text.comparison import closing_words
 from railwright.results.compare import ComparedPoint, Comparison, compare
 from railwright.results.store import load
 from railwright.units import format_size

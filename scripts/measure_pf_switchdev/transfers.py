@@ -16,12 +16,12 @@ import msgspec
 from railwright import __version__
 from railwright.benchmarks.registry import find
 from railwright.lab.netns_reach import NetnsReach
-from railwright.launch.context import gather
 from railwright.launch.hosts import Hosts
-from railwright.launch.measure import Measurement
 from railwright.launch.session import Planned
 from railwright.results.records import End, Result, Run
 from railwright.results.store import RESULTS_NAME, Writer
+from railwright.run.context import gather
+from railwright.run.measure import Measurement
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load
 

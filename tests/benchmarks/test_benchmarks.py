@@ -13,7 +13,7 @@ from tests.schemas import fits
 
 from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
 from railwright.benchmarks.registry import BENCHMARKS
-from railwright.launch.context import NOISE_SWITCH
+from railwright.run.context import NOISE_SWITCH
 
 ROOT = Path(__file__).parents[2]
 SIZES = ("-o", "sizes=1,64K")

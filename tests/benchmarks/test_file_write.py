@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from tests.benchmarks.jobs import job_of
 from tests.conftest import Driver
-from tests.diagnosis.finders import Finder
+from tests.expected.finders import Finder
 
 from railwright.benchmarks import registry
 from railwright.benchmarks.benchmark import AnyJob

@@ -19,8 +19,8 @@ from railwright.benchmarks.gpu import latency as gpu_latency
 from railwright.benchmarks.gpu.job import waived
 from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
-from railwright.launch import measure as measure_launches
-from railwright.launch.measure import Measurement
+from railwright.run import measure as measure_launches
+from railwright.run.measure import Measurement
 from railwright.topology.sources.load import load
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ from tests.topology.machines import archive
 from railwright.benchmarks.registry import BENCHMARKS, ON_REQUEST, find
 from railwright.errors import UsageError
 from railwright.launch.local import LocalLauncher
-from railwright.launch.measure import Measurement
 from railwright.launch.session import Planned, Session
 from railwright.results.records import Evidence
+from railwright.run.measure import Measurement
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load

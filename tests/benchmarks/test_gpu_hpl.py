@@ -11,7 +11,7 @@ from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
 from railwright.benchmarks.linpack import gpu_options, problem
 from railwright.benchmarks.registry import DECLARATIONS, find
-from railwright.diagnosis.own_runs import LimitFinder
+from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.errors import UsageError
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session

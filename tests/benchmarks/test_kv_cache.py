@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 from tests.benchmarks.jobs import job_of
-from tests.diagnosis.finders import Finder
+from tests.expected.finders import Finder
 from tests.schemas import fits
 
 from railwright.benchmarks.benchmark import AnyJob

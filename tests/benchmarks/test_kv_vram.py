@@ -24,7 +24,7 @@ from railwright.errors import UsageError
 from railwright.faults import tcp_fallback
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
-from railwright.results.readers import ucx_protocols
+from railwright.results.readers.ucx import protocols as ucx_protocols
 from railwright.results.records import Evidence, Result
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load

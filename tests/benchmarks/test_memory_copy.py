@@ -12,16 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.benchmarks.jobs import job_of
-from tests.diagnosis.finders import Finder
+from tests.expected.finders import Finder
 from tests.topology.machines import topology
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.memory import copy as memory_copy
 from railwright.benchmarks.memory.copy import BENCHMARK
-from railwright.launch.measure import Measurement
 from railwright.limits.limit import Limit, NoLimit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
+from railwright.run.measure import Measurement
 from railwright.topology.devices import MemoryLink, SmpLink, Topology
 from railwright.topology.sources.load import load
 

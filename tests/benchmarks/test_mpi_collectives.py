@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.benchmarks.jobs import job_of
-from tests.diagnosis.finders import Finder
+from tests.expected.finders import Finder
 
 from railwright.benchmarks.mpi.collective import counts, moved_bytes, plan, repeats
 from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS, EVERY, find
 from railwright.busbw import factor
-from railwright.diagnosis.own_runs import LimitFinder
+from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.errors import UsageError
 from railwright.limits.limit import NoLimit
 from railwright.native.memory import Buffer

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from tests.benchmarks.jobs import job_of, jobs_of
-from tests.diagnosis.finders import Finder
+from tests.expected.finders import Finder
 
 from railwright.benchmarks.mpi.pairs import BENCHMARK, _loop
 from railwright.benchmarks.registry import ON_REQUEST, find

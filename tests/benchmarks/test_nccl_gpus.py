@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.benchmarks.jobs import jobs_of
 from tests.benchmarks.test_nccl_collectives import measure, two_gpus  # noqa: F401 - fixtures
-from tests.diagnosis.finders import Finder
+from tests.expected.finders import Finder
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 

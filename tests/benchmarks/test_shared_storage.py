@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.benchmarks.jobs import job_of
-from tests.diagnosis.finders import Finder
+from tests.expected.finders import Finder
 
 from railwright.benchmarks.files import shared, shared_folder
 from railwright.benchmarks.files.shared_folder import sweep

@@ -17,7 +17,7 @@ from railwright.benchmarks.train import step as train_step
 from railwright.errors import UsageError
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import Planned, Session
-from railwright.report.iteration_text import render_iterations
+from railwright.report.text.iterations import render_iterations
 from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.sources.load import load

@@ -10,7 +10,7 @@ from tests.topology.test_settings import SETTINGS, with_settings
 
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.topology.sources.load import load
 
 PARTS = 20

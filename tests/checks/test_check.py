@@ -9,7 +9,7 @@ from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
 from railwright.checks.registry import CHECKS
 from railwright.cli.main import status_of
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.topology.devices import Unknown
 from railwright.topology.expand import expand
 from railwright.topology.shapes import SHAPES

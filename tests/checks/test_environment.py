@@ -4,7 +4,7 @@ import pytest
 from tests.checks.machines import tuned, tuned_roce, with_facts
 
 from railwright.checks.check import Facts
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 
 
 def machine():

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.checks.check import Facts
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.topology.devices import Unknown
 from railwright.topology.expand import expand
 

@@ -7,7 +7,7 @@ from tests.checks.machines import GIDS, tuned, tuned_roce, with_facts, with_link
 
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.faults.registry import FAULTS
 
 CHECKS = [check for check in EVERY_CHECK if not check.needs_results]

@@ -15,7 +15,7 @@ from tests.checks.machines import tuned, with_facts
 from railwright.checks.check import Facts
 from railwright.checks.finding import OfPart
 from railwright.checks.outcome import look_for
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.topology.matrix import matrix_of
 from railwright.topology.paths import Affinity
 from railwright.topology.sources.load import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.checks.check import Facts
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.results.records import Result
 from railwright.topology.expand import expand
 

@@ -12,7 +12,7 @@ from tests.conftest import ROOT, wait_until
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
 from railwright.cli.main import status_of
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch import kernel_setting
 from railwright.launch.kernel_setting import Write
 from railwright.verbs import audit_fix

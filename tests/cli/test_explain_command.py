@@ -18,8 +18,8 @@ from tests.report.records_again import place_of
 from tests.schemas import fits
 
 from railwright.cli.main import cli
-from railwright.diagnosis.explain import Explained, explain
 from railwright.errors import RailwrightError
+from railwright.explain.table import Explained, explain
 from railwright.results.records import Context, Run
 from railwright.results.store import Writer
 from railwright.topology.sources.load import load
@@ -92,7 +92,7 @@ def remember_explained(monkeypatch: pytest.MonkeyPatch) -> None:
             known[key] = explain(*asked)
         return known[key]
 
-    monkeypatch.setattr("railwright.diagnosis.paste.explain", remembered)
+    monkeypatch.setattr("railwright.explain.paste.explain", remembered)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.name}")

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from tests.cli.test_explain_command import ROOT, TABLE, TABLE_IN_LOG, TORN_IN_LOG, explained
 
 from railwright.cli.main import cli
-from railwright.diagnosis.paste import read_paste
 from railwright.errors import UsageError
-from railwright.results.readers import nccl_log, registry
-from railwright.results.readers.long_text import read_long
+from railwright.explain.paste import read_paste
+from railwright.results.readers import registry
+from railwright.results.readers.nccl_log import log as nccl_log
+from railwright.results.readers.pasted.long_text import read_long
 
 LOG = ROOT / "testdata/external/nccl-log/2.28.3-nvlink-2xh200.log"
 CUT_VERBS = (

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.diagnose import diagnose
+from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.results.records import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.results.store import load

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.topology.machines import HOSTS
 
-from railwright.diagnosis import cufile_settings
+from railwright.checks import cufile_settings
 from railwright.topology.sources.interface_address import ipv4_address
 
 TWO = str(HOSTS / "8xh100-2nic/machine.jsonl")

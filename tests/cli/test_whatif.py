@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from railwright.cli.whatif import COMMAND
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.designs import Design, Question, compared, design_of
-from railwright.report.whatif_html import render_designs_html
-from railwright.report.whatif_text import labels, render_designs
+from railwright.report.pages.whatif import render_designs_html
+from railwright.report.text.whatif import labels, render_designs
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import encode_topology

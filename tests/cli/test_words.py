@@ -10,9 +10,9 @@ import pytest
 from tests.conftest import InProcess
 
 from railwright.cli.machine_option import MACHINE
-from railwright.diagnosis.explain import explain
 from railwright.expected.machine import Machine
-from railwright.report.explain_text import render_explained
+from railwright.explain.table import explain
+from railwright.report.text.explain import render_explained
 from railwright.results.readers import registry
 from railwright.terminal import AsciiOutput, in_ascii, text_width, wants_ascii
 from railwright.topology.cluster import cluster_of

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from railwright.diagnosis.explain import explain
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.expected.message_time import start_of
+from railwright.explain.table import explain
 from railwright.limits.limit import Limit, NoLimit
 from railwright.results.readers import registry
 from railwright.results.records import Result

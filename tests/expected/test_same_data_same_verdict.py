@@ -16,12 +16,12 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.foreign import busbw_scale, judge_rows, machine_for
-from railwright.diagnosis.judged import Judged
-from railwright.diagnosis.verdict import judged
+from railwright.diagnosis.verdicts.judged import Judged
+from railwright.diagnosis.verdicts.verdict import judged
 from railwright.expected.bands import scaled
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
+from railwright.explain.rows import busbw_scale, judge_rows, machine_for
 from railwright.limits.limit import Limit
 from railwright.results.declarations import workload_of
 from railwright.results.readers import registry

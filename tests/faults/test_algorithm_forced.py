@@ -8,7 +8,7 @@ from tests.topology.machines import archive
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.checks.check import Facts
-from railwright.diagnosis.diagnose import diagnose
+from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import EXIT_OK
 from railwright.expected.nccl_collectives import nvls_is_off
 from railwright.faults.algorithm_forced import CHECK

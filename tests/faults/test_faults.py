@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from railwright.checks.check import Check, Facts
 from railwright.checks.finding import Finding
 from railwright.checks.registry import CHECKS
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.faults.fault import Fault
 from railwright.faults.registry import FAULTS
 from railwright.results.records import Evidence, Result

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import PATIENCE_S, Driver
 from tests.stand_ins import build
 
-from railwright.diagnosis.growth import losing_merges, merges, state_of
+from railwright.diagnosis.peers.growth import losing_merges, merges, state_of
 from railwright.lab import build as lab_build
 from railwright.lab import remove
 from railwright.lab.faults.applied import apply

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from railwright.diagnosis.verdict import judge
+from railwright.diagnosis.verdicts.verdict import judge
 from railwright.errors import UsageError
 from railwright.limits import latency, tuning
 from railwright.limits.case import Case

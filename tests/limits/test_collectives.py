@@ -14,7 +14,7 @@ from railwright.limits.choice import at_size
 from railwright.limits.collectives import algorithms, collective_limit
 from railwright.limits.latency import latency_s
 from railwright.limits.traffic import applicable, tree_load
-from railwright.results.readers import nccl_log
+from railwright.results.readers.nccl_log import log as nccl_log
 from railwright.topology.cluster import Fabric, Tier, cluster_of
 from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.load import load

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.diagnosis.finders import Finder
+from tests.expected.finders import Finder
 from tests.topology.machines import archive
 
-from railwright.diagnosis.verdict import judge
+from railwright.diagnosis.verdicts.verdict import judge
 from railwright.limits.collectives import collective_limit
 from railwright.limits.nccl_channels import band_bytes_per_s, channels
 from railwright.results.records import Verification

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.diagnosis.verdict import judge
+from railwright.diagnosis.verdicts.verdict import judge
 from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import collective_limit
 from railwright.limits.limit import Expected, Limit

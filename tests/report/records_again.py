@@ -8,9 +8,9 @@ from typing import TypeVar
 import msgspec
 
 from railwright.checks.finding import Place
-from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath
+from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath
 from railwright.errors import UsageError
-from railwright.report.records import ComparedRuns, ExitRecord, FindingRecord, ReportRecord
+from railwright.report.formats.records import ComparedRuns, ExitRecord, FindingRecord, ReportRecord
 from railwright.results.compare import ComparedPoint, Comparison, OneSided
 from railwright.results.fairness import Difference
 from railwright.results.records import End, Run

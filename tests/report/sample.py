@@ -6,8 +6,8 @@ import math
 import random
 
 from railwright.checks.finding import Finding, OfPart
-from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, Verdict
-from railwright.diagnosis.verdict import WORST_FIRST, fraction_of_limit, judge
+from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, Verdict
+from railwright.diagnosis.verdicts.verdict import WORST_FIRST, fraction_of_limit, judge
 from railwright.errors import EXIT_SLOW
 from railwright.limits.limit import Expected, Limit, NoLimit, Quantity, Source, Step
 from railwright.results.records import Context, End, Evidence, Noise, Result, Run, Verification

@@ -8,7 +8,7 @@ import math
 import msgspec
 import pytest
 
-from railwright.report import axes
+from railwright.report.pictures import axes
 
 SMALLEST, LARGEST = 5e-324, 1.7976931348623157e308
 VALUES = (SMALLEST, 1e-320, 1e-300, 1e-9, 1.0, 5e11, 1e300, 1e308, LARGEST)

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from railwright.cli.compare import COMMAND
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.report.comparison_text import render_comparison
-from railwright.report.records import comparison_lines
+from railwright.report.formats.records import comparison_lines
+from railwright.report.text.comparison import render_comparison
 from railwright.results.compare import Comparison, compare
 from railwright.results.records import Result, ResultFile
 from railwright.results.statistics import summarise

@@ -5,12 +5,12 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from random import Random
 
-from tests.diagnosis.test_host_table import host, path
+from tests.diagnosis.fleet.test_host_table import host, path
 
-from railwright.diagnosis.host_table import HostTable, host_table
-from railwright.diagnosis.judged import Diagnosis
-from railwright.report.hosts_html import render_hosts_html
-from railwright.report.hosts_text import lines
+from railwright.diagnosis.fleet.host_table import HostTable, host_table
+from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.report.pages.hosts import render_hosts_html
+from railwright.report.text.hosts import lines
 
 _PATHS = 12
 PLANTED = {"node0017": 0.8, "node0333": 0.7, "node0500": 0.5, "node0731": 0.3, "node0998": None}

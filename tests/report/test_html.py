@@ -12,10 +12,10 @@ import msgspec
 import plotly.graph_objects
 import pytest
 
-from railwright.diagnosis.judged import Diagnosis
+from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED
-from railwright.report.figures import MAX_SERIES, figures
-from railwright.report.html import render_html
+from railwright.report.pages.run import render_html
+from railwright.report.pictures.figures import MAX_SERIES, figures
 from railwright.report.view import view_of
 
 from . import sample

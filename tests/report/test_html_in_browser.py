@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from railwright.report.html import render_html
+from railwright.report.pages.run import render_html
 from railwright.report.view import view_of
 
 from . import sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.report.iteration_text import PARTS, render_iterations
+from railwright.report.text.iterations import PARTS, render_iterations
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 

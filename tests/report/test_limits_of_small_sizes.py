@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from railwright.diagnosis.judged import Diagnosis, Judged
+from railwright.diagnosis.verdicts.judged import Diagnosis, Judged
 from railwright.errors import EXIT_OK
 from railwright.limits.limit import Expected, Limit, Source
-from railwright.report import wording
-from railwright.report.figures import _limit_value
-from railwright.report.html import render_html
+from railwright.report.pages.run import render_html
+from railwright.report.pictures.figures import _limit_value
+from railwright.report.text import wording
 from railwright.report.view import view_of
 
 from . import sample

@@ -10,8 +10,8 @@ from railwright.diagnosis.localise import trial
 from railwright.diagnosis.localise.latency import HopClass, Latency, PairTime, SlowPair
 from railwright.diagnosis.localise.records import Suspect
 from railwright.locate.search import Located, PairSeen
-from railwright.report.locate_html import render_located_html
-from railwright.report.locate_map import map_of, matrix_of, natural
+from railwright.report.pages.locate import render_located_html
+from railwright.report.pictures.locate_map import map_of, matrix_of, natural
 
 HOSTILE = "host1</svg><script>alert(1)</script>"
 

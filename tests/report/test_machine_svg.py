@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from railwright.report import wording
-from railwright.report.machine_svg import render_machine, said_of_links
+from railwright.report.pictures.machine import render_machine, said_of_links
+from railwright.report.text import wording
 from railwright.report.view import Row, view_of
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.diagnosis.judged import Judged, Verdict
+from railwright.diagnosis.verdicts.judged import Judged, Verdict
 from railwright.limits.limit import NoLimit
 from railwright.report.nccl_choice import cost_tables, lines
 from railwright.results.records import Evidence

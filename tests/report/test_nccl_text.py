@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from railwright.diagnosis.nccl_contradictions import contradictions
-from railwright.report.nccl_svg import draw
-from railwright.report.nccl_text import channel_words, render_nccl_log
-from railwright.results.readers import nccl_log
+from railwright.diagnosis.nccl.contradictions import contradictions
+from railwright.report.pictures.nccl import draw
+from railwright.report.text.nccl import channel_words, render_nccl_log
+from railwright.results.readers.nccl_log import log as nccl_log
 from railwright.topology.expand import expand
 
 LOGS = Path(__file__).parents[2] / "testdata" / "external" / "nccl-log"

@@ -7,8 +7,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from railwright.diagnosis.judged import Diagnosis
-from railwright.report.openmetrics import render_openmetrics
+from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.report.formats.openmetrics import render_openmetrics
 from railwright.report.view import view_of
 
 from . import sample

@@ -11,14 +11,14 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.gpu_health import watched_words
-from railwright.diagnosis.judged import Diagnosis, Verdict
+from railwright.diagnosis.peers.gpu_health import watched_words
+from railwright.diagnosis.verdicts.judged import Diagnosis, Verdict
 from railwright.errors import EXIT_UNJUDGED, UsageError
-from railwright.report import wording
-from railwright.report.html import render_html
-from railwright.report.page import standard_output
-from railwright.report.records import json_lines
-from railwright.report.text import render
+from railwright.report.formats.records import json_lines
+from railwright.report.pages.page import standard_output
+from railwright.report.pages.run import render_html
+from railwright.report.text import wording
+from railwright.report.text.run import render
 from railwright.report.view import view_of
 from railwright.results.records import End
 from railwright.topology.expand import expand

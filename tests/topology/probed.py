@@ -8,7 +8,7 @@ import sys
 from tests.stand_ins import environment
 
 from railwright.checks.check import Facts
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.topology.sources.load import load
 from railwright.topology.sources.nvidia_model import PROBE
 

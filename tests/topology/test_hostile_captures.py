@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import UsageError
-from railwright.report.topology_svg import render_topology_svg
-from railwright.report.topology_text import render_topology
+from railwright.report.pictures.topology import render_topology_svg
+from railwright.report.text.topology import render_topology
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load
 from railwright.topology.sources.look import open_capture

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from railwright.checks.check import Facts
-from railwright.diagnosis.every_check import EVERY_CHECK
-from railwright.report.topology_text import render_topology
+from railwright.faults.every_check import EVERY_CHECK
+from railwright.report.text.topology import render_topology
 from railwright.topology.paths import Affinity
 from railwright.topology.sources.load import load
 

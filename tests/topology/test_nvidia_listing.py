@@ -6,8 +6,8 @@ import re
 import pytest
 from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 
-from railwright.report.topology_svg import render_topology_svg
-from railwright.report.topology_text import render_topology
+from railwright.report.pictures.topology import render_topology_svg
+from railwright.report.text.topology import render_topology
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.paths import Graph
 from railwright.topology.sources import nvidia_probe

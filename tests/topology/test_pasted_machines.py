@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import UsageError
-from railwright.report.nccl_xml import render_nccl_xml
+from railwright.report.formats.nccl_xml import render_nccl_xml
 from railwright.topology.devices import EthernetLink, InfinibandLink, NvlinkLink, Topology
 from railwright.topology.matrix import matrix_of
 from railwright.topology.paths import Affinity

@@ -8,8 +8,8 @@ import pytest
 from railwright.errors import UsageError
 from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
-from railwright.report.topology_svg import render_topology_svg
-from railwright.report.topology_text import render_topology
+from railwright.report.pictures.topology import render_topology_svg
+from railwright.report.text.topology import render_topology
 from railwright.topology.devices import (
     GT_PER_S,
     C2cLink,

@@ -11,7 +11,7 @@ from tests.topology.machines import archive
 
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
-from railwright.diagnosis.every_check import EVERY_CHECK
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.topology.sources import tools
 from railwright.topology.sources.asked import AskedRoot
 from railwright.topology.sources.capture import capture

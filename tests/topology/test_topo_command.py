@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from railwright.cli.machine_option import join_changes
 from railwright.cli.topo import COMMAND
 from railwright.errors import CannotJudge, UsageError
-from railwright.report.nccl_xml import render_nccl_xml
+from railwright.report.formats.nccl_xml import render_nccl_xml
+from railwright.report.pictures.topology import render_topology_svg
+from railwright.report.text.topology import render_affinity, render_topology
 from railwright.report.topology_gpus import gpu_lines
-from railwright.report.topology_svg import render_topology_svg
-from railwright.report.topology_text import render_affinity, render_topology
 from railwright.topology.devices import PcieLink
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import decode_topology

@@ -7,8 +7,8 @@ from math import nan
 
 import pytest
 
-from railwright.report.watch_picture import SPANS_S, View, bars, picture_lines
-from railwright.report.watch_text import now_line
+from railwright.report.pictures.watch import SPANS_S, View, bars, picture_lines
+from railwright.report.text.watch import now_line
 from railwright.sampling.recording import Recorded, new_about
 from railwright.sampling.sources import Source
 from railwright.verbs.watch_live import keys_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from railwright.native.library import flush_c_streams
 from railwright.native.nixl import Operation
-from railwright.results.readers import ucx_protocols
+from railwright.results.readers.ucx import protocols as ucx_protocols
 from railwright.results.records import Evidence
 from railwright.units import format_size
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.finding import OfBenchmark, OfParameter, OfPath
-from railwright.results.readers.ucx_protocols import EMULATION
+from railwright.results.readers.ucx.protocols import EMULATION
 from railwright.results.records import Evidence
 from railwright.topology.devices import Scalar
 

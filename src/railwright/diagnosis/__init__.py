@@ -1,1 +1,1 @@
-"""Where it is slow, and why. Pure."""
+"""Finds which paths are slow, and why. Pure."""

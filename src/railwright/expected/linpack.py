@@ -6,14 +6,11 @@ from msgspec.structs import replace
 
 from railwright.expected.bands import of_baseline
 from railwright.expected.machine import Machine
-from railwright.limits.limit import Bounds, Constant, Limit, Source
-from railwright.limits.linpack import fp64_limit, hpl_limit
+from railwright.limits.limit import Bounds, Limit
+from railwright.limits.linpack import WHOLE_CORES, fp64_limit, hpl_limit
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Linpack
 from railwright.units import format_flops
-
-_LINPACK = Source("Railwright docs/limits.md", "files and Linpack")
-WHOLE_CORES = Constant(0.97, "of the time of a rank's cores, in which it computes or polls", _LINPACK)
 
 
 def expect_linpack(workload: Linpack, machine: Machine) -> Bounds:

@@ -1,1 +1,1 @@
-"""On which machines: how ranks are started, followed and ended."""
+"""Starts ranks on machines, follows them, and ends them."""

@@ -18,9 +18,9 @@ from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
 from railwright.launch.blame import Placed, RankState, last_words
-from railwright.launch.clock_lock import ClockLock
 from railwright.launch.doors import Door
-from railwright.launch.gpu_watch import GpuWatch
+from railwright.launch.gpus.clock_lock import ClockLock
+from railwright.launch.gpus.watch import GpuWatch
 from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Asked, Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step

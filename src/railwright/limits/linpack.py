@@ -13,13 +13,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from railwright.limits.limit import Constant, Expected, Limit, NoLimit, Step
+from railwright.limits.limit import Constant, Expected, Limit, NoLimit, Source, Step
 from railwright.limits.sources import FP64_TENSOR, TOP500
 from railwright.topology.devices import Device, Topology
 from railwright.topology.shapes import gpus as known_gpus
 from railwright.topology.shapes.parts import GpuPart
 from railwright.units import format_flops
 
+WHOLE_CORES = Constant(
+    0.97,
+    "of the time of a rank's cores, in which it computes or polls",
+    Source("Railwright docs/limits.md", "files and Linpack"),
+)
 _FULL_MEMORY = Constant(0.7, "of the GPUs' memory in the matrix, from where runs are compared", TOP500)
 _LEAST_MEMORY = Constant(0.2, "of the GPUs' memory in the matrix: a smaller one says nothing", TOP500)
 _BEYOND_MEMORY = Constant(1.05, "of the GPUs' memory in the matrix", TOP500)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from railwright.diagnosis.judged import Judged
-from railwright.report import wording
+from railwright.diagnosis.verdicts.judged import Judged
+from railwright.report.text import wording
 from railwright.results.records import size_of
 from railwright.units import format_duration, format_size
 

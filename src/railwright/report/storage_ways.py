@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from railwright.limits.limit import Quantity
-from railwright.report import axes, wording
-from railwright.report.offline_page import Figure, plotly_text
+from railwright.report.pages.offline_page import Figure, plotly_text
+from railwright.report.pictures import axes
+from railwright.report.text import wording
 from railwright.results.records import Result, size_of
 from railwright.topology.devices import Scalar
 from railwright.units import format_duration

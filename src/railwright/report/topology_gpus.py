@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.groups import grouped
-from railwright.report.topology_words import clean
+from railwright.report.text.topology_words import clean
 from railwright.topology.devices import Device, Scalar, Topology
 from railwright.topology.gpus import runs
 from railwright.units import format_bandwidth, format_size

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from railwright.checks.finding import Finding
-from railwright.diagnosis.gpu_health import watched_words
-from railwright.diagnosis.judged import Diagnosis, Judged, JudgedPath, State
+from railwright.diagnosis.peers.gpu_health import watched_words
+from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import grouped
 from railwright.limits.limit import Expected, Limit
-from railwright.report import wording
 from railwright.report.nccl_choice import cost_tables, lines
 from railwright.report.storage_ways import WayTable, way_tables
+from railwright.report.text import wording
 from railwright.results.records import End, Result, Run
 from railwright.topology.devices import Scalar
 from railwright.units import count

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from railwright.benchmarks.registry import EVERY
-from railwright.diagnosis.acceptance import RecordFile, Seen, Sheet, seen_in, seen_of_pairs, sheet_of
-from railwright.diagnosis.acceptance_spec import AskedSheet, Spec, understood
-from railwright.diagnosis.between_hosts import PairJudged
-from railwright.diagnosis.judged import Diagnosis
+from railwright.diagnosis.acceptance.agreement import AskedSheet, Spec, understood
+from railwright.diagnosis.acceptance.lines import RecordFile, Seen, Sheet, seen_in, seen_of_pairs, sheet_of
+from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.errors import UsageError
-from railwright.report.acceptance_html import render_acceptance
-from railwright.report.acceptance_text import closing_words, text_lines
-from railwright.report.json_line import json_line
+from railwright.report.formats.json_line import json_line
+from railwright.report.pages.acceptance import render_acceptance
+from railwright.report.text.acceptance import closing_words, text_lines
 from railwright.results.cited import cite, digest_of
 from railwright.results.records import ResultFile
 from railwright.topology.sources.root import read_bounded

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from railwright.checks.check import Check, Facts
 from railwright.checks.known_bad import KnownBad, decode_known_bad, known_bad
 from railwright.checks.outcome import CheckOutcome, State, look_for
-from railwright.diagnosis.every_check import EVERY_CHECK
-from railwright.diagnosis.slowed import slowed
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.launch.context import environment
-from railwright.report.findings_text import finding_lines, slowed_lines, way_lines
-from railwright.report.json_line import json_line
+from railwright.faults.every_check import EVERY_CHECK
+from railwright.faults.slowed import slowed
+from railwright.launch.environment import environment
+from railwright.report.formats.json_line import json_line
+from railwright.report.text.findings import finding_lines, slowed_lines, way_lines
 from railwright.topology.sources.look import looked_over
 from railwright.topology.sources.root import read_bounded
 from railwright.verbs.audit_fix import audit_fix

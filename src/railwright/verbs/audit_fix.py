@@ -9,8 +9,8 @@ import click
 
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
-from railwright.diagnosis.every_check import EVERY_CHECK
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unknown_name
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch.kernel_setting import Write, apply, hold, planned, undo
 from railwright.terminal import visible
 from railwright.verbs.machine import the_machine

@@ -11,14 +11,14 @@ import click
 from railwright.checks.check import Facts
 from railwright.checks.known_bad import KnownBad, known_bad
 from railwright.checks.outcome import CheckOutcome, look_for
-from railwright.diagnosis.every_check import EVERY_CHECK
-from railwright.diagnosis.fleet import Difference, Fleet, FleetFault, differences, faults_of, told_of
+from railwright.diagnosis.fleet.settings import Difference, Fleet, FleetFault, differences, faults_of, told_of
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.launch.discovered import discovered
+from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch.hosts import Hosts
 from railwright.launch.spread import spread
-from railwright.report.fleet_text import render_fleet
-from railwright.report.json_line import json_line
+from railwright.report.formats.json_line import json_line
+from railwright.report.text.fleet import render_fleet
+from railwright.run.discovered import discovered
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import damage, load
 

@@ -13,32 +13,32 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.registry import DECLARATIONS, EVERY
-from railwright.diagnosis.between_hosts import (
+from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
     Joined,
-    PairJudged,
     PairTried,
     accused,
     judge_pairs,
     unless_shared,
 )
-from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.judged import Diagnosis
 from railwright.diagnosis.localise.pairs import most_hosts
 from railwright.diagnosis.localise.procedure import Rounds
+from railwright.diagnosis.runs.diagnose import diagnose
+from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts
-from railwright.launch.proof import Proof
 from railwright.locate.host_fabric import tree_of_cluster
 from railwright.locate.place import Place, place_of_hosts, place_of_lab
 from railwright.locate.search import Located, search
 from railwright.locate.ways import COVER_STREAM_S
-from railwright.report.html import render_html
+from railwright.report.pages.run import render_html
 from railwright.results.declarations import benchmarks_with
 from railwright.results.records import Fabric
 from railwright.results.store import load
 from railwright.results.workload import Collective
+from railwright.run.proof import Proof
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.units import count, format_duration, format_line_rate, format_size

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from railwright.errors import unknown_name
-from railwright.report.comparison_text import render_comparison
-from railwright.report.page import standard_output
-from railwright.report.records import comparison_lines
+from railwright.report.formats.records import comparison_lines
+from railwright.report.pages.page import standard_output
+from railwright.report.text.comparison import render_comparison
 from railwright.results.compare import compare
 from railwright.results.store import load
 

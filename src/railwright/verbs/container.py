@@ -11,23 +11,23 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.checks.finding import Finding
-from railwright.diagnosis.container import Entered, only_inside, unlike
-from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.fleet import told_of
+from railwright.diagnosis.fleet.container import Entered, only_inside, unlike
+from railwright.diagnosis.fleet.settings import told_of
+from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
-from railwright.launch.container import CONTAINER, HOST, ContainerReach, Inside, look_inside
-from railwright.launch.host_screen import HostScreen
+from railwright.launch.containers.surroundings import CONTAINER, HOST, ContainerReach, Inside, look_inside
 from railwright.launch.hosts import Hosts
-from railwright.launch.proof import Proof
-from railwright.launch.screened import RESULTS
-from railwright.report.container_text import render_container
-from railwright.report.html import render_html
-from railwright.report.json_line import json_line
-from railwright.report.page import standard_output
-from railwright.report.records import FindingRecord, comparison_lines
+from railwright.report.formats.json_line import json_line
+from railwright.report.formats.records import FindingRecord, comparison_lines
+from railwright.report.pages.page import standard_output
+from railwright.report.pages.run import render_html
+from railwright.report.text.container import render_container
 from railwright.results.compare import Comparison, compare
 from railwright.results.records import Record, ResultFile
 from railwright.results.store import Writer, load
+from railwright.run.host_screen import HostScreen
+from railwright.run.proof import Proof
+from railwright.run.screened import RESULTS
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration
 from railwright.verbs.judged import note, the_view

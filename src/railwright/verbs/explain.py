@@ -8,15 +8,15 @@ import click
 
 from railwright.busbw import OPERATIONS
 from railwright.checks.finding import Finding
-from railwright.diagnosis.foreign import shapes_for
-from railwright.diagnosis.paste import Paste, read_paste
 from railwright.errors import UsageError, unknown_name
 from railwright.expected.machine import Machine
-from railwright.report.explain_text import render_explained
-from railwright.report.json_line import json_line
+from railwright.explain.paste import Paste, read_paste
+from railwright.explain.rows import shapes_for
+from railwright.report.formats.json_line import json_line
+from railwright.report.text.explain import render_explained
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.readers.long_text import LongText, read_long
-from railwright.results.readers.nccl_log_model import NcclLog
+from railwright.results.readers.nccl_log.model import NcclLog
+from railwright.results.readers.pasted.long_text import LongText, read_long
 from railwright.terminal import visible
 from railwright.topology.devices import Topology
 from railwright.verbs.cluster import spelt_path, the_cluster
@@ -131,12 +131,12 @@ def _show_log(
     log: NcclLog, findings: tuple[Finding, ...], host: Topology | None, svg: str | None, *, as_json: bool
 ) -> None:
     if svg is not None:
-        from railwright.report.nccl_svg import draw
+        from railwright.report.pictures.nccl import draw
 
         write(svg, draw(log, host))
     if as_json:
         click.echo(json_line({"record": "nccl_log", "log": log, "findings": findings}))
     else:
-        from railwright.report.nccl_text import render_nccl_log
+        from railwright.report.text.nccl import render_nccl_log
 
         click.echo(render_nccl_log(log, findings, host))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.diagnose import diagnose
+from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.expected.baselines import Baselines
 from railwright.expected.machine import Machine
 from railwright.results.store import load

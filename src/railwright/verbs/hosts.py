@@ -8,11 +8,11 @@ from railwright.errors import UsageError
 from railwright.lab import state
 from railwright.lab.netns_reach import PREFIX, NetnsReach
 from railwright.lab.reach import LabReach
-from railwright.launch.growth import Growth
 from railwright.launch.hosts import Hosts, Reach, parse_hosts, parse_interfaces
 from railwright.launch.pending import PendingReach
-from railwright.launch.slurm import SlurmReach, allocation
+from railwright.launch.slurm.allocation import SlurmReach, allocation
 from railwright.launch.ssh import SshReach
+from railwright.run.growth import Growth
 
 
 def the_hosts(

@@ -9,17 +9,17 @@ from pathlib import Path
 import click
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.acceptance import Sheet
-from railwright.diagnosis.acceptance_spec import Spec
-from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.judged import Diagnosis
-from railwright.diagnosis.policy import Requirement
+from railwright.diagnosis.acceptance.agreement import Spec
+from railwright.diagnosis.acceptance.lines import Sheet
+from railwright.diagnosis.runs.diagnose import diagnose
+from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.diagnosis.verdicts.policy import Requirement
 from railwright.errors import RailwrightError
-from railwright.report.html import render_html
-from railwright.report.openmetrics import render_openmetrics
-from railwright.report.page import standard_output
-from railwright.report.records import json_lines
-from railwright.report.text import render
+from railwright.report.formats.openmetrics import render_openmetrics
+from railwright.report.formats.records import json_lines
+from railwright.report.pages.page import standard_output
+from railwright.report.pages.run import render_html
+from railwright.report.text.run import render
 from railwright.report.view import View, view_of
 from railwright.results.records import ResultFile
 from railwright.results.store import RESULTS_NAME

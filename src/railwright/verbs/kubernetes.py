@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.context import environment
+from railwright.launch.environment import environment
 from railwright.launch.hosts import Hosts
 from railwright.launch.kubernetes.job import KubernetesJob, new_name
 from railwright.launch.kubernetes.kubectl import chosen_kind, current_namespace
@@ -21,7 +21,7 @@ from railwright.launch.kubernetes.manifests import PRIVILEGES, Named
 from railwright.launch.kubernetes.received import Received
 from railwright.launch.kubernetes.wanted import Wanted, cost_words
 from railwright.launch.pending import PendingReach
-from railwright.launch.slurm_job import parse_limit
+from railwright.launch.slurm.job import parse_limit
 from railwright.results.store import load
 from railwright.verbs.judged import note, report
 from railwright.verbs.requirements import the_requirements

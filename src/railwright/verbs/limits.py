@@ -10,8 +10,8 @@ from railwright.limits.cluster_path import cluster_path_limits
 from railwright.limits.collectives import collective_limit
 from railwright.limits.limit import Limit
 from railwright.limits.table import limits_of, paths_that_matter
-from railwright.report.collective_text import render_collective
-from railwright.report.limits_text import render_limits
+from railwright.report.text.collectives import render_collective
+from railwright.report.text.limits import render_limits
 from railwright.topology.cluster import Cluster
 from railwright.topology.shapes import canonical_name
 from railwright.units import format_size, parse_size

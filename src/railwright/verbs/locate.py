@@ -26,7 +26,6 @@ from railwright.diagnosis.localise.trial import Tested
 from railwright.diagnosis.localise.truth import Truth, draw, parse_draw, truth_of
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.lab import state
-from railwright.launch.exclusive import measuring_alone
 from railwright.launch.hosts import Hosts
 from railwright.locate import slurm_topology
 from railwright.locate.lldp_tree import tree_of_lldp
@@ -34,8 +33,9 @@ from railwright.locate.place import Place, place_of_hosts, place_of_lab, place_o
 from railwright.locate.search import Located, search
 from railwright.locate.switch_tree import SwitchTree
 from railwright.locate.ways import Way, mpi_way, nccl_way, tcp_way
-from railwright.report.locate_html import render_located_html
-from railwright.report.locate_text import cabling_lines, located_lines, simulated_lines
+from railwright.report.pages.locate import render_located_html
+from railwright.report.text.locate import cabling_lines, located_lines, simulated_lines
+from railwright.run.exclusive import measuring_alone
 from railwright.topology.cabling import Cabling, parse_cables
 from railwright.topology.sources import lldp
 from railwright.topology.sources.ibnetdiscover import MOST_BYTES, cabling_of

@@ -14,13 +14,13 @@ from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.options import Options, options_of
 from railwright.benchmarks.registry import DECLARATIONS, EVERY, find
 from railwright.errors import UsageError, unknown_name
-from railwright.launch.gpu_business import refuse_busy_gpus
-from railwright.launch.growth import Growth
+from railwright.launch.gpus.business import refuse_busy_gpus
 from railwright.launch.hosts import Hosts
-from railwright.launch.proof import Proof
 from railwright.launch.session import Planned
 from railwright.results.declarations import ceilings_of, measured_alike
 from railwright.results.records import ResultFile
+from railwright.run.growth import Growth
+from railwright.run.proof import Proof
 from railwright.topology.sources.load import load
 from railwright.units import count, format_duration, format_size
 from railwright.verbs.acceptance import the_spec

@@ -15,8 +15,8 @@ from railwright.net.pod import netns_path
 from railwright.net.railwrightd import Railwrightd
 from railwright.net.target import Question
 from railwright.net.view import Address, Line
-from railwright.report.net_text import closing_line, net_lines
-from railwright.report.records import ExitRecord
+from railwright.report.formats.records import ExitRecord
+from railwright.report.text.net import closing_line, net_lines
 
 
 def check_pod(

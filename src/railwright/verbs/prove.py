@@ -8,7 +8,7 @@ from typing import Any
 
 from railwright.benchmarks.registry import BENCHMARKS, find
 from railwright.errors import UsageError, unknown_name
-from railwright.launch.slurm import is_inside
+from railwright.launch.slurm.allocation import is_inside
 from railwright.verbs.container import container_beside_host, not_beside, refuse_half
 from railwright.verbs.hosts import part_of, the_hosts
 from railwright.verbs.kubernetes import SHARED, taken_from

@@ -13,24 +13,24 @@ import click
 from msgspec.structs import replace
 
 from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS
-from railwright.diagnosis.acceptance import Sheet
-from railwright.diagnosis.acceptance_spec import Spec
-from railwright.diagnosis.between_hosts import paths_of_hosts, unless_shared
-from railwright.diagnosis.diagnose import diagnose
-from railwright.diagnosis.host_table import HostTable, host_table
-from railwright.diagnosis.judged import Diagnosis
-from railwright.diagnosis.policy import Requirement
+from railwright.diagnosis.acceptance.agreement import Spec
+from railwright.diagnosis.acceptance.lines import Sheet
+from railwright.diagnosis.fleet.between_hosts import paths_of_hosts, unless_shared
+from railwright.diagnosis.fleet.host_table import HostTable, host_table
+from railwright.diagnosis.runs.diagnose import diagnose
+from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.diagnosis.verdicts.policy import Requirement
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, RailwrightError
-from railwright.launch.exclusive import measuring_alone
-from railwright.launch.host_screen import HostScreen
 from railwright.launch.hosts import Hosts
-from railwright.launch.proof import Proof
-from railwright.launch.screened import RESULTS
-from railwright.report.hosts_html import render_hosts_html
-from railwright.report.hosts_text import lines
-from railwright.report.html import render_html
-from railwright.report.json_line import json_line
+from railwright.report.formats.json_line import json_line
+from railwright.report.pages.hosts import render_hosts_html
+from railwright.report.pages.run import render_html
+from railwright.report.text.hosts import lines
 from railwright.results.store import load
+from railwright.run.exclusive import measuring_alone
+from railwright.run.host_screen import HostScreen
+from railwright.run.proof import Proof
+from railwright.run.screened import RESULTS
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration, format_size

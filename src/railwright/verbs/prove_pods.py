@@ -7,12 +7,12 @@ from typing import Any
 
 from railwright.benchmarks.registry import BENCHMARKS
 from railwright.errors import CannotJudge
-from railwright.launch.host_screen import FOLDER, HostScreen
 from railwright.launch.hosts import Hosts
 from railwright.launch.kubernetes.received import Received
 from railwright.launch.pending import PendingReach
-from railwright.launch.proof import Proof
-from railwright.launch.screened import RESULTS
+from railwright.run.host_screen import FOLDER, HostScreen
+from railwright.run.proof import Proof
+from railwright.run.screened import RESULTS
 from railwright.topology.sources.load import load as load_machine
 from railwright.verbs.acceptance import the_spec
 from railwright.verbs.between_hosts import refuse_collectives

@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from railwright.errors import EXIT_OK, UsageError
-from railwright.launch.context import environment, is_measured_by
-from railwright.report.comparison_text import render_comparison
-from railwright.report.page import standard_output
-from railwright.report.records import comparison_lines
+from railwright.launch.environment import environment, is_measured_by
+from railwright.report.formats.records import comparison_lines
+from railwright.report.pages.page import standard_output
+from railwright.report.text.comparison import render_comparison
 from railwright.results.compare import compare
 from railwright.results.records import Run
 from railwright.results.store import load

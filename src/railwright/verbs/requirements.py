@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from railwright.benchmarks.registry import EVERY
-from railwright.diagnosis.policy import MOST, Requirement, parse_requirements
+from railwright.diagnosis.verdicts.policy import MOST, Requirement, parse_requirements
 from railwright.errors import UsageError
 
 _MOST_BYTES_OF_A_LINE = 1000

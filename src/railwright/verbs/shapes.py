@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from railwright.errors import EXIT_OK, UsageError
-from railwright.report.collective_text import labelled
+from railwright.report.text.collectives import labelled
 from railwright.topology.shapes import SHAPES
 from railwright.topology.shapes.parts import Shape
 

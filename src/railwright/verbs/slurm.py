@@ -12,8 +12,8 @@ from typing import Any
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.hosts import Hosts
 from railwright.launch.pending import PendingReach
-from railwright.launch.slurm import is_inside
-from railwright.launch.slurm_job import SUBMITTED, SlurmJob, Wanted, cost_words, look, parse_limit, submit
+from railwright.launch.slurm.allocation import is_inside
+from railwright.launch.slurm.job import SUBMITTED, SlurmJob, Wanted, cost_words, look, parse_limit, submit
 from railwright.results.store import RESULTS_NAME, load
 from railwright.verbs.judged import note, report
 from railwright.verbs.requirements import the_requirements

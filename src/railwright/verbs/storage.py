@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from railwright.diagnosis.cufile_settings import check, properties_in, wanted
+from railwright.checks.cufile_settings import check, properties_in, wanted
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unknown_name
-from railwright.report.cufile_json import render_cufile_json, told_lines
-from railwright.report.json_line import json_line
+from railwright.report.formats.cufile_json import render_cufile_json, told_lines
+from railwright.report.formats.json_line import json_line
 from railwright.topology.devices import Topology
 from railwright.topology.sources.interface_address import ipv4_address
 from railwright.topology.sources.root import read_bounded

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.report.nccl_xml import render_nccl_xml
-from railwright.report.topology_svg import render_topology_svg
-from railwright.report.topology_text import render_topology
+from railwright.report.formats.nccl_xml import render_nccl_xml
+from railwright.report.pictures.topology import render_topology_svg
+from railwright.report.text.topology import render_topology
 from railwright.topology.devices import Topology
 from railwright.topology.sources.capture import capture
 from railwright.topology.sources.look import this_machine_with_tools

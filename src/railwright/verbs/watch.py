@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from railwright.diagnosis.iterations.simulate import parse_job
 from railwright.diagnosis.iterations.trial import tried
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.launch.exclusive import measuring_alone
-from railwright.report.watch_html import render_watched_html
-from railwright.report.watch_text import cost_lines, now_line, simulated_job_lines, watched_lines
+from railwright.report.pages.watch import render_watched_html
+from railwright.report.text.watch import cost_lines, now_line, simulated_job_lines, watched_lines
+from railwright.run.exclusive import measuring_alone
 from railwright.sampling.recording import Recorded, read_recording
 from railwright.sampling.sources import Whose
 from railwright.verbs.hosts import the_hosts

@@ -12,10 +12,10 @@ import msgspec
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.launch.hosts import Hosts
-from railwright.launch.slurm import is_inside, nodes_of
-from railwright.report.watch_hosts_html import render_watched_hosts_html
-from railwright.report.watch_hosts_text import watched_hosts_lines
-from railwright.report.watch_text import now_line
+from railwright.launch.slurm.allocation import is_inside, nodes_of
+from railwright.report.pages.watch_hosts import render_watched_hosts_html
+from railwright.report.text.watch import now_line
+from railwright.report.text.watch_hosts import watched_hosts_lines
 from railwright.sampling.recording import read_recording
 from railwright.verbs.watch_live import Live, Told
 from railwright.verbs.write import write

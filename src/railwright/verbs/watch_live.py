@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live as InPlace
 from rich.text import Text
 
-from railwright.report.watch_picture import View, picture_lines
+from railwright.report.pictures.watch import View, picture_lines
 from railwright.watch.now import Bins, newest_s
 
 _Seen = TypeVar("_Seen")

@@ -12,8 +12,8 @@ import msgspec
 from railwright.errors import RailwrightError, UsageError
 from railwright.limits.bill import Prices, check_prices
 from railwright.limits.designs import Design, Question, compared, design_of
-from railwright.report.whatif_html import render_designs_html
-from railwright.report.whatif_text import render_designs
+from railwright.report.pages.whatif import render_designs_html
+from railwright.report.text.whatif import render_designs
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.sources.cluster_file import load_cluster
 from railwright.topology.sources.root import read_bounded

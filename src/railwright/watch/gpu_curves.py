@@ -8,8 +8,8 @@ from itertools import groupby
 
 import msgspec
 
-from railwright.diagnosis.gpu_siblings import SLOWER_BY
 from railwright.diagnosis.iterations.updates import Steps, update_s
+from railwright.diagnosis.peers.gpus import SLOWER_BY
 from railwright.results.statistics import quantile
 from railwright.sampling.recording import Recorded
 

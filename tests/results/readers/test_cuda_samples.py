@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.results.readers.recorded import THREADS
 
-from railwright.diagnosis.explain import explain
 from railwright.errors import UsageError
 from railwright.expected.machine import Machine
+from railwright.explain.table import explain
 from railwright.results.readers import cuda_samples, registry
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load

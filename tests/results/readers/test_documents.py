@@ -3,7 +3,7 @@
 import pytest
 from tests.results.readers.recorded import THREADS
 
-from railwright.results.readers.documents import plain
+from railwright.results.readers.pasted.documents import plain
 
 
 def test_quoted_printable_is_undone_where_its_signs_are() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from railwright.errors import UsageError
 from railwright.results.readers import registry
-from railwright.results.readers.documents import plain
-from railwright.results.readers.hand_marks import unmarked
+from railwright.results.readers.pasted.documents import plain
+from railwright.results.readers.pasted.hand_marks import unmarked
 
 EXTERNAL = Path(__file__).parents[3] / "testdata/external"
 TEXTS = {

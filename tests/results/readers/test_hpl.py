@@ -6,7 +6,7 @@ import pytest
 from tests.results.readers.recorded import text, value
 
 from railwright.errors import UsageError
-from railwright.results.readers import hpl
+from railwright.results.readers.linpack import hpl
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
-from railwright.results.readers import nccl_log
-from railwright.results.readers.nccl_log_model import NcclLog
-from railwright.results.readers.nccl_log_summary import Shape, algorithms, shapes, traffic, transports
+from railwright.results.readers.nccl_log import log as nccl_log
+from railwright.results.readers.nccl_log.model import NcclLog
+from railwright.results.readers.nccl_log.summary import Shape, algorithms, shapes, traffic, transports
 
 LOGS = Path(__file__).parents[3] / "testdata" / "external" / "nccl-log"
 NAMES = sorted(path.name for path in LOGS.glob("*.log"))

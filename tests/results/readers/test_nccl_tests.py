@@ -9,7 +9,7 @@ import pytest
 from tests.results.readers.recorded import sizes, text, value
 
 from railwright.errors import UsageError
-from railwright.results.readers import nccl_tests
+from railwright.results.readers.nccl_tests import text as nccl_tests
 
 HEALTHY = "nccl_tests/2.18.3-all_gather-2xgb10-healthy.txt"
 OLD = "nccl_tests/before-2.13-all_reduce-4xv100-pcie.txt"

@@ -9,8 +9,8 @@ import pytest
 from tests.results.readers.recorded import sizes, text, value
 
 from railwright.errors import UsageError
-from railwright.results.readers import nccl_tests
 from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.nccl_tests import text as nccl_tests
 
 HEALTHY = "nccl_tests/2.18.3-all_gather-2xgb10-healthy.txt"
 HEAD, HALF = 5, 4

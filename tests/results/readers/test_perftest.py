@@ -6,7 +6,7 @@ import pytest
 from tests.results.readers.recorded import of, sizes, text, value
 
 from railwright.errors import UsageError
-from railwright.results.readers import perftest
+from railwright.results.readers.perftest import text as perftest
 
 MIB = 2**20
 

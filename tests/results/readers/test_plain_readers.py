@@ -8,7 +8,8 @@ import pytest
 from tests.results.readers.recorded import THREADS, text
 
 from railwright.errors import UsageError
-from railwright.results.readers import elbencho, hpcg, iperf3, registry, stream
+from railwright.results.readers import hpcg, iperf3, registry, stream
+from railwright.results.readers.elbencho import text as elbencho
 from railwright.results.workload import Message, Unlimited
 
 TWO_STREAMS = """\

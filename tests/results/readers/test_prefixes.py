@@ -9,7 +9,7 @@ import pytest
 from tests.results.readers.recorded import text
 
 from railwright.results.readers import registry
-from railwright.results.readers.prefixes import MAX_PREFIXES, Prefixes
+from railwright.results.readers.pasted.prefixes import MAX_PREFIXES, Prefixes
 
 TABLE = "nccl_tests/2.18.3-all_gather-2xgb10-healthy.txt"
 

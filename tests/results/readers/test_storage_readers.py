@@ -8,7 +8,8 @@ import pytest
 from tests.results.readers.recorded import THREADS, of, text, value
 
 from railwright.errors import UsageError
-from railwright.results.readers import fio, gdsio, ior, mdtest, registry
+from railwright.results.readers import gdsio, ior, mdtest, registry
+from railwright.results.readers.fio import text as fio
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.job import Case
 from railwright.native import nixl
-from railwright.results.readers.ucx_protocols import Memories
+from railwright.results.readers.ucx.protocols import Memories
 
 GPU_TO_GPU = "gpu-gpu"
 LINKS = (GPU_TO_GPU, "gpu-host", "host-gpu")

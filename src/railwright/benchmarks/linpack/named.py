@@ -12,7 +12,7 @@ from railwright.benchmarks.benchmark import Program
 from railwright.benchmarks.linpack import hpl_dat
 from railwright.benchmarks.record import failed_if
 from railwright.errors import CannotJudge, UsageError
-from railwright.results.readers import hpl
+from railwright.results.readers.linpack import hpl
 from railwright.results.records import Result
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from railwright.results.readers import nccl_log_lines, nccl_log_messages
+from railwright.results.readers.nccl_log import lines as nccl_log_lines
+from railwright.results.readers.nccl_log import messages as nccl_log_messages
 from railwright.results.records import Evidence
 
 CLAIM = "algorithm"

@@ -20,8 +20,8 @@ import re
 from dataclasses import dataclass, field
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.pasted.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
+from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Copy, Workload
 from railwright.topology.devices import Scalar
 

@@ -10,7 +10,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
-from railwright.results.readers.log_lines import bounded, cut_short, refusal
+from railwright.results.readers.pasted.log_lines import bounded, cut_short, refusal
 from railwright.results.records import Result, Summary, Verification
 from railwright.results.statistics import summarise
 from railwright.results.workload import Unlimited, Workload

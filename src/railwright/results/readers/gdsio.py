@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import lines_of, refusal
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.pasted.log_lines import lines_of, refusal
+from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Files, Workload
 from railwright.topology.devices import Scalar
 

@@ -27,8 +27,8 @@ import re
 import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, in_order_of_origin, refusal
-from railwright.results.readers.printed_numbers import Number, number, overlap
+from railwright.results.readers.pasted.log_lines import Line, in_order_of_origin, refusal
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
 from railwright.results.workload import Unlimited, Workload
 
 NAME = "HPCG (Final Summary::HPCG result is VALID)"

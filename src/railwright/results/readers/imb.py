@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
-from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, columns_of, last_row, refusal, runs_of
-from railwright.results.readers.printed_numbers import Number, Range, number, overlap, whole
+from railwright.results.readers.pasted.command_line import environment_of, launched
+from railwright.results.readers.pasted.log_lines import Line, columns_of, last_row, refusal, runs_of
+from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, whole
 from railwright.results.workload import Collective, Message, Unlimited, Workload
 from railwright.topology.devices import Scalar
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, in_order_of_origin, lines_of, refusal
-from railwright.results.readers.printed_numbers import disagree, mean_of, number
+from railwright.results.readers.pasted.log_lines import Line, in_order_of_origin, lines_of, refusal
+from railwright.results.readers.pasted.printed_numbers import disagree, mean_of, number
 from railwright.results.workload import Files, Workload
 
 NAME = "IOR (access bw(MiB/s) ... iter)"

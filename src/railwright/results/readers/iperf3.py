@@ -21,8 +21,8 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.groups import grouped
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of
-from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.pasted.log_lines import Line, by_origin, lines_of, refusal, sections
+from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Message, Unlimited, Workload
 
 NAME = "iperf3 ([ ID] Interval Transfer Bitrate)"

@@ -16,8 +16,8 @@ import re
 
 from railwright.limits.limit import Quantity
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import in_order_of_origin
-from railwright.results.readers.printed_numbers import number
+from railwright.results.readers.pasted.log_lines import in_order_of_origin
+from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Files, Workload
 
 NAME = "kbench (FIO Benchmark Summary)"

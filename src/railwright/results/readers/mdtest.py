@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import in_order_of_origin
-from railwright.results.readers.printed_numbers import mean_of
+from railwright.results.readers.pasted.log_lines import in_order_of_origin
+from railwright.results.readers.pasted.printed_numbers import mean_of
 from railwright.results.workload import Unlimited, Workload
 
 NAME = "mdtest (Operation Max Min Mean Std Dev)"

@@ -14,8 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, by_origin, columns_of, last_row, lines_of, refusal, sections
-from railwright.results.readers.printed_numbers import Number, number, overlap, whole
+from railwright.results.readers.pasted.log_lines import (
+    Line,
+    by_origin,
+    columns_of,
+    last_row,
+    lines_of,
+    refusal,
+    sections,
+)
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
 from railwright.results.records import Verification
 from railwright.results.workload import Files, Message, Unlimited, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar

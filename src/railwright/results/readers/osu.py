@@ -17,10 +17,18 @@ from dataclasses import dataclass
 
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
-from railwright.results.readers.command_line import environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, columns_of, cut_short, last_row, refusal, runs_of, sections
-from railwright.results.readers.printed_numbers import Number, number, overlap, whole
+from railwright.results.readers.pasted.command_line import environment_of, launched
+from railwright.results.readers.pasted.log_lines import (
+    Line,
+    columns_of,
+    cut_short,
+    last_row,
+    refusal,
+    runs_of,
+    sections,
+)
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
 from railwright.results.records import Verification
 from railwright.results.workload import Collective, Message, Unlimited, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar

@@ -9,12 +9,12 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.results.readers import nccl_tests
-from railwright.results.readers.command_line import environment_of
 from railwright.results.readers.foreign_file import ForeignFile, Reader
-from railwright.results.readers.log_lines import bounded
-from railwright.results.readers.nccl_tests_columns import has_rows
-from railwright.results.readers.prefixes import without_common
+from railwright.results.readers.nccl_tests import text as nccl_tests
+from railwright.results.readers.nccl_tests.columns import has_rows
+from railwright.results.readers.pasted.command_line import environment_of
+from railwright.results.readers.pasted.log_lines import bounded
+from railwright.results.readers.pasted.prefixes import without_common
 from railwright.results.readers.several import apart
 
 
@@ -36,26 +36,26 @@ class Format(NamedTuple):
 
 
 FORMATS = (
-    Format("nccl_tests", ("busbw", '"bus_bw"')),
+    Format("nccl_tests.text", ("busbw", '"bus_bw"')),
     Format("osu", ("OSU MPI", "Size")),
-    Format("perftest", ('"BW_average"', "BW average[", "t_avg[usec]")),
-    Format("ucx_perftest", ("# iterations |", "overall_lat,avg_bw,overall_bw", "Final:")),
+    Format("perftest.text", ('"BW_average"', "BW average[", "t_avg[usec]")),
+    Format("ucx.perftest", ("# iterations |", "overall_lat,avg_bw,overall_bw", "Final:")),
     Format("ucc_perftest", ("Time, us",)),
     Format("nixlbench", ("Block Size (B)",)),
-    Format("nvbandwidth", ('"nvbandwidth"', "bandwidth (GB/s)")),
+    Format("nvbandwidth.text", ('"nvbandwidth"', "bandwidth (GB/s)")),
     Format("cuda_samples", ("P2P=", "bandwidthTest-", "Memory Transfers")),
     Format("gdsio", ("GiB/sec, Avg_Latency:",)),
-    Format("fio", ("IOPS=", "Run status group", '"fio version"', ";fio-")),
-    Format("fio2", ("runt=", "aggrb=")),
-    Format("elbencho", ("Throughput MiB/s", "ISO Date,Label,Phase,RuntimeMS,", "time ms [last]")),
+    Format("fio.text", ("IOPS=", "Run status group", '"fio version"', ";fio-")),
+    Format("fio.text2", ("runt=", "aggrb=")),
+    Format("elbencho.text", ("Throughput MiB/s", "ISO Date,Label,Phase,RuntimeMS,", "time ms [last]")),
     Format("ior", ("bw(MiB/s)", "Max(MiB)", "MiB/sec", "write ", "read ")),
     Format("mdtest", ("mdtest", "File creation")),
     Format("imb", ("#repetitions",)),
     Format("iperf3", ("Interval", "bits/sec", '"sum_sent"')),
     Format("kbench", ("FIO Benchmark Summary",)),
     Format("stream", ("Triad", "Copy")),
-    Format("hpl", ("T/V", "||Ax-b||_oo", "WR", "WC")),
-    Format("mkl_linpack", ("LDA",)),
+    Format("linpack.hpl", ("T/V", "||Ax-b||_oo", "WR", "WC")),
+    Format("linpack.mkl", ("LDA",)),
     Format("hpcg", ("HPCG result is", "GFLOP/s Summary::Raw Total=", "GF_per")),
     Format("rocm_bandwidth_test", ("copy peak bandwidth GB/s",)),
 )
@@ -82,7 +82,7 @@ def _known(text: str) -> Iterator[Reader]:
     if not is_known and has_rows(text):
         yield nccl_tests
     elif not is_known:
-        from railwright.results.readers import perftest
+        from railwright.results.readers.perftest import text as perftest
 
         if perftest.has_rows(text):
             yield perftest

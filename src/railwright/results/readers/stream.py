@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, by_origin, lines_of, refusal, sections
-from railwright.results.readers.printed_numbers import number, overlap
+from railwright.results.readers.pasted.log_lines import Line, by_origin, lines_of, refusal, sections
+from railwright.results.readers.pasted.printed_numbers import number, overlap
 from railwright.results.workload import Memory, Workload
 
 NAME = "STREAM (Function Best Rate MB/s)"

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-from railwright.results.readers.command_line import Launched, environment_of, launched
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.log_lines import Line, last_row, lines_of, refusal, runs_of
-from railwright.results.readers.printed_numbers import Number, Range, number, overlap, whole
+from railwright.results.readers.pasted.command_line import Launched, environment_of, launched
+from railwright.results.readers.pasted.log_lines import Line, last_row, lines_of, refusal, runs_of
+from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, whole
 from railwright.results.workload import Collective, Unlimited, Workload
 from railwright.topology.devices import Scalar
 

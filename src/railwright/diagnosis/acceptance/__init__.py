@@ -1,0 +1,1 @@
+"""Runs held against what a vendor and a customer agreed on. Pure."""

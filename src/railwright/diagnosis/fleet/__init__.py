@@ -1,0 +1,1 @@
+"""Hosts of a fleet that should be alike, and the traffic between them. Pure."""

@@ -1,0 +1,1 @@
+"""NCCL's log held against the machine: routes, networks, settings, contradictions. Pure."""

@@ -1,0 +1,57 @@
+"""Ranks that did the same work at the same time: one that was slower than the one in the middle is named. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from railwright.checks.finding import Finding, OfBenchmark
+from railwright.diagnosis.peers.gpus import SLOWER_BY
+from railwright.limits.linpack import WHOLE_CORES
+from railwright.results.records import Evidence, Result
+
+_NEEDED = 3
+"""Of two ranks nobody knows which is the healthy one."""
+
+
+def slower_ranks(results: Iterable[Result]) -> tuple[Finding, ...]:
+    """One finding for each rank, by the launch that shows it least: a slow rank is slow in each of them.
+
+    A run whose ranks had not all the time of their cores accuses nobody.
+    """
+    least: dict[tuple[str, str], list[tuple[float, Result]]] = {}
+    launches: dict[str, set[int]] = {}
+    for result in results:
+        times = result.settings.get("slowest_times_median")
+        share = result.settings.get("cpu_share", 1.0)
+        if result.ranks < _NEEDED or not isinstance(times, int | float) or not isinstance(share, int | float):
+            continue
+        if share < WHOLE_CORES.value or result.settings.get("functional") is True:
+            continue
+        launches.setdefault(result.benchmark, set()).add(result.launch)
+        least.setdefault((result.benchmark, _name(result)), []).append((float(times), result))
+    found = []
+    for (benchmark, name), seen in least.items():
+        times, result = min(seen, key=lambda one: one[0])
+        if times > 1 + SLOWER_BY and {one.launch for _, one in seen} == launches[benchmark]:
+            found.append(_finding(name, times, result, len(launches[benchmark])))
+    return tuple(found)
+
+
+def _name(result: Result) -> str:
+    """`rank 3 on node7`, with its GPU where it has one."""
+    gpu = result.settings.get("slowest_gpu")
+    place = f"rank {result.settings.get('slowest_rank')} on {result.settings.get('slowest_host')}"
+    return f"{gpu} ({place})" if gpu else place
+
+
+def _finding(name: str, times: float, result: Result, launches: int) -> Finding:
+    again = "measure again with --launches 3; if it stays, " if launches < 2 else ""
+    return Finding(
+        fault="rank_slower_than_siblings",
+        where=(OfBenchmark(result.benchmark),),
+        certainty="possible" if launches < 2 else "likely",
+        says=f"{name} took {times:.2f} times as long as the rank in the middle for the same products of matrices",
+        costs="work that all ranks share goes at the rate of the slowest",
+        remedy=again + "compare clocks, power limits and temperatures with another",
+        evidence=(Evidence(claim="slowest_times_median", value=f"{times:.3f}", seen=f"{launches} launches"),),
+    )

@@ -1,0 +1,1 @@
+"""Whole runs judged: points, paths, findings, causes. Pure."""

@@ -1,0 +1,64 @@
+"""What the points of a run of ours are held against: its machine, its baselines, and what its benchmarks declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from railwright.diagnosis.verdicts.verdict import Standing
+from railwright.expected.baselines import Baselines
+from railwright.expected.expect import expect, is_between_hosts
+from railwright.expected.files import is_best_read
+from railwright.expected.machine import Machine
+from railwright.limits.limit import Bounds
+from railwright.results.declarations import Declarations, declared_for, suppliers, workload_of
+from railwright.results.records import Fabric, Result
+from railwright.topology.cluster import cluster_of
+from railwright.topology.devices import Path, Topology
+
+
+class LimitFinder:
+    """Limits for the points of one run."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        results: Iterable[Result],
+        declarations: Declarations,
+        environment: Mapping[str, str] | None = None,
+        fabric: Fabric | None = None,
+    ) -> None:
+        """`declarations` say which workloads the benchmarks' results are; `results` hold the baselines.
+
+        `fabric` are the links between the hosts of the run, where they are known.
+        """
+        self._declarations = declarations
+        self._baselines = Baselines(results, declarations)
+        self.machine = Machine(
+            cluster=cluster_of(topology, 1), measured=self._baselines, links=fabric, environment=environment or {}
+        )
+
+    def path(self, path_id: str) -> Path | None:
+        """The path of `source>target` over the topology, None where it has no such devices."""
+        return self.machine.path_over(path_id)
+
+    def find(self, point: Result) -> Bounds:
+        """The limit and the expected band of one point; no limit for what nobody declared."""
+        return expect(workload_of(point, self._declarations), self.machine)
+
+    def standing(self, point: Result) -> Standing:
+        """Whether the point is a reference, and what would judge it where nothing does."""
+        declared = declared_for(point, self._declarations)
+        if declared is None:
+            return Standing()
+        workload = workload_of(point, self._declarations)
+        is_own_best = declared.supplies == "file read" and is_best_read(workload, self._baselines)
+        if declared.is_reference or is_own_best:
+            return Standing(is_reference=True)
+        if workload.shares_cores:
+            return Standing(needs="a core for each rank: fewer of them, -o ranks= or -o pairs=")
+        wanted = [baseline for baseline in workload.baselines if baseline != "file read"]
+        if is_between_hosts(workload):
+            wanted = [baseline for baseline in wanted if baseline == "plain socket"]
+        missing = [baseline for baseline in wanted if not self._baselines.has(baseline)]
+        names = dict.fromkeys(name for baseline in missing for name in suppliers(baseline, self._declarations))
+        return Standing(needs=f"railwright run {' '.join((*names, point.benchmark))}" if names else "")

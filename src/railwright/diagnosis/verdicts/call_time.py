@@ -1,0 +1,77 @@
+"""A fixed time that every call takes beside its bytes: what makes small sizes slow, and large ones not.
+
+A slow link takes a time that grows with the size. Where instead each slow size lacks the same time, the call is what is
+slow: its launch, a plug-in of the network, a busy CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from railwright.diagnosis.verdicts.judged import Judged
+from railwright.limits.limit import Constant, Source
+from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.records import size_of
+from railwright.topology.cluster import Cluster
+from railwright.topology.devices import InfinibandLink
+
+_MAY_GROW = 1.5
+"""By what factor the time may differ from that of the smallest size: launches differ from each other by as much."""
+_LEAST_SIZES = 2
+_LONGEST_S = 5e-3
+"""No launch and no plug-in takes longer: such a time is a stall."""
+LAUNCH = Constant(
+    10e-6,
+    "s for each further GPU that one thread launches a collective on",
+    Source("SuperBench, recorded outputs, nccl_alltoall.log", "one thread, 8 A100: 86 us a call from 32 B to 1 MiB"),
+)
+PLUG_IN = Constant(
+    1e-3,
+    "s a call through a plug-in of the network that is no InfiniBand",
+    Source(
+        "Google Cloud cluster-toolkit, gke-a3-highgpu, multi-node-test-plan.md",
+        "all_gather over GPUDirect-TCPX of 16 H100: 1.0 ms from 1 MiB to 16 MiB on a verified network",
+    ),
+)
+
+
+class CallTime(NamedTuple):
+    """What each call takes longer than expected, between which sizes, and of which machines that is known."""
+
+    extra_s: float
+    first_bytes: int
+    last_bytes: int
+    known_of: str = ""
+
+
+def call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
+    """The fixed time that explains all slow rows, None where none does. Rates are algbw times `scale`."""
+    best: dict[int, float] = {}
+    for row in rows:
+        size = size_of(row.parameters)
+        if row.verdict.state != "slow" or not size or not row.value or row.expected is None:
+            continue
+        extra = size * scale * (1 / row.value - 1 / row.expected.low)
+        best[size] = min(best.get(size, extra), extra)
+    if len(best) < _LEAST_SIZES:
+        return None
+    first, last = min(best), max(best)
+    if max(best.values()) > min(_MAY_GROW * best[first], _LONGEST_S):
+        return None
+    return CallTime(max(best.values()), first, last)
+
+
+def of_healthy_machines(found: CallTime | None, file: ForeignFile, cluster: Cluster) -> CallTime | None:
+    """The fixed time where healthy machines of this kind are known to have as much, with the words for them."""
+    if found is None:
+        return None
+    if cluster.hosts == 1:
+        each = file.results[0].settings.get("gpus_per_thread", file.ranks)
+        most = (each if isinstance(each, int) else 1) * LAUNCH.value
+        known_of = "threads that launch on several GPUs one after another"
+    elif any(isinstance(link.protocol, InfinibandLink) for link in cluster.host.links):
+        return None
+    else:
+        most, known_of = PLUG_IN.value, "plug-ins of networks without InfiniBand"
+    return found._replace(known_of=known_of) if found.extra_s <= most else None

@@ -1,0 +1,227 @@
+"""The one place where a measurement meets its limit.
+
+ok          within [expected low, limit x 1.02]
+slow        below the expected low
+suspicious  above limit x 1.02, of a ceiling that was measured itself x 1.1 or what its launches differ by: the
+            measurement or the limit is wrong, and neither may pass
+reference   of what nothing stands above: no band, and others are held against it
+unknown     no limit, or no expected band; `needs` says what would judge it
+For a latency the limit is a floor and the band is read upwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from railwright.diagnosis.verdicts.judged import Judged, State, Verdict
+from railwright.limits.limit import Bounds, Expected, Limit, NoLimit, Way
+from railwright.results.records import Outcome, Result, Verification
+from railwright.results.statistics import quantile
+from railwright.units import format_bandwidth, format_duration, format_flops, format_messages, format_operations
+
+TOLERANCE_ABOVE_LIMIT = 1.02
+TOLERANCE_ABOVE_CEILING = 1.1
+"""The same copy takes a tenth longer in one process than in the next, by where its pages lie."""
+
+LAUNCHES_APART = 2.0
+"""Our choice: above what healthy launches differ by (docs/limits.md), below what most faults take."""
+
+WORST_FIRST: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown", "ok", "reference", "waived")
+
+_NEEDS_QUIET = "more launches on a quiet machine: --launches 10"
+_NEEDS_ALONE = "the same run while nothing else works on this host"
+_NEEDS_A_BAND = "a run of a healthy machine of this kind beside it: railwright compare A B"
+
+
+class Standing(NamedTuple):
+    """What a point is among the others of its run."""
+
+    is_reference: bool = False
+    """Others are held against it, and it against its own limit alone."""
+    needs: str = ""
+    """What would judge it where there is no limit: a command or a fact."""
+
+
+def format_quantity(quantity: str, value: float) -> str:
+    """The value with its unit, as it is printed everywhere."""
+    if quantity == "latency_s":
+        return format_duration(value)
+    if quantity == "flop_per_s":
+        return format_flops(value)
+    if quantity == "messages_per_s":
+        return format_messages(value)
+    return format_operations(value) if quantity == "operations_per_s" else format_bandwidth(value)
+
+
+def fraction_of_limit(value: float, limit: Limit) -> float:
+    """Measured / limit; for a latency floor / measured, so that 1 is always the best possible."""
+    return limit.value / value if limit.quantity == "latency_s" else value / limit.value
+
+
+def judged(
+    result: Result,
+    value: float | None,
+    bounds: Bounds,
+    checked: Verification | None,
+    standing: Standing = Standing(),  # noqa: B008 - a constant
+    *,
+    must_check: bool = True,
+) -> Judged:
+    """A result with the value that stands for it, beside its limit."""
+    limit, expected = bounds
+    return Judged(
+        benchmark=result.benchmark,
+        quantity=result.quantity,
+        path=result.path,
+        parameters=result.parameters,
+        outcome=result.outcome,
+        reason=result.reason,
+        value=value,
+        limit=limit,
+        expected=expected,
+        fraction_of_limit=fraction_of_limit(value, limit) if value and isinstance(limit, Limit) else None,
+        verdict=judge(result.outcome, result.reason, value, limit, expected, checked, standing, must_check=must_check),
+        verification=checked,
+        method=result.method,
+        ranks=result.ranks,
+        hosts=result.hosts,
+    )
+
+
+def judge(
+    outcome: Outcome,
+    reason: str,
+    value: float | None,
+    limit: Limit | NoLimit,
+    expected: Expected | None,
+    checked: Verification | None,
+    standing: Standing = Standing(),  # noqa: B008 - a constant
+    *,
+    must_check: bool = True,
+) -> Verdict:
+    """The verdict on one value. Everything that is not provably fine is something other than ok.
+
+    Without `must_check` the data need not have been verified: for tables of tools that verify none, which say so.
+    """
+    if outcome == "waived":
+        return Verdict(state="waived", why=reason)
+    if outcome == "failed" or value is None:
+        return Verdict(state="failed", why=reason or "no value was recorded")
+    if checked is not None and checked.bytes_wrong:
+        return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
+    unchecked = must_check and (checked is None or not checked.bytes_checked)
+    if isinstance(limit, NoLimit):  # also of a value of 0, like communication that is hidden whole
+        if standing.is_reference and value > 0:
+            return _unverified() if unchecked else Verdict(state="reference", why=f"no limit: {limit.why}")
+        needs = standing.needs or (f"a shape file with {', '.join(limit.missing)}" if limit.missing else _NEEDS_A_BAND)
+        return Verdict(state="unknown", why=f"no limit: {limit.why}", needs=needs)
+    if not value > 0:
+        return Verdict(state="suspicious", why=f"a value of {value} is not possible")
+    if unchecked:
+        return _unverified()
+    share = fraction_of_limit(value, limit)
+    if share > _tolerance(limit):
+        word = "below the floor" if limit.quantity == "latency_s" else "above the limit"
+        return Verdict(
+            state="suspicious",
+            why=f"{share:.2f} of the limit: {word} of {format_quantity(limit.quantity, limit.value)}",
+        )
+    if expected is not None:
+        return _against_band(value, expected)
+    if standing.is_reference:
+        return Verdict(state="reference", why=f"{share:.2f} of its own limit; no document says what is expected of it")
+    why = "no expected band is known for this path at this size"
+    return Verdict(state="unknown", why=why, needs=standing.needs or _NEEDS_A_BAND)
+
+
+def _tolerance(limit: Limit) -> float:
+    """How many times better than the limit is still sound.
+
+    A derived limit does not vary, whatever was measured. A ceiling's own launches say how far the next may lie above
+    it, but not more than a factor of two: above that they are no property of the path.
+    """
+    if limit.kind == "derived":
+        return TOLERANCE_ABOVE_LIMIT
+    return max(TOLERANCE_ABOVE_CEILING, min(limit.varies, LAUNCHES_APART))
+
+
+def _unverified() -> Verdict:
+    return Verdict(state="unknown", why="the data was not verified", needs="a run that checks its data")
+
+
+def _against_band(value: float, expected: Expected) -> Verdict:
+    printed = format_quantity(expected.quantity, value)
+    low = format_quantity(expected.quantity, expected.low)
+    if expected.quantity == "latency_s":
+        if expected.high is None:
+            return Verdict(state="unknown", why="the expected band has no upper end", needs=_NEEDS_A_BAND)
+        high = format_quantity(expected.quantity, expected.high)
+        if expected.doubtful_to is not None and expected.high < value <= expected.doubtful_to:
+            return _doubt(f"{printed} is above the expected {high}", expected)
+        if value > expected.high:
+            return Verdict(state="slow", why=f"{printed} is above the expected {high}")
+        why = _by_algorithm(value, expected) or f"{printed} is within the expected {low} to {high}"
+        return Verdict(state="ok", why=why)
+    if expected.doubtful_to is not None and expected.doubtful_to <= value < expected.low:
+        return _doubt(f"{printed} is below the expected {low}", expected)
+    if value < expected.low:
+        return Verdict(state="slow", why=f"{printed} is below the expected {low}")
+    why = _by_algorithm(value, expected) or f"{printed} is above the expected low of {low}"
+    return Verdict(state="ok", why=why)
+
+
+def _by_algorithm(value: float, expected: Expected) -> str:
+    """In whose band a value lies, or between which, of the algorithms that may have been taken; empty elsewhere."""
+
+    def words(ways: Sequence[Way], between: str) -> str:
+        ends = [
+            (format_quantity(expected.quantity, way.low), format_quantity(expected.quantity, way.high)) for way in ways
+        ]
+        return between.join(f"{way.algorithm} ({low} to {high})" for way, (low, high) in zip(ways, ends, strict=True))
+
+    printed = format_quantity(expected.quantity, value)
+    inside = [way for way in expected.ways if way.low <= value <= way.high]
+    others = [way for way in expected.ways if way not in inside]
+    if inside:
+        also = f"; NCCL may also take {words(others, ', ')}" if others else ""
+        return f"{printed} is what {words(inside, ' and ')} would reach{also}"
+    below, above = (any(sign * (way.low - value) > 0 for way in others) for sign in (1, -1))
+    return f"{printed} is between {words(others, ' and ')}, of which NCCL may take any" if below and above else ""
+
+
+def _doubt(seen: str, expected: Expected) -> Verdict:
+    why = expected.doubt or "the ceiling itself varies as much"
+    return Verdict(state="unknown", why=f"{seen}, but {why}", needs=_NEEDS_QUIET)
+
+
+def if_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:
+    """The point, unknown instead of slow where its own launches say that it need not be.
+
+    That is so if the best of them is not slow, or if they differ by more than a factor of two: what one launch does and
+    the next does not is no property of the path.
+    """
+    if point.verdict.state != "slow" or len(medians) < 2 or point.expected is None:
+        return point
+    least, most = min(medians), max(medians)
+    best = least if point.quantity == "latency_s" else most
+    if _against_band(best, point.expected).state == "slow" and most < LAUNCHES_APART * least:
+        return point
+    low, high = (format_quantity(point.quantity, value) for value in (least, most))
+    why = f"{point.verdict.why}, but its launches made {low} to {high}"
+    return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_QUIET))
+
+
+def if_alone(point: Judged, quiet: Sequence[float], others_fraction: float) -> Judged:
+    """The point, unknown instead of slow where other work may have made it so.
+
+    `quiet` are the medians of the launches that nothing disturbed: where those alone are slow, it stays slow.
+    """
+    if point.verdict.state != "slow" or point.expected is None or not others_fraction:
+        return point
+    if quiet and _against_band(quantile(sorted(quiet), 0.5), point.expected).state == "slow":
+        return point
+    why = f"{point.verdict.why}, but other work took {others_fraction:.0%} of this host's CPU time meanwhile"
+    return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_ALONE))

@@ -1,0 +1,85 @@
+"""What a table shows together with its machine and settings, without a curve of a fault: as findings with evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from railwright.checks.finding import Finding, Place
+from railwright.checks.parts import rdma_ports
+from railwright.diagnosis.verdicts.judged import Judged
+from railwright.expected.machine import Machine
+from railwright.explain.curve_shape import fall_of
+from railwright.faults import nic_unused, p2p_disabled, uplinks_shared
+from railwright.limits.cluster_path import cluster_path_limit
+from railwright.limits.limit import Limit
+from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.records import Evidence
+from railwright.results.workload import Copy
+from railwright.units import format_bandwidth, format_size
+
+_HCA = "NCCL_IB_HCA"
+_COLLAPSE = 3.0
+
+
+def seen_in(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) -> tuple[Finding, ...]:
+    """All findings. Without a machine there are none."""
+    return () if machine is None else tuple(_seen_in(file, machine, rows))
+
+
+def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
+    yield from _fewer_nics_named(file, machine)
+    yield from _copies_without_nvlink(file, machine, rows)
+    fall = fall_of(rows)
+    slow = any(row.verdict.state == "slow" for row in rows)
+    between = machine.cluster.hosts > 1 and file.workload.transport == "nccl"
+    if fall and slow and between and fall.lasts and fall.factor >= _COLLAPSE:
+        at, before = format_size(fall.size_bytes), format_size(fall.before_bytes)
+        yield uplinks_shared.CHECK.finding(
+            (Place("network"),),
+            f"from {at} on the rate is 1/{fall.factor:.1f} of that at {before}: flows hinder each other in the"
+            " network once messages are long, as on shared uplinks; a slow link would not have carried the smaller",
+            Evidence(claim="curve", value=f"1/{fall.factor:.1f} at {at}", seen="the table"),
+            certainty="possible",
+            remedy="the same test with hosts of one leaf only; counters of discards, pauses and ECN marks of the"
+            " switches between them",
+        )
+
+
+def _copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
+    """Copies between GPUs that NVLink joins, all at a rate that PCIe has, too."""
+    host = machine.cluster.host
+    pairs = [row for row in rows if row.value and _is_between_gpus(row.path)] if isinstance(file.workload, Copy) else []
+    if not host.joins_gpus or not pairs or any(row.verdict.state != "slow" for row in pairs):
+        return
+    fastest = max(row.value or 0.0 for row in pairs)
+    over_pcie = cluster_path_limit(machine.cluster, "gpu0:memory0").limit
+    if isinstance(over_pcie, Limit) and fastest <= over_pcie.value:
+        rate, pcie = format_bandwidth(fastest), format_bandwidth(over_pcie.value)
+        yield p2p_disabled.CHECK.finding(
+            (Place("GPUs"),),
+            f"no copy between GPUs is faster than {rate}: that is a rate of PCIe ({pcie}), and not of NVLink",
+            Evidence(claim="curve", value=rate, seen="the table"),
+            certainty="possible",
+            remedy="nvidia-smi topo -p2p r and nvidia-smi nvlink -s; systemctl status nvidia-fabricmanager",
+        )
+
+
+def _is_between_gpus(path: str) -> bool:
+    source, _, target = path.partition(">")
+    return source.startswith("gpu") and target.startswith("gpu") and source != target
+
+
+def _fewer_nics_named(file: ForeignFile, machine: Machine) -> Iterator[Finding]:
+    """NCCL_IB_HCA that names fewer NICs than the host has, for more GPUs than it names."""
+    value = file.environment.get(_HCA, "")
+    named = [word for word in value.lstrip("=").split(",") if word]
+    ports = len(rdma_ports(machine.cluster.host))
+    each = file.ranks // machine.cluster.hosts if file.ranks else 0
+    exact = value and not value.startswith("^") and all(word.rstrip(":0123456789") != word for word in named)
+    if exact and len(named) < min(ports, each):
+        yield nic_unused.CHECK.finding(
+            (Place("environment"),),
+            f"{_HCA}={value[:80]} names {len(named)} of the {ports} NICs of each host, for {each} GPUs",
+            Evidence(claim="setting", value=f"{_HCA}={value[:80]}", seen="environment of the run"),
+            remedy=f"unset {_HCA}, or name one NIC for each GPU (NCCL User Guide, Environment Variables)",
+        )

@@ -1,0 +1,167 @@
+"""What the curve of a table looks like, in words: where it falls, where it ends, which sizes are slow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from railwright.diagnosis.verdicts.call_time import CallTime
+from railwright.diagnosis.verdicts.judged import Judged
+from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR, ENDS_INSIDE
+from railwright.results.records import size_of
+from railwright.units import format_bandwidth, format_duration, format_size
+
+_FALLS = 2.0
+"""From this factor on a rate that is lower at a larger size is no noise."""
+_LARGE = 16 * 1024 * 1024
+_APART = 1.25
+_FLAT = 0.95
+_LEAST_FLAT = 4
+"""Sizes, each twice the one before: eightfold bytes at the same rate are no chance."""
+_ENOUGH = 64 * 1024
+"""Below it rates are those of a call, and their ups and downs say little."""
+
+
+class Fall(NamedTuple):
+    """Where a larger size is much slower than a smaller one."""
+
+    size_bytes: int
+    before_bytes: int
+    factor: float
+    lasts: bool
+    """Whether no larger size reaches again what was there before."""
+
+
+def fall_of(rows: Sequence[Judged]) -> Fall | None:
+    """The greatest fall between two sizes, None where there is none."""
+    rates = sorted(_rates(rows).items())
+    found = []
+    for place, ((before, high), (size, low)) in enumerate(pairwise(rates)):
+        if size >= _ENOUGH // 4 and high >= _FALLS * low:
+            rest = [rate for _, rate in rates[place + 1 :]]
+            found.append(Fall(size, before, high / low, lasts=max(rest) < high))
+    return max(found, key=lambda one: one.factor, default=None)
+
+
+_SURELY_ABOVE = 1.05
+_FALL = (
+    "NCCL and MPI change algorithm or protocol at some size, and a slow link alone makes no larger size slower than a"
+    " smaller one"
+)
+_FALL_OF_FILES = "a cache was full there, or larger requests are divided otherwise: drives carry large ones best"
+_BETWEEN_GPUS = re.compile(r"gpu\d+>gpu\d+")
+_MOST_PAIRS = 6
+
+
+def _rates(rows: Sequence[Judged]) -> dict[int, float]:
+    """Size -> the rate of the better placement, in bytes/s."""
+    best: dict[int, float] = {}
+    for row in rows:
+        size = size_of(row.parameters)
+        if size and row.value and row.quantity == "bandwidth_bytes_per_s":
+            best[size] = max(best.get(size, 0.0), row.value)
+    return best
+
+
+def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool = False) -> tuple[str, ...]:
+    """Sentences for the notes, the most telling first; `call` is a fixed time that all slow sizes lack."""
+    notes = []
+    if of_files and any((row.fraction_of_limit or 0.0) > _SURELY_ABOVE for row in rows):
+        notes.append(
+            "no drive carries what is above the limit: it came from memory (the page cache, a cache of the storage), or"
+            " there are more or faster drives than were given"
+        )
+    if call is not None:
+        span = f"from {format_size(call.first_bytes)} to {format_size(call.last_bytes)}"
+        notes.append(
+            f"{span} each call takes up to {format_duration(call.extra_s)} more than expected, whatever its size: the"
+            " call is slow there (launch, plug-in, CPU), not a link"
+        )
+    fall = fall_of(rows)
+    if fall is not None:
+        word = "collapses" if fall.lasts else "dips"
+        notes.append(
+            f"the rate {word} at {format_size(fall.size_bytes)}: 1/{fall.factor:.1f} of that at"
+            f" {format_size(fall.before_bytes)}; {_FALL_OF_FILES if of_files else _FALL}"
+        )
+    slow = sorted({size_of(row.parameters) or 0 for row in rows if row.verdict.state == "slow"})
+    judged = sorted({size_of(row.parameters) or 0 for row in rows if row.verdict.state in ("slow", "ok")})
+    if slow and slow != judged and slow[-1] < judged[-1]:
+        notes.append(f"slow from {format_size(slow[0])} to {format_size(slow[-1])}; larger sizes are normal")
+    notes += [note for note in (_placements(rows), _plateau(rows, fall), _joined_otherwise(rows)) if note]
+    return tuple(notes)
+
+
+def _placements(rows: Sequence[Judged]) -> str:
+    """Where one of the placements is much faster at large sizes, as where a buffer is not registered or too small."""
+    rates: dict[int, dict[str, float]] = {}
+    for row in rows:
+        size, placement = size_of(row.parameters) or 0, row.parameters.get("placement")
+        if size >= _LARGE and row.value and isinstance(placement, str):
+            rates.setdefault(size, {})[placement] = row.value
+    pairs = {size: found for size, found in rates.items() if len(found) > 1}
+    apart = [size for size, found in pairs.items() if max(found.values()) > _APART * min(found.values())]
+    if len(apart) < 2 or len(apart) * 2 < len(pairs):
+        return ""
+    last = pairs[max(apart)]
+    fast, slow = (pick(last, key=last.__getitem__).replace("_", " ") for pick in (max, min))
+    factor = max(last.values()) / min(last.values())
+    return f"at large sizes {fast} is {factor:.1f} times as fast as {slow}: the two differ by their buffers alone"
+
+
+def _joined_otherwise(rows: Sequence[Judged]) -> str:
+    """The pairs of GPUs that carry more than the links between them on the machine given can."""
+    above = [row.path for row in rows if (row.fraction_of_limit or 0.0) > _SURELY_ABOVE]
+    pairs = list(dict.fromkeys(path for path in above if _BETWEEN_GPUS.fullmatch(path)))
+    if not pairs:
+        return ""
+    more = f" and {len(pairs) - _MOST_PAIRS} more" if len(pairs) > _MOST_PAIRS else ""
+    return (
+        f"{', '.join(pairs[:_MOST_PAIRS])}{more} carry more than their links on the machine given: its GPUs may be"
+        " numbered otherwise; give what nvidia-smi topo -m prints as --host FILE"
+    )
+
+
+def _plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
+    """The rate that no larger size exceeds, where the table stays slow on it: that of the narrowest link."""
+    rates = sorted(_rates(rows).items())
+    slow = {size_of(row.parameters) for row in rows if row.verdict.state == "slow"}
+    top = max((rate for _, rate in rates), default=0.0)
+    flat = [size for size, rate in rates if rate >= _FLAT * top]
+    steady = len(flat) >= _LEAST_FLAT and flat == [size for size, _ in rates[-len(flat) :]]
+    if fall is not None or not steady or flat[-1] not in slow:
+        return ""
+    return (
+        f"from {format_size(flat[0])} on the rate stays at {format_bandwidth(top)}, whatever the size: that is what the"
+        " narrowest link on the way carries"
+    )
+
+
+def missing_sizes(file: ForeignFile) -> tuple[str, ...]:
+    """A sentence where sizes that the run was told to measure, or that follow a torn row, are not in the text."""
+    found = _never_ran(file)
+    if found is None and any(note.startswith(ENDS_INSIDE) for note in file.notes):
+        found = "the text ends inside a row: it was cut off there, and what follows is not known"
+    if found is None:
+        found = next((note for note in file.notes if note.startswith(ENDED_BY_ERROR)), None)
+    return () if found is None else (found,)
+
+
+def _never_ran(file: ForeignFile) -> str | None:
+    settings = file.results[0].settings if file.results else {}
+    last = settings.get("last_size_bytes")
+    factor, step = settings.get("step_factor"), settings.get("step_bytes")
+    largest = max((size_of(result.parameters) or 0 for result in file.results), default=0)
+    if not isinstance(last, int) or largest <= 0:
+        return None
+    following = largest * factor if isinstance(factor, int) and factor > 1 else None
+    if following is None and isinstance(step, int) and step > 0:
+        following = largest + step
+    if following is None or following > last:
+        return None
+    return (
+        f"the run was to go up to {format_size(last)}, the text ends at {format_size(largest)}: it was cut off or died"
+    )

@@ -1,0 +1,295 @@
+"""Which fault would give the curve that was seen: every fault's own curve, and how far the measured one is from it.
+
+The distance is the factor by which the two differ over the sizes, each size weighing as much as its bytes decide its
+time: what small messages take depends on much that no fault changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from railwright.errors import RailwrightError
+from railwright.expected.expect import expect
+from railwright.expected.machine import Machine
+from railwright.expected.messages import BYTES_DECIDE, SINGLE_MESSAGES_FROM
+from railwright.expected.mpi_collectives import total_bytes
+from railwright.explain.rows import is_collective, operation_of, row_workload
+from railwright.faults.fault import Supposed
+from railwright.faults.registry import FAULTS
+from railwright.limits.case import Case
+from railwright.limits.limit import Limit
+from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.records import Result
+from railwright.results.workload import Collective, Copy, Message
+from railwright.topology.gpus import runs
+
+HEALTHY = "healthy"
+_MOST_SHOWN = 5
+_CLEARLY_BETTER = 0.9
+"""A fault is shown if its distance (in logarithms) is at most this share of the healthy machine's."""
+_HALF_AS_FAR = 0.5
+"""A fault is shown if the table is at most this share as far outside of its band as of the healthy machine's: what the
+band of health explains needs no fault."""
+_MUCH_FARTHER = 2.0
+"""A fault is left out if it is more than this factor farther from the table than the nearest."""
+_MEASURED_ABOVE = 1.02
+_CLEARLY_ABOVE = 1.5
+"""Bands of collectives are less certain than rates of links."""
+_EXCHANGES_FROM = 2**20
+"""Bytes of a collective of MPI from which they decide on any network."""
+_ALL_BYTES = 2**40
+"""A size at which bytes alone decide the rate."""
+_BYTES_DECIDE = 0.5
+"""Of that rate: where a stream of messages stays below it at its largest size, it tells of no link."""
+_OF_STREAMS = {
+    "tcp_fallback": (
+        "the data goes over TCP sockets and not over RDMA",
+        "rdma link and ibv_devices in the job's container; UCX_LOG_LEVEL=info, or FI_LOG_LEVEL=info and fi_info",
+    ),
+    "p2p_disabled": (
+        "the data does not go from GPU to GPU directly, so that no NVLink is used but host memory or the NICs",
+        "nvidia-smi topo -p2p r; UCX_PROTO_INFO=y (cuda_ipc should be in it), or FI_PROVIDER (shm or lnx beside it)",
+    ),
+}
+"""fault -> (what is supposed, how to tell it) for tools that send messages without NCCL."""
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A hypothesis beside the measured curve."""
+
+    fault: str
+    says: str
+    distance: float
+    """The typical factor between measured and predicted: 1.0 is the same, 2.0 is twice or half."""
+    predicted: tuple[tuple[int, float], ...]
+    """(size in bytes, algbw or bandwidth in bytes/s); of copies, which have one size, the number of the row for it."""
+    tell_apart: str = ""
+
+
+class Point(NamedTuple):
+    """What is predicted at one size, in bytes/s, and how much the size tells of a fault, from 0 to 1."""
+
+    middle: float
+    low: float
+    high: float
+    weight: float
+
+    def beyond(self, measured: float) -> float:
+        """How far a value is outside of the band, as a logarithm; 0 inside."""
+        return max(0.0, math.log(self.low / measured), math.log(measured / self.high))
+
+
+Rows = Mapping[int, tuple[Result, float]]
+"""The rows that tell something, by size in bytes; of copies by the number of the row. Each with its rate in bytes/s."""
+Curve = dict[int, Point]
+"""What is predicted for each of them."""
+
+
+def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
+    """The healthy machine first, then the faults that come clearly nearer to the table, the nearest first."""
+    case = Case(cluster=machine.cluster, to_memory=_is_copies(file) or _to_memory(file, machine))
+    rows = _telling_rows(file, machine)
+    if not rows:
+        return ()
+    nothing = Supposed(fault=HEALTHY, says="nothing is wrong", case=case, tell_apart="")
+    healthy, doubt = _fitted(nothing, file, machine, rows)
+    if healthy is None:
+        return ()
+    found = [
+        fitted
+        for supposed in _supposed(file, machine, case)
+        for fitted, beyond in [_fitted(supposed, file, machine, rows)]
+        if fitted is not None
+        and math.log(fitted.distance) <= _CLEARLY_BETTER * math.log(healthy.distance)
+        and beyond <= _HALF_AS_FAR * doubt
+        and not (_is_copies(file) and _is_refuted(file, machine, supposed.case, {row.path for row, _ in rows.values()}))
+    ]
+    nearest = min((fitted.distance for fitted in found), default=1.0)
+    near = [fitted for fitted in found if fitted.distance <= _MUCH_FARTHER * nearest]
+    return (healthy, *_merged(sorted(near, key=lambda fitted: fitted.distance))[:_MOST_SHOWN])
+
+
+def _is_stream(file: ForeignFile) -> bool:
+    return isinstance(file.workload, Message)
+
+
+def _to_memory(file: ForeignFile, machine: Machine) -> bool:
+    """Whether messages go between a GPU and the memory of its own host."""
+    workload = file.workload
+    return isinstance(workload, Message) and machine.cluster.hosts == 1 and workload.from_gpu != workload.to_gpu
+
+
+def _is_copies(file: ForeignFile) -> bool:
+    return isinstance(file.workload, Copy)
+
+
+def _is_by_mpi(file: ForeignFile) -> bool:
+    return isinstance(file.workload, Collective) and file.workload.by == "mpi"
+
+
+def _supposed(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Supposed]:
+    """Every way in which a fault could be there, of the faults that the tool can have, in words that fit the tool."""
+    able = (fault for fault in FAULTS if fault.can_be_of(file.workload.transport, operation_of(file)))
+    alone = _slow_alone(file, machine) if _is_copies(file) else ""
+    for supposed in (way for fault in able for way in fault.suppose(case)):
+        if _is_stream(file) or _is_by_mpi(file):
+            says, tell_apart = _OF_STREAMS.get(supposed.fault, (supposed.says, supposed.tell_apart))
+            yield replace(supposed, says=says, tell_apart=tell_apart)
+        elif alone:
+            yield replace(supposed, says=f"{supposed.says} (here {alone} alone)")
+        else:
+            yield supposed
+
+
+def _merged(found: list[Fitted]) -> list[Fitted]:
+    """Ways of one fault that give the same curve are one: the measurement cannot tell them apart."""
+    merged: dict[tuple[str, object], Fitted] = {}
+    for fitted in found:
+        key = (fitted.fault, fitted.predicted)
+        merged[key] = replace(merged[key], says=f"{merged[key].says}, or {fitted.says}") if key in merged else fitted
+    return list(merged.values())
+
+
+def _telling_rows(file: ForeignFile, machine: Machine) -> Rows:
+    """Of each size the best placement, since a fault slows both; of streams what bytes decide; of copies the slow."""
+    if _is_copies(file):
+        return _slow_copies(file, machine)
+    if not (_is_stream(file) or _is_by_mpi(file) or is_collective(file)):
+        return {}
+    best: dict[int, tuple[Result, float]] = {}
+    for result in file.results:
+        size, rate = _size_and_rate(result, file)
+        if size >= _least_bytes(file) and rate > best.get(size, (result, 0.0))[1]:
+            best[size] = result, rate
+    largest = max(best, default=0)
+    return {size: row for size, row in best.items() if not _is_stream(file) or size * 4 >= largest}
+
+
+def _least_bytes(file: ForeignFile) -> int:
+    workload = file.workload
+    if isinstance(workload, Message):
+        return SINGLE_MESSAGES_FROM if workload.one_at_a_time else BYTES_DECIDE
+    return _EXCHANGES_FROM if _is_by_mpi(file) else 1
+
+
+def _size_and_rate(result: Result, file: ForeignFile) -> tuple[int, float]:
+    """Bytes and bytes/s of a row, of the whole operation where it is a time; (0, 0) of a row that has no rate."""
+    workload = row_workload(result, file)
+    value = result.summary.median if result.summary is not None else 0.0
+    if isinstance(workload, Collective) and workload.by == "mpi":
+        size = total_bytes(workload) if workload.quantity == "latency_s" and value > 0 else 0
+        return size, size / value if size else 0.0
+    return (workload.size_bytes or 0, value) if _is_rate(result) else (0, 0.0)
+
+
+def _is_rate(row: Result) -> bool:
+    return row.quantity == "bandwidth_bytes_per_s"
+
+
+def _fitted(supposed: Supposed, file: ForeignFile, machine: Machine, rows: Rows) -> tuple[Fitted | None, float]:
+    """The hypothesis, and how far outside of its band the table is, as a logarithm."""
+    try:
+        curve = _curve(file, _with(machine, supposed.case), rows)
+    except RailwrightError:
+        return None, math.inf  # the machine with this fault cannot run the test at all, so it did not have it
+    total = sum(point.weight for point in curve.values())
+    if total <= 0:
+        return None, math.inf
+    squares = sum(point.weight * math.log(rows[size][1] / point.middle) ** 2 for size, point in curve.items())
+    beyond = sum(point.weight * point.beyond(rows[size][1]) ** 2 for size, point in curve.items())
+    fitted = Fitted(
+        fault=supposed.fault,
+        says=supposed.says,
+        distance=math.exp(math.sqrt(squares / total)),
+        predicted=tuple((size, point.middle) for size, point in sorted(curve.items())),
+        tell_apart=supposed.tell_apart,
+    )
+    return fitted, math.sqrt(beyond / total)
+
+
+def _with(machine: Machine, case: Case) -> Machine:
+    """The machine with what is supposed of it. What a job asked for is not supposed."""
+    return dataclasses.replace(machine, cluster=case.cluster, case=case, environment={}, is_explained=False)
+
+
+def _curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
+    """What the machine is expected to reach of each row.
+
+    What a fault leaves at most no size can exceed, be it ever so small: a table with one that does has not this fault.
+    """
+    points = {size: _point(row, file, machine) for size, (row, _) in rows.items()}
+    curve = {size: point for size, point in points.items() if point is not None}
+    if _is_copies(file) or _is_by_mpi(file) or not curve:
+        return curve
+    highest = max(point.high for point in curve.values())
+    fastest = max(row.summary.median for row in file.results if row.summary is not None and _is_rate(row))
+    if fastest > highest * (_MEASURED_ABOVE if _is_stream(file) else _CLEARLY_ABOVE):
+        return {}
+    large = _point(max(rows.items())[1][0], file, machine, size_bytes=_ALL_BYTES)
+    most = large.middle if large is not None else highest
+    if _is_stream(file):  # below that a message takes longer than its bytes do, and a slow link hardly shows
+        return curve if max(point.middle for point in curve.values()) >= _BYTES_DECIDE * most else {}
+    return {size: point._replace(weight=min(1.0, point.middle / most)) for size, point in curve.items()}
+
+
+def _point(row: Result, file: ForeignFile, machine: Machine, size_bytes: int = 0) -> Point | None:
+    """The rates that are expected of a row, or of the same at another size."""
+    workload = row_workload(row, file)
+    workload = replace(workload, size_bytes=size_bytes) if size_bytes else workload
+    limit, band = expect(workload, machine)
+    if not isinstance(limit, Limit) or band is None:
+        return None
+    low, high = band.low, limit.value
+    if isinstance(workload, Collective):
+        high = band.high or limit.value
+        if workload.by == "mpi":
+            size = total_bytes(workload)
+            low, high = size / (band.doubtful_to or band.high or limit.value), size / band.low
+    return Point(math.sqrt(low * high), low, high, 1.0)
+
+
+def _slow_copies(file: ForeignFile, machine: Machine) -> Rows:
+    """The copies below the band of health: of one GPU, it may be, and not of its siblings."""
+    rows = {
+        number: (row, row.summary.median)
+        for number, row in enumerate(file.results)
+        if row.summary is not None and _is_one_way(row) and row.summary.median > 0
+    }
+    healthy = {number: _point(row, file, machine) for number, (row, _) in rows.items()}
+    return {
+        number: rows[number] for number, point in healthy.items() if point is not None and rows[number][1] < point.low
+    }
+
+
+def _is_one_way(row: Result) -> bool:
+    return row.settings.get("direction") != "both"
+
+
+def _is_refuted(file: ForeignFile, machine: Machine, case: Case, slow: set[str]) -> bool:
+    """Whether a slow path was faster another time, as through the host, than its link could be with that fault."""
+    best: dict[str, tuple[Result, float]] = {}
+    for row in file.results:
+        if row.path in slow and row.summary is not None and _is_one_way(row):
+            best[row.path] = max((row, row.summary.median), best.get(row.path, (row, 0.0)), key=lambda pair: pair[1])
+    for row, rate in best.values():
+        limit, _ = expect(row_workload(row, file), _with(machine, replace(case, gpu_cap_bytes_per_s=math.inf)))
+        if isinstance(limit, Limit) and rate > _MEASURED_ABOVE * limit.value:
+            return True
+    return False
+
+
+def _slow_alone(file: ForeignFile, machine: Machine) -> str:
+    """The GPUs that have slow copies and no others, as a run; empty where that is so of all of them or of none."""
+    slow = _slow_copies(file, machine)
+    ends = {
+        number: {end for end in row.path.split(">") if end.startswith("gpu")} for number, row in enumerate(file.results)
+    }
+    fine = set().union(*(gpus for number, gpus in ends.items() if number not in slow))
+    alone = set().union(*(ends[number] for number in slow)) - fine
+    return runs(sorted(alone)) if fine else ""

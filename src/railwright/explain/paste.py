@@ -1,0 +1,110 @@
+"""All that one text says: NCCL's log, the tables of a tool, or both, where a log's lines stand around a table."""
+
+from __future__ import annotations
+
+import msgspec
+
+from railwright.checks.finding import Finding
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
+from railwright.expected.machine import Machine
+from railwright.explain.table import Explained, explain
+from railwright.explain.topology_matrix import Beside, beside
+from railwright.results.readers import registry
+from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.nccl_log.model import MARKS, NcclLog
+from railwright.results.readers.pasted.documents import plain
+from railwright.results.readers.pasted.long_text import LongText
+
+
+class Paste(msgspec.Struct, frozen=True, kw_only=True):
+    """What a text says."""
+
+    log: NcclLog | None = None
+    findings: tuple[Finding, ...] = ()
+    """What the log shows."""
+    files: tuple[ForeignFile, ...] = ()
+    tables: tuple[Explained, ...] = ()
+    """One for each of the files."""
+    refused: RailwrightError | None = None
+    """Why the table in a log could not be read or judged; what the log says stands all the same."""
+
+    @property
+    def status(self) -> int:
+        """The exit status. Where a table was judged it decides: what a log says around it is told, not counted."""
+        statuses = [one.status for one in self.tables]
+        if self.refused is not None:
+            statuses.append(EXIT_UNJUDGED)
+        judged = any(one.machine for one in self.tables)
+        if self.log is not None and not judged:
+            statuses.append(_status(self.findings))
+        return EXIT_SLOW if EXIT_SLOW in statuses else max(statuses, default=EXIT_OK)
+
+
+def read_paste(given: str | LongText, machine: Machine | None, collective: str = "") -> Paste:
+    """What a text says of the machine. Raises UsageError where it is neither a log nor a table that can be read.
+
+    Of several texts of one run, which a `LongText` may hold, those without a table are a part of the log.
+    """
+    given = plain(given) if isinstance(given, str) else given
+    texts = given.texts if isinstance(given, LongText) else (given,)
+    tables = tuple(number for number, text in enumerate(texts) if registry.has_table(text))
+    log: NcclLog | None = None
+    findings: tuple[Finding, ...] = ()
+    try:
+        log = _log_of(given)
+        findings = _contradictions(log, machine) if log else ()
+    except UsageError:
+        if not tables:  # a few lines of a log beside a table may say nothing
+            raise
+    if log is not None and not tables:
+        if machine is not None and machine.path:
+            raise UsageError("--path is for a point-to-point table, and the log has none", hint="leave --path out")
+        return Paste(log=log, findings=findings)
+    try:
+        chosen = tables or range(len(texts))
+        files = tuple(file for number in chosen for file in registry.read(texts[number], collective))
+        return Paste(
+            log=log, findings=findings, files=files, tables=_explained(files, machine, beside(texts[chosen[0]]))
+        )
+    except RailwrightError as error:
+        if log is None:
+            raise
+        return Paste(log=log, findings=findings, refused=error)
+
+
+def _log_of(given: str | LongText) -> NcclLog | None:
+    if isinstance(given, str):
+        if not any(mark in given for mark in MARKS):
+            return None
+        from railwright.results.readers.nccl_log import log as nccl_log
+
+        return nccl_log.read(given)
+    if isinstance(given.log, UsageError):
+        raise given.log
+    return given.log
+
+
+def _contradictions(log: NcclLog, machine: Machine | None) -> tuple[Finding, ...]:
+    from railwright.diagnosis.nccl.contradictions import contradictions
+
+    return contradictions(log, machine.cluster.host if machine is not None else None)
+
+
+def _explained(files: tuple[ForeignFile, ...], machine: Machine | None, around: Beside) -> tuple[Explained, ...]:
+    """Every run. Raises UsageError, with the run's number among several."""
+    found = []
+    for number, table in enumerate(files, 1):
+        try:
+            found.append(explain(table, machine, around))
+        except UsageError as error:
+            if len(files) == 1:
+                raise
+            raise UsageError(f"run {number} of {len(files)}: {error.message}", hint=error.hint) from error
+    return tuple(found)
+
+
+def _status(findings: tuple[Finding, ...]) -> int:
+    certainties = {finding.certainty for finding in findings}
+    if certainties & {"seen", "likely"}:
+        return EXIT_SLOW
+    return EXIT_UNJUDGED if certainties else EXIT_OK

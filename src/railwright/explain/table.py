@@ -1,0 +1,230 @@
+"""Is this table normal? A known tool's output on a machine that is given: rows, verdict, likely causes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from railwright.checks.check import Check, Facts
+from railwright.checks.finding import Finding
+from railwright.diagnosis.nccl.paths import NO_MACHINE
+from railwright.diagnosis.verdicts.call_time import CallTime, call_time, of_healthy_machines
+from railwright.diagnosis.verdicts.doubts import largest_row, of_old_nccl, weighed
+from railwright.diagnosis.verdicts.judged import Judged, State, Verdict
+from railwright.diagnosis.verdicts.verdict import WORST_FIRST
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
+from railwright.expected.machine import Machine
+from railwright.explain.corrected_machine import as_told, weighed_as_told
+from railwright.explain.curve_findings import seen_in
+from railwright.explain.curve_shape import missing_sizes, shape_notes
+from railwright.explain.hypotheses import Fitted, fit
+from railwright.explain.rows import (
+    busbw_scale,
+    differences,
+    is_busbw,
+    is_of_two,
+    judge_rows,
+    machine_for,
+    operation_of,
+)
+from railwright.explain.stated_machine import another_rate, contradictions
+from railwright.explain.topology_matrix import Beside
+from railwright.faults.registry import FAULTS
+from railwright.limits.limit import NoLimit
+from railwright.results.readers.foreign_file import ForeignFile
+from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR
+from railwright.results.records import Verification, size_of
+from railwright.results.workload import Collective, Files
+from railwright.topology.devices import Topology
+from railwright.units import format_size
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_field="record", omit_defaults=True,
+                forbid_unknown_fields=True):  # fmt: skip
+    """One run of one tool: what `railwright explain --json` prints."""
+
+    tool: str
+    version: str
+    test: str
+    ranks: int | None = None
+    hosts: int | None = None
+    machine: str = ""
+    """Empty if no machine was given: then no row could be judged."""
+    rows: tuple[Judged, ...]
+    shown: tuple[str, ...]
+    """The tool's own string of each row, with its own unit."""
+    headline: int | None = None
+    """The row that stands for the table: the largest size."""
+    verdict: Verdict
+    hypotheses: tuple[Fitted, ...] = ()
+    """The healthy machine first, then the faults whose curves are nearest."""
+    findings: tuple[Finding, ...] = ()
+    """What the table's own settings (evidence `setting`) and the machine given show."""
+    contradictions: tuple[str, ...] = ()
+    """What the table says of itself, where the machine given is another."""
+    notes: tuple[str, ...] = ()
+    bandwidths_are: str = ""
+    """`busbw` where the rates of collectives are busbw."""
+    status: int
+    """The exit status: 0 ok, 1 slow or misconfigured, 3 could not be judged."""
+
+
+def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside()) -> Explained:  # noqa: B008
+    """Judge one run, with what its text says `around` it.
+
+    Raises UsageError where the machine cannot be the table's, CannotJudge where it is not known.
+    """
+    if machine is not None and machine.path and not is_of_two(file):
+        raise UsageError(
+            f"--path {machine.path[:80]!r} is about two devices, {file.test} is not of two", hint="leave --path out"
+        )
+    fitting = machine_for(file, machine) if machine is not None else None
+    placed, told = as_told(file, fitting) if fitting is not None else (None, ())
+    rows, headline, call = _judged_rows(file, placed, told, around.nccl)
+    verdict = _verdict(rows, headline)
+    if verdict.state == "ok" and (missing := missing_sizes(file)):
+        ended = ENDED_BY_ERROR if missing[0].startswith(ENDED_BY_ERROR) else "the text ends before the run does"
+        verdict = Verdict(state="unknown", why=f"{verdict.why}, but {ended}")
+    curves = verdict.state in ("slow", "unknown", "failed")
+    host = fitting.cluster.host if fitting is not None else NO_MACHINE
+    findings = (*_shown_by(file, host, verdict.state), *seen_in(file, placed, rows), *around.findings)
+    notes: tuple[str, ...] = ()
+    if machine is not None and placed is not None:
+        notes = (*differences(file, machine, placed), *another_rate(file, rows, placed.cluster))
+    return Explained(
+        tool=file.tool,
+        version=file.version,
+        test=file.test,
+        ranks=file.ranks,
+        hosts=placed.cluster.hosts if placed is not None and file.ranks is not None else file.hosts,
+        machine=placed.cluster.name if placed is not None else "",
+        rows=rows,
+        shown=tuple(str(result.settings.get("shown", "")) for result in file.results),
+        headline=headline,
+        verdict=verdict,
+        hypotheses=fit(file, placed) if curves and placed is not None and placed.measured is None else (),
+        findings=findings,
+        contradictions=(
+            *(contradictions(file, machine.cluster, placed.cluster, around) if machine and placed else ()),
+            *missing_sizes(file),
+        ),
+        notes=(*notes, *told, *shape_notes(rows, call, of_files=isinstance(file.workload, Files)), *file.notes),
+        bandwidths_are="busbw" if is_busbw(file) else "",
+        status=_status(verdict.state, rows, findings),
+    )
+
+
+def _judged_rows(
+    file: ForeignFile, placed: Machine | None, told: tuple[str, ...], nccl: tuple[int, ...]
+) -> tuple[tuple[Judged, ...], int | None, CallTime | None]:
+    """(the rows, the one that stands for them, a fixed time that all slow ones lack)."""
+    if placed is None:
+        rows = tuple(_unjudged(file))
+        return rows, largest_row(rows), None
+    rows = weighed_as_told(judge_rows(file, placed), told)
+    headline = largest_row(rows)
+    if not isinstance(file.workload, Collective) or file.workload.by != "nccl":
+        return rows, headline, None
+    call = call_time(rows, busbw_scale(file))
+    known = of_healthy_machines(call, file, placed.cluster)
+    if headline is not None and rows[headline].verdict.state == "slow":
+        rows = of_old_nccl(rows, headline, placed.cluster.hosts, nccl)
+    return weighed(rows, headline, placed.cluster.hosts, known), headline, call
+
+
+def _shown_by(file: ForeignFile, host: Topology, state: State) -> tuple[Finding, ...]:
+    """What the settings and the machine given show of faults that the tool can have.
+
+    What could not be looked at says nothing here. A shape is as the user changed it (`nvlink=4`, `nics=1`): where the
+    table is what such a machine reaches, that is no fault of it.
+    """
+    facts = Facts(topology=host, environment=file.environment)
+    operation = operation_of(file)
+    unable = {fault.name for fault in FAULTS if not fault.can_be_of(file.workload.transport, operation)}
+    looked = (finding for check in _checks_for(facts) if check.name not in unable for finding in check.look(facts))
+    found = tuple(finding for finding in looked if finding.certainty != "could not look")
+    return tuple(filter(_is_setting, found)) if state in ("ok", "suspicious") and host.source == "shape" else found
+
+
+def _checks_for(facts: Facts) -> tuple[Check, ...]:
+    """Every check that can find something. A shape has no settings of its own: there the checks of faults are all."""
+    if facts.environment or facts.topology.source != "shape":
+        from railwright.faults.every_check import EVERY_CHECK
+
+        return EVERY_CHECK
+    return tuple(fault.check for fault in FAULTS)
+
+
+def _is_setting(finding: Finding) -> bool:
+    return any(seen.claim == "setting" for seen in finding.evidence)
+
+
+def _unjudged(file: ForeignFile) -> list[Judged]:
+    none = NoLimit(quantity="bandwidth_bytes_per_s", why="no machine was given")
+    scale = busbw_scale(file)
+    return [
+        Judged(
+            benchmark=result.benchmark, quantity=result.quantity, path=result.path, parameters=result.parameters,
+            outcome=result.outcome, value=result.summary.median * scale if result.summary else None, limit=none,
+            verdict=_wrong(result.verification) or Verdict(state="unknown", why=none.why),
+            verification=result.verification, method=result.method,
+        )
+        for result in file.results
+    ]  # fmt: skip
+
+
+def _wrong(checked: Verification | None) -> Verdict | None:
+    """Wrong data needs no machine to be seen."""
+    if checked is None or not checked.bytes_wrong:
+        return None
+    return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
+
+
+def _verdict(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
+    """The headline's, unless another row is worse: a collapse in the middle or wrong data is not ok at the end.
+
+    Wrong data comes before everything: how fast it came does not matter then.
+    """
+    if headline is None:
+        return Verdict(state="unknown", why="the table has no row")
+    chosen = rows[headline]
+    wrong = [row for row in rows if row.verdict.state == "failed"]
+    telling = [row for row in rows if row.verdict.state != "unknown"]
+    order = {state: place for place, state in enumerate(WORST_FIRST)}
+    state = min((row.verdict.state for row in telling), key=order.__getitem__, default=chosen.verdict.state)
+    state = "failed" if wrong else state
+    if state == chosen.verdict.state or state not in ("slow", "suspicious", "failed"):
+        return Verdict(state=chosen.verdict.state, why=_at(chosen))
+    alike = [row for row in rows if row.verdict.state == state]
+    worst = min(alike, key=_share_of_band) if state == "slow" else max(alike, key=_share_of_limit)
+    return Verdict(state=state, why=f"{len(alike)} of {len(rows)} rows, like {_at(worst)}")
+
+
+def _share_of_band(row: Judged) -> float:
+    """Measured over the low end of what is expected, below 1 for a slow row."""
+    if row.expected is not None and row.quantity == "latency_s":
+        return row.expected.high / row.value if row.value and row.expected.high else 0.0
+    return row.value / row.expected.low if row.value and row.expected and row.expected.low else 0.0
+
+
+def _share_of_limit(row: Judged) -> float:
+    return row.fraction_of_limit or 0.0
+
+
+def _at(row: Judged) -> str:
+    """Why, with the size and the placement of the row."""
+    size, placement = size_of(row.parameters), row.parameters.get("placement", "")
+    if isinstance(row.limit, NoLimit) and row.verdict.state == "unknown":
+        return row.verdict.why
+    words = [format_size(size)] if size is not None else []
+    words += [str(placement).replace("_", " ")] if placement else []
+    return f"{' '.join(words)}: {row.verdict.why}" if words else row.verdict.why
+
+
+def _status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:
+    """As everywhere: 1 for slow or misconfigured, 3 for what could not be judged and nothing worse."""
+    slow = state == "slow" or any(row.verdict.state == "slow" for row in rows)
+    # What a setting may cost is no matter where nothing is slow.
+    telling = (one for one in findings if state != "ok" or not _is_setting(one))
+    if slow or any(finding.certainty in ("seen", "likely") for finding in telling):
+        return EXIT_SLOW
+    return EXIT_OK if state in ("ok", "waived") else EXIT_UNJUDGED

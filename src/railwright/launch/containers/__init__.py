@@ -1,0 +1,1 @@
+"""Ranks beside and inside a container on its host."""

@@ -1,0 +1,162 @@
+"""Runs a command as a process of a container would, with this host's files. Alone, by path, standard library only.
+
+    python -I enter.py INSIDE.json SIDE COMMAND ...
+
+COMMAND is one line for a shell, as ssh takes it. On the side `container` it is run with what INSIDE.json says of one of
+the container's processes (`launch.container` reads and describes it); on any other side as it is.
+
+Nothing is changed outside: namespaces that are joined or new, mounts in one of our own. A process-id namespace is
+around the command, so that the kernel kills whatever it started when it ends, or when whoever started this one does.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from typing import Any
+
+_CLONE_NEWNS, _CLONE_NEWPID = 0x00020000, 0x20000000  # linux/sched.h
+_MS_REC, _MS_PRIVATE, _MS_SLAVE = 0x4000, 0x40000, 0x80000  # linux/mount.h
+_OPEN_TREE, _MOVE_MOUNT = 428, 429  # asm-generic/unistd.h: the same on every architecture
+_CLONE_TREE, _AT_RECURSIVE, _FROM_EMPTY_PATH, _AT_FDCWD = 1, 0x8000, 4, -100
+_PDEATHSIG, _SET_SECCOMP, _DROP_BOUND, _NO_NEW_PRIVILEGES = 1, 22, 24, 38  # linux/prctl.h
+_FILTER_MODE = 2
+_CANNOT = 126
+_MOST_OOM_SCORE = b"1000"
+_SHM = "/dev/shm"  # noqa: S108 - what is mounted there is taken
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> None:
+    """Become the command, or stay as its keeper and end as it does."""
+    file, side, *words = sys.argv[1:]
+    line = " ".join(words)
+    if side != "container":
+        os.execv("/bin/sh", ["sh", "-c", line])  # noqa: S606 - as ssh hands it to the other side's shell
+    with open(file, encoding="ascii") as opened:  # noqa: PTH123 - as in lab/enter.py
+        inside = json.load(opened)
+    try:
+        os.environ.update(inside["environment"])
+        for name in [name for name in os.environ if name in inside["unset"]]:
+            del os.environ[name]
+        _join(inside)
+        _must(_libc.unshare(_CLONE_NEWPID), "process ids")
+        first = os.fork()
+        if not first:
+            _be_first(inside, line)
+    except (OSError, ValueError) as error:
+        _give_up(error)
+    status = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+    sys.exit(status if status >= 0 else 128 - status)
+
+
+def _give_up(error: Exception) -> None:
+    told = f"{error.strerror}: {error.filename or ''}".rstrip(": ") if isinstance(error, OSError) else error
+    sys.stdout.write(f"the container cannot be entered: {told}\n")
+    sys.stdout.flush()
+    os._exit(_CANNOT)
+
+
+def _join(inside: dict[str, Any]) -> None:
+    """Take the container's control groups, mounts and namespaces."""
+    handles = {name: os.open(f"/proc/{inside['pid']}/ns/{name}", os.O_RDONLY) for name in inside["namespaces"]}
+    with open(f"/proc/{inside['pid']}/stat", encoding="utf-8", errors="replace") as stat:  # noqa: PTH123
+        if int(stat.read().rpartition(")")[2].split()[19]) != inside["started"]:
+            raise OSError(3, "its process has ended")
+    for group in inside["cgroups"]:
+        _write(group, str(os.getpid()).encode())
+    # Where memory is short, ours are ended before the container's own.
+    _write("/proc/self/oom_score_adj", _MOST_OOM_SCORE)
+    _must(_libc.unshare(_CLONE_NEWNS), "mounts")
+    _must(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None), "mounts")
+    ours = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+    trees = {}
+    if inside["mounts"]:
+        _must(_libc.setns(handles.pop("mnt"), _CLONE_NEWNS), "mounts")
+        trees = {path: _tree(path) for path in inside["mounts"]}
+        _must(_libc.setns(ours, _CLONE_NEWNS), "mounts")
+    for path, tree in trees.items():
+        _put(tree, path)
+    if os.path.realpath(_SHM) != _SHM:
+        raise OSError(40, "it is a link, and would say where our files go", _SHM)
+    for name, handle in handles.items():
+        _must(_libc.setns(handle, 0), name)
+    if inside["new_sysfs"]:  # the one that is there shows the interfaces of the host
+        groups = _tree("/sys/fs/cgroup")
+        _must(_libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None), "/sys")
+        _put(groups, "/sys/fs/cgroup")
+
+
+def _tree(path: str) -> int:
+    """A copy of what is mounted at a path and below it."""
+    flags = _CLONE_TREE | os.O_CLOEXEC | _AT_RECURSIVE
+    tree: int = _must(_libc.syscall(_OPEN_TREE, _AT_FDCWD, path.encode(), flags), path)
+    return tree
+
+
+def _put(tree: int, path: str) -> None:
+    _must(_libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, path.encode(), _FROM_EMPTY_PATH), path)
+    os.close(tree)
+    # What is mounted below from here on must not appear in the container.
+    _must(_libc.mount(None, path.encode(), None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), path)
+
+
+def _be_first(inside: dict[str, Any], line: str) -> None:
+    """Run as process 1 of the new process-id namespace, with what the container's processes may, and no more."""
+    try:
+        _libc.prctl(_PDEATHSIG, signal.SIGKILL)
+        # Its numbers are those of the new namespace, and so is /proc/self.
+        _must(_libc.mount(b"proc", b"/proc", b"proc", ctypes.c_ulong(0), None), "/proc")
+        for name, pair in inside["limits"].items():
+            resource.setrlimit(getattr(resource, name), tuple(pair))
+        os.sched_setaffinity(0, inside["cpus"])
+        for capability in inside["dropped"]:
+            _must(_libc.prctl(_DROP_BOUND, capability, 0, 0, 0), f"capability {capability}")
+        for text in inside["filters"]:
+            _install(base64.b64decode(text))
+        if inside["no_new_privileges"]:
+            _must(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
+        program = os.fork()
+        if not program:
+            os.execv("/bin/sh", ["sh", "-c", line])  # noqa: S606
+    except (OSError, ValueError) as error:
+        _give_up(error)
+    while True:
+        ended, status = os.wait()  # also orphans, which become ours
+        if ended == program:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+
+
+def _install(instructions: bytes) -> None:
+    kept = ctypes.create_string_buffer(instructions, len(instructions))
+    program = struct.pack("@HP", len(instructions) // 8, ctypes.addressof(kept))  # struct sock_fprog
+    _must(_libc.prctl(_SET_SECCOMP, _FILTER_MODE, program, 0, 0), "seccomp")
+
+
+def _write(path: str, content: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY)
+    try:
+        os.write(handle, content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+    finally:
+        os.close(handle)
+
+
+def _must(status: int, what: str) -> int:
+    if status < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+    return status
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""GPUs during a launch: clocks, samples, and other users."""

@@ -1,0 +1,112 @@
+"""Locks the clocks of GPUs while a launch runs, and gives them back however it ends.
+
+    python -m railwright.launch.gpus.clock_lock HZ ADDRESS...
+
+That child holds the lock: it sets it, says so, and waits. It gives the clocks back when it is asked to end, and when
+its parent dies of whatever: the kernel then sends it a signal that it can answer, and not one that ends it at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+import pynvml
+
+from railwright.benchmarks.benchmark import AnyJob
+from railwright.errors import CannotJudge
+from railwright.process import Child
+from railwright.topology.sources.nvidia_nvml import handles
+
+_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpus.clock_lock")
+_LOCKED = "locked"
+_PR_SET_PDEATHSIG = 1
+_LOCKING_S = 30.0
+"""Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
+_GIVING_BACK_S = 20.0
+_TICK_S = 0.05
+_HINT = "locking clocks needs root; leave out -o clock="
+
+
+class ClockLock:
+    """A context manager around one launch; does nothing where no clock was asked for.
+
+    Raises CannotJudge where the clocks cannot be locked, after giving back those that were.
+    """
+
+    def __init__(self, job: AnyJob, environment: Mapping[str, str]) -> None:
+        self._child: Child | None = None
+        if job.launch.gpu_clock_hz and job.gpus:
+            addresses = [gpu.address for gpu in job.gpus]
+            self._child = Child([*_PROGRAM, f"{job.launch.gpu_clock_hz:.0f}", *addresses], dict(environment))
+
+    def __enter__(self) -> None:
+        if self._child is None:
+            return
+        child = self._child.__enter__()
+        end = time.monotonic() + _LOCKING_S
+        while _LOCKED not in child.output:
+            if child.poll() is not None or time.monotonic() > end:
+                self.__exit__()
+                said = next((line for line in reversed(child.output) if line.strip()), "it said nothing in time")
+                raise CannotJudge(f"the clocks of the GPUs cannot be locked: {said[:200]}", hint=_HINT)
+            time.sleep(_TICK_S)
+
+    def __exit__(self, *_: object) -> None:
+        if self._child is not None:
+            self._child.stop(grace_s=_GIVING_BACK_S)
+
+
+class _Ended(Exception):
+    """Somebody asked for the end, or the parent died."""
+
+
+def _end(_number: int, _frame: object) -> None:
+    raise _Ended
+
+
+def hold(clock_hz: float, addresses: Sequence[str]) -> None:
+    """Lock, say so, wait for the end, and give back. Raises NVML's error where a clock cannot be locked."""
+    known = dict(handles())
+    missing = [address for address in addresses if address not in known]
+    if missing:
+        raise CannotJudge(f"NVML does not list a GPU at {missing[0]}")
+    mhz = round(clock_hz / 1e6)
+    try:
+        for address in addresses:
+            pynvml.nvmlDeviceSetGpuLockedClocks(known[address], mhz, mhz)
+        os.write(1, f"{_LOCKED}\n".encode())
+        while True:
+            signal.pause()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # a second one must not come between
+        for address in addresses:  # also of those that were not reached: to reset what is not locked changes nothing
+            pynvml.nvmlDeviceResetGpuLockedClocks(known[address])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Hold until the end; 1 with NVML's words where that cannot be."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _end)
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # what every child begins with would kill it at once
+    if os.getppid() != parent:
+        return 1
+    try:
+        pynvml.nvmlInit()
+        hold(float(arguments[0]), arguments[1:])
+    except _Ended:
+        return 0
+    except (pynvml.NVMLError, CannotJudge) as error:
+        sys.stdout.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

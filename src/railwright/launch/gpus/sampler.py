@@ -1,0 +1,89 @@
+"""The program that looks at GPUs while they work, started by `gpu_watch` and `gpu_business`, never by a user.
+
+    python -m railwright.launch.gpus.sampler sample INTERVAL_S [CPU,CPU...]   a line of JSON each interval
+    python -m railwright.launch.gpus.sampler business                         one line: who else uses the GPUs
+
+It asks NVML alone, so that it takes no GPU memory, and dies with its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+
+import msgspec
+import pynvml
+
+from railwright.launch.gpus.samples import BUSINESS, Business, GpuSample, Sample
+from railwright.process import die_with_parent
+from railwright.topology.sources.nvidia_nvml import (
+    clock_hz,
+    event_reasons,
+    handles,
+    memory_of,
+    power_w,
+    process_count,
+    temperature_c,
+    utilisation,
+)
+
+
+def take(gpus: list[tuple[str, object]]) -> Sample:
+    """One sample of all GPUs."""
+    return Sample(time.monotonic(), tuple(_one(address, handle) for address, handle in gpus))
+
+
+def _one(address: str, handle: object) -> GpuSample:
+    return GpuSample(
+        address=address,
+        sm_clock_hz=clock_hz(handle, pynvml.NVML_CLOCK_SM),
+        memory_clock_hz=clock_hz(handle, pynvml.NVML_CLOCK_MEM),
+        power_w=power_w(handle),
+        temperature_c=temperature_c(handle),
+        utilisation=utilisation(handle),
+        event_reasons=event_reasons(handle),
+    )
+
+
+def business(gpus: list[tuple[str, object]]) -> list[Business]:
+    """Who uses each GPU."""
+    found = []
+    for address, handle in gpus:
+        memory = memory_of(handle)
+        found.append(
+            Business(
+                address=address,
+                processes=process_count(handle),
+                utilisation=utilisation(handle),
+                memory_used_bytes=memory.used if memory is not None else None,
+            )
+        )
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    """Print lines until the parent ends it; what NVML prints itself is kept out of them."""
+    die_with_parent()
+    stream = os.fdopen(os.dup(1), "wb", buffering=0)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    pynvml.nvmlInit()
+    gpus = handles()
+    if arguments[0] == "business":
+        stream.write(msgspec.json.encode({BUSINESS: business(gpus)}) + b"\n")
+        os._exit(0)
+    interval_s = float(arguments[1])
+    if len(arguments) > 2:
+        with contextlib.suppress(OSError, ValueError):  # a CPU that is not ours: then wherever the kernel puts us
+            os.sched_setaffinity(0, {int(cpu) for cpu in arguments[2].split(",")})
+    following = time.monotonic()
+    while True:
+        stream.write(msgspec.json.encode(take(gpus)) + b"\n")
+        following = max(following + interval_s, time.monotonic())
+        time.sleep(max(0.0, following - time.monotonic()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Ranks on the nodes of Slurm, and jobs for it."""

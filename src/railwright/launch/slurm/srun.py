@@ -1,0 +1,66 @@
+"""Ranks that `srun` itself starts on nodes of an allocation, without `mpirun`: `--mpi=pmix` or `--mpi=pmi2`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from railwright.launch.hosts import Hosts
+from railwright.launch.local import RANK_PROGRAM
+from railwright.launch.mpi import MpiLauncher
+from railwright.launch.mpi_hosts import HostsLauncher
+from railwright.launch.session import Launcher
+from railwright.launch.slurm.allocation import STEP, SlurmReach
+
+_PLACES_FILE = "places"
+
+
+@dataclass
+class SrunLauncher(HostsLauncher):
+    """As `HostsLauncher`, by srun with one of its MPI plugins."""
+
+    plugin: str = ""
+
+    name = "srun"
+    runs_on = ""
+
+    def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
+        """The command line that starts `ranks` ranks, the first host's first: in Slurm's own order it may be last."""
+        del environment  # srun hands its own on
+        if ranks != self.hosts.ranks:
+            raise ValueError(f"{self.hosts.ranks} ranks are placed, not {ranks}")
+        self._places(scratch).write_text("".join(f"{name}\n" * self.hosts.ranks_per_host for name in self.hosts.names))
+        return [
+            *STEP,
+            f"--mpi={self.plugin}",
+            f"--nodes={len(self.hosts.names)}",
+            f"--ntasks={ranks}",
+            "--distribution=arbitrary",
+            "--overcommit",  # more ranks than allocated cores share them, as with mpirun
+            "--kill-on-bad-exit=1",
+            *RANK_PROGRAM,
+        ]
+
+    def environment(self, scratch: Path) -> dict[str, str]:
+        """As with mpirun, but for what is of mpirun alone, and where ranks are placed."""
+        found = super().environment(scratch)
+        mine = {name: value for name, value in found.items() if name not in ("TMPDIR", "HYDRA_LAUNCHER_EXTRA_ARGS")}
+        if "TMPDIR" in os.environ:
+            mine["TMPDIR"] = os.environ["TMPDIR"]
+        return mine | {"SLURM_HOSTFILE": str(self._places(scratch))}
+
+    @staticmethod
+    def _places(scratch: Path) -> Path:
+        """The file in which each rank has a line with its node."""
+        return scratch / _PLACES_FILE
+
+
+def launcher_over(mpi: MpiLauncher, hosts: Hosts) -> Launcher:
+    """What starts ranks on those hosts. Raises CannotJudge where nothing can."""
+    if isinstance(hosts.reach, SlurmReach):
+        plugin = hosts.reach.srun_plugin(mpi.flavour)
+        if plugin:
+            return SrunLauncher(mpi, hosts, plugin)
+    return HostsLauncher(mpi, hosts)

@@ -1,0 +1,39 @@
+"""cuFile's configuration as text: JSON with a comment above each line, as cuFile's own file has them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from railwright.checks.cufile_settings import Setting, Told
+from railwright.report.text.collectives import labelled
+from railwright.terminal import visible
+
+_WIDTH = 100
+
+
+def render_cufile_json(name: str, settings: Iterable[Setting]) -> str:
+    """The whole file, for the machine of that name."""
+    lines = [f"// For {visible(name)}. Name it in CUFILE_ENV_PATH_JSON, or put it in /etc/cufile.json.", "{",
+             '    "properties": {']  # fmt: skip
+    written = [list(_setting_lines(one)) for one in settings]
+    for place, own in enumerate(written):
+        lines += [*own[:-1], own[-1] + ("," if place < len(written) - 1 else "")]
+    return "\n".join([*lines, "    }", "}"]) + "\n"
+
+
+def _setting_lines(setting: Setting) -> Iterator[str]:
+    indent = " " * 8
+    yield from textwrap.wrap(visible(setting.why), _WIDTH, initial_indent=f"{indent}// ",
+                             subsequent_indent=f"{indent}// ", break_on_hyphens=False)  # fmt: skip
+    yield f"{indent}{msgspec.json.encode(setting.key).decode()}: {msgspec.json.encode(setting.value).decode()}"
+
+
+def told_lines(told: Iterable[Told]) -> Iterator[str]:
+    """One line for each thing that was looked at, with what to do about it."""
+    for one in told:
+        yield from labelled(one.state, f"{one.key}: {one.seen}", indent=2)
+        if one.remedy:
+            yield from labelled("remedy", one.remedy, indent=14)

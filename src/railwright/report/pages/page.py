@@ -1,0 +1,59 @@
+"""What every text report prints with: paragraphs and headings, safe whatever the text came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from railwright.report.text import wording
+
+_COLUMNS_OF_A_FILE = 140
+
+
+def standard_output() -> Console:
+    """Where reports are printed: as wide as the terminal or as COLUMNS says, and wide in a file, which never wraps."""
+    console = Console()
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(width=_COLUMNS_OF_A_FILE)
+
+
+def fits(text: str, console: Console) -> str:
+    """The text with what does not print escaped, and what the console's encoding lacks as well."""
+    shown = wording.visible(text)
+    try:
+        return shown.encode(console.encoding, "backslashreplace").decode(console.encoding)
+    except LookupError:
+        return shown.encode("ascii", "backslashreplace").decode("ascii")
+
+
+class Page:
+    """Text on one console, fitted to its width."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def text(self, words: str, style: str = "") -> Text:
+        """Text that is safe to print; long words are folded, never cut."""
+        return Text(fits(words, self.console), style=style, overflow="fold")
+
+    def line(self, words: str = "", style: str = "", indent: int = 0) -> None:
+        """One paragraph, wrapped under its own indent."""
+        self.console.print(Padding(self.text(words, style), (0, 0, 0, indent), expand=False))
+
+    def heading(self, words: str) -> None:
+        """A blank line and a heading."""
+        self.console.print()
+        self.line(words, "bold")
+
+    def grid(self, columns: Sequence[Column], *rows: Sequence[Text], gap: int = 2, indent: int = 0) -> None:
+        """Rows of cells, laid out in columns."""
+        grid = Table.grid(*(column.copy() for column in columns), padding=(0, gap, 0, 0))
+        for row in rows:
+            grid.add_row(*row)
+        self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))

@@ -1,0 +1,101 @@
+"""The report as one page: a single HTML file that needs no network and may be opened anywhere, also years later.
+
+How it stays safe and needs nothing from outside: `offline_page`.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from railwright.diagnosis.peers.gpu_health import WATCHED, watched_words
+from railwright.errors import RailwrightError
+from railwright.groups import grouped
+from railwright.report import storage_ways
+from railwright.report.pages.offline_page import as_it_is, render_page
+from railwright.report.pictures.figures import figures
+from railwright.report.pictures.machine import render_machine, said_of_links
+from railwright.report.pictures.topology import render_topology_svg
+from railwright.report.text import wording
+from railwright.report.view import View
+from railwright.results.records import Result
+from railwright.topology.devices import Scalar, Topology
+from railwright.units import count, format_size
+
+_SHOWN_VALUES = 4
+
+
+def render_html(view: View) -> str:
+    """The whole page."""
+    run = view.run
+    measured = (result for result in view.results if result.outcome == "measured")
+    fields = {
+        "machine_svg": as_it_is(_checked_svg(render_machine(run.topology, view.every), run.topology)),
+        "said_of_links": said_of_links(run.topology, view.every),
+        "topology_svg": as_it_is(_drawing(run.topology)),
+        "run": run,
+        "context": run.context,
+        "gpus": wording.gpu_words(run.topology),
+        "watched": view.watched,
+        "state_meanings": [(state, look.meaning) for state, look in wording.STATES.items()],
+        "end": view.end,
+        "view": view,
+        "methods": grouped(measured, lambda one: (one.benchmark, one.method, one.ranks, one.hosts)),
+        "storage_ways": storage_ways,
+        "settings_of": _settings,
+        "check_of": _checked,
+    }
+    return render_page("report.html.j2", (*storage_ways.figures(view.ways), *figures(view.points)), fields)
+
+
+def _drawing(topology: Topology) -> str:
+    """The topology as SVG, without the XML declaration, which has no place inside a page."""
+    drawing: str = render_topology_svg(topology)
+    return _checked_svg(drawing[drawing.index("<svg") :], topology)
+
+
+def _checked_svg(drawing: str, topology: Topology) -> str:
+    """A drawing, checked to be well-formed, so that a bad name could at worst break the drawing."""
+    if not drawing:
+        return ""
+    try:
+        ET.fromstring(drawing)  # noqa: S314  # our own drawing, and without a document type nothing can be expanded
+    except ET.ParseError as error:
+        raise RailwrightError(
+            f"the drawing of {wording.visible(topology.name)!r} is not well-formed: {error}",
+            hint="please report this with the output of: railwright topo capture",
+        ) from error
+    return drawing
+
+
+def _settings(results: list[Result]) -> str:
+    """Every setting once: its value, its few values, or the range of them; of the GPUs what was seen, in words."""
+    values: dict[str, list[Scalar]] = {}
+    for result in results:
+        for key, value in result.settings.items():
+            found = values.setdefault(key, [])
+            if key not in WATCHED and value not in found:
+                found.append(value)
+    held = ", ".join(f"{wording.key_words(key)} {_range_words(key, found)}" for key, found in values.items() if found)
+    seen = wording.visible(watched_words(results))
+    return ". ".join(words for words in (held, seen[:1].upper() + seen[1:]) if words)
+
+
+def _range_words(key: str, values: list[Scalar]) -> str:
+    numbers = [value for value in values if not isinstance(value, str)]
+    if len(values) > _SHOWN_VALUES and len(numbers) == len(values):
+        return f"{wording.scalar(key, min(numbers))} to {wording.scalar(key, max(numbers))}"
+    shown = [wording.scalar(key, value) for value in values[:_SHOWN_VALUES]]
+    more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
+    return " / ".join(shown) + more
+
+
+def _checked(results: list[Result]) -> str:
+    checks = [result.verification for result in results if result.verification]
+    if not checks:
+        return "The data was not checked"
+    total = format_size(sum(check.bytes_checked for check in checks))
+    wrong = sum(check.bytes_wrong for check in checks)
+    unchecked = len(results) - len(checks)
+    missing = f", {count(unchecked, 'point')} not checked" if unchecked else ""
+    methods = ", ".join(sorted({check.method for check in checks}))
+    return f"{total} checked ({methods}), {wrong} bytes wrong{missing}"

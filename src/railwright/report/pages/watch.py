@@ -1,0 +1,81 @@
+"""The curves of a job as one page that needs no network: activity above traffic, with the iterations marked.
+
+The page, its policy and its drawing of figures are those of the report of a run (`offline_page`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import railwright
+from railwright.diagnosis.iterations.samples import Curve
+from railwright.report.pages.offline_page import Figure, render_page
+from railwright.report.text.watch import source_lines, watched_lines
+from railwright.units import count, format_duration
+from railwright.watch.seen import Watched
+
+_MOST_POINTS = 20_000
+"""Of a curve: a longer one is drawn in means of neighbours."""
+_MOST_MARKS = 2_000
+_AXES = {"compute": ("y", "cores in user mode", "--series-1"), "traffic": ("y2", "GB/s", "--series-3")}
+
+
+def render_watched_html(found: Watched, curves: Sequence[Curve]) -> str:
+    """The whole page. Raises RailwrightError if plotly.js cannot stand in it."""
+    sources = list(source_lines(found))
+    lines = [line for line in watched_lines(found) if line and line not in sources]
+    one = found.estimates[0] if found.estimates else None
+    title = f"{count(one.iterations, 'iteration')} of {format_duration(one.period_s)}" if one else "no period here"
+    fields = {
+        "title": title,
+        "lines": lines,
+        "sources": sources,
+        "version": railwright.__version__,
+    }
+    figures = [_figure(found, curves, title)] if curves else []
+    return render_page("watch.html.j2", figures, fields)
+
+
+def _figure(found: Watched, curves: Sequence[Curve], title: str) -> Figure:
+    """Both curves over one time axis: dragging enlarges a stretch in both, a double click goes back."""
+    begins = [begin for one in found.estimates for begin in one.begins_s][:_MOST_MARKS]
+    traces = [trace(curve, _AXES[curve.role][0]) for curve in curves]
+    marks = [
+        {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1,
+         "line": {"color": "--muted", "width": 0.5}} for at in begins
+    ]  # fmt: skip
+    axis = {"gridcolor": "--line", "zeroline": False, "rangemode": "tozero"}
+    layout: dict[str, Any] = {
+        "height": 520, "margin": {"l": 60, "r": 20, "t": 20, "b": 45}, "font": {"color": "--ink", "size": 12},
+        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False, "shapes": marks,
+        "xaxis": {**axis, "title": {"text": "seconds"}, "anchor": "y2"},
+        "yaxis": {**axis, "title": {"text": _computing(found)}, "domain": [0.54, 1]},
+        "yaxis2": {**axis, "title": {"text": _AXES["traffic"][1]}, "domain": [0, 0.46]},
+    }  # fmt: skip
+    return Figure(title=title, summary="Activity above traffic, over time", data=tuple(traces), layout=layout)
+
+
+def _computing(found: Watched) -> str:
+    """What the curve of computing is of."""
+    units = {one.unit for one in found.sources if one.stands_for == "compute"}
+    return "W of the GPUs" if "W" in units else _AXES["compute"][1]
+
+
+def trace(curve: Curve, axis: str) -> dict[str, Any]:
+    """A curve on one of the figure's upright axes."""
+    colour = _AXES[curve.role][2]
+    scale = 1e-9 if curve.role == "traffic" else 1.0
+    begins = [curve.begin_s, *curve.ends_s[:-1]]
+    step = max(1, -(-len(begins) // _MOST_POINTS))
+    times, values = [], []
+    for first in range(0, len(begins), step):
+        last = min(first + step, len(begins))
+        whole_s = curve.ends_s[last - 1] - begins[first]
+        total = sum(curve.values[at] * (curve.ends_s[at] - begins[at]) for at in range(first, last))
+        times.append(round(begins[first], 5))
+        values.append(float(f"{total / whole_s * scale:.5g}") if whole_s > 0 else 0.0)
+    return {
+        "type": "scatter", "mode": "lines", "x": times, "y": values, "yaxis": axis, "xaxis": "x",
+        "line": {"color": colour, "width": 1, "shape": "hv"}, "hoverinfo": "x+y",
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Curves, maps and drawings in SVG."""

@@ -1,0 +1,184 @@
+"""The two pictures of a search: the fabric with its suspects, and the matrix of pairs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from railwright.diagnosis.localise.records import Suspect
+from railwright.locate.search import Located
+from railwright.report.pictures.locate_map import Matrix, map_of, matrix_of, of_edge, suspected, times_of
+from railwright.report.pictures.svg import MARGIN, WIDTH, Sheet
+from railwright.report.text.locate import hop_words
+from railwright.units import format_duration
+
+_ROW = 58.0
+_BOX_HEIGHT = 16.0
+_MOST_ACROSS = 40
+_LETTER = 5.6
+_STEPS = ((0.9, "m0"), (0.75, "m1"), (0.5, "m2"), (0.0, "m3"))
+"""Shades of the matrix: at least this part of the rate."""
+_NAMES = 62.0
+_DIGITS_UP_TO = 16
+_TOP = 32.0
+_CLASSES = ("t0", "t1", "t2")
+"""Shades of hop classes, the nearest first."""
+
+
+def fabric_svg(found: Located) -> str:
+    """Levels from the top switches down to the ports; what is suspected is heavy, and its verdict stands at it."""
+    there, sheet = map_of(found), Sheet("locate")
+    suspects = suspected(found.suspects)
+    shown = [_shown(level, suspects) for level in there.levels]
+    places = {
+        name: (MARGIN + (number + 0.5) * (WIDTH - 2 * MARGIN) / len(level), 20 + row * _ROW)
+        for row, level in enumerate(reversed(shown))
+        for number, name in enumerate(level)
+    }
+    for edge in there.edges:
+        if edge.lower not in places or edge.upper not in places:
+            continue
+        (x1, y1), (x2, y2) = places[edge.lower], places[edge.upper]
+        of_it = of_edge(edge, suspects)
+        style = "bad" if of_it is not None else "wire"
+        steps = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
+        sheet.line(steps, style, dash="" if edge.filled or of_it is not None else "3 3", behind=True)
+        if of_it is not None:
+            arrow = {"up": "\u2191 ", "down": "\u2193 "}.get(of_it.direction, "")
+            words = f"{arrow}{of_it.verdict} {of_it.capacity:.0%}"
+            x, y = x1 + 0.42 * (x2 - x1), y1 + 0.42 * (y2 - y1) + 4
+            sheet.text(min(max(x, 40), WIDTH - 40), y, words, "halo", 24, anchor="middle")
+    for row, level in enumerate(reversed(shown)):
+        room = (WIDTH - 2 * MARGIN) / max(len(level), 1)
+        for name in level:
+            _box(sheet, name, places[name], room, suspects)
+        sheet.y = max(sheet.y, 20 + row * _ROW + _BOX_HEIGHT)
+    left_out = sum(len(level) for level in there.levels) - sum(map(len, shown))
+    sheet.note("heavy: suspected, with its direction; dashed: no flow ran there")
+    if left_out:
+        sheet.note(f"{left_out} more ports and switches are not drawn")
+    return sheet.document(f"{found.fabric}: the fabric and its suspects")
+
+
+def _shown(level: tuple[str, ...], suspects: dict[str, Suspect]) -> tuple[str, ...]:
+    """As many of a level as have room, those that are suspected among them."""
+    if len(level) <= _MOST_ACROSS:
+        return level
+    wanted = [name for name in level if any(name in other.split("-") for other in suspects)][:_MOST_ACROSS]
+    rest = [name for name in level if name not in wanted][: _MOST_ACROSS - len(wanted)]
+    chosen = {*wanted, *rest}
+    return tuple(name for name in level if name in chosen)
+
+
+def _box(sheet: Sheet, name: str, place: tuple[float, float], room: float, suspects: dict[str, Suspect]) -> None:
+    x, y = place
+    of_it = suspects.get(name) or suspects.get(name.partition(":")[0])
+    width = min(room - 2, 64.0)
+    sheet.box(x - width / 2, y - _BOX_HEIGHT / 2, width, _BOX_HEIGHT, "badbox" if of_it else "box", title=name)
+    letters = int(width / _LETTER)
+    words = name if len(name) <= letters else _short(name)
+    if len(words) <= letters:
+        sheet.text(x, y + 3.5, words, "s", letters, anchor="middle")
+
+
+def _short(name: str) -> str:
+    """The number at the end of a host's or switch's name, which tells it from its neighbours."""
+    host = name.partition(":")[0]
+    return host[len(host.rstrip("0123456789")) :] or host
+
+
+class _Grid(NamedTuple):
+    """Where the cells of a matrix are."""
+
+    sheet: Sheet
+    names: tuple[str, ...]
+    side: float
+
+    def place(self, row: int, column: int) -> tuple[float, float]:
+        """The upper left corner of a cell."""
+        return MARGIN + _NAMES + column * self.side, _TOP + row * self.side
+
+    def box(self, place: tuple[float, float], style: str, title: str, words: str) -> None:
+        """One cell; its words only where there is room."""
+        (x, y), gap = place, 0.5 if self.side > 4 else 0.0
+        side = self.side - 2 * gap
+        self.sheet.box(x + gap, y + gap, side, side, style, title=title)
+        if words and len(self.names) <= _DIGITS_UP_TO:
+            letters = "d" if style in ("m2", "m3") else "c"
+            self.sheet.text(x + self.side / 2, y + self.side / 2 + 3, words, letters, 5, anchor="middle")
+
+
+def _grid(names: tuple[str, ...], what: str) -> _Grid:
+    """A sheet with the names of rows and columns."""
+    sheet = Sheet("locate")
+    side = min((WIDTH - 2 * MARGIN - _NAMES) / max(len(names), 1), 26.0)
+    grid = _Grid(sheet, names, side)
+    sheet.text(MARGIN, 12, f"{what} that sends: row; that receives: column", "s", 80)
+    for number, name in enumerate(names):
+        x, _ = grid.place(0, number)
+        _, y = grid.place(number, 0)
+        if side >= 10 or number % 4 == 0:
+            sheet.text(x + side / 2, _TOP - 4, _short(name), "s", 5, anchor="middle")
+        if side >= 7 or number % 4 == 0:
+            sheet.text(MARGIN + _NAMES - 4, y + side / 2 + 3, name, "s", 12, anchor="end")
+    sheet.y = _TOP + len(names) * side
+    return grid
+
+
+def matrix_svg(found: Located) -> str:
+    """A row sends, a column receives; the lowest rate of all tries."""
+    matrix = matrix_of(found, map_of(found).leaf_of)
+    grid = _grid(matrix.names, matrix.what)
+    for row, source in enumerate(matrix.names):
+        for column, destination in enumerate(matrix.names):
+            _cell(grid, matrix, (source, destination), grid.place(row, column))
+    words = ("90 % or more", "75 to 90 %", "50 to 75 %", "less", "did not run", "not tested")
+    _key(grid.sheet, ("m0", "m1", "m2", "m3", "lost", "none"), words)
+    return grid.sheet.document(f"{found.fabric}: rates of pairs")
+
+
+def times_svg(found: Located) -> str:
+    """The fastest round trip of each pair in microseconds, by hop class; empty where none was measured."""
+    times = times_of(found, map_of(found).leaf_of)
+    if not times.cells:
+        return ""
+    grid = _grid(times.names, "port")
+    for row, source in enumerate(times.names):
+        for column, destination in enumerate(times.names):
+            ends = source, destination
+            if ends not in times.cells:
+                grid.box(grid.place(row, column), "none", f"{source} to {destination}: not tested", "")
+                continue
+            seconds, place = times.cells[ends]
+            style = "m3" if ends in times.late else _CLASSES[min(place, len(_CLASSES) - 1)]
+            title = f"{source} to {destination}: {format_duration(seconds)}"
+            grid.box(grid.place(row, column), style, title, f"{1e6 * seconds:.0f}")
+    classes = [hop_words(one.switches) for one in found.latency.classes][: len(_CLASSES)]
+    _key(grid.sheet, (*_CLASSES[: len(classes)], "m3", "none"), (*classes, "late for its class", "not tested"))
+    return grid.sheet.document(f"{found.fabric}: round trips of pairs")
+
+
+def _cell(grid: _Grid, matrix: Matrix, ends: tuple[str, str], place: tuple[float, float]) -> None:
+    title = f"{ends[0]} to {ends[1]}"
+    if ends not in matrix.cells:
+        grid.box(place, "none", f"{title}: not tested", "")
+        return
+    ratio = matrix.cells[ends]
+    if ratio is None:
+        grid.box(place, "lost", f"{title}: did not run", "\u00d7")
+    else:
+        grid.box(place, shade(ratio), f"{title}: {ratio:.0%}", f"{100 * ratio:.0f}")
+
+
+def shade(ratio: float) -> str:
+    """The style of a cell."""
+    return next((style for least, style in _STEPS if ratio >= least), _STEPS[-1][1])
+
+
+def _key(sheet: Sheet, styles: tuple[str, ...], words: tuple[str, ...]) -> None:
+    sheet.y += 8
+    x = float(MARGIN)
+    for style, text in zip(styles, words, strict=True):
+        sheet.box(x, sheet.y, 9, 9, style)
+        sheet.text(x + 12, sheet.y + 8, text, "s", 40)
+        x += 20 + 4.6 * len(text)
+    sheet.y += 12

@@ -1,0 +1,341 @@
+"""The machine as people look at it before they read: what hangs on what, each link coloured by the verdict on it.
+
+A CPU is a box as tall as all that hangs on it, so that every link is a straight line on a row of its own and no label
+meets another, with two devices or with forty. NVSwitches stand as one bar on the other side of their GPUs.
+A link is as thick as the highest rate that was measured over it; its title names the paths, and it leads to the one
+that it is coloured for (`said_of_link`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import pairwise
+from typing import NamedTuple
+
+from railwright.diagnosis.verdicts.judged import State
+from railwright.errors import RailwrightError
+from railwright.limits.limit import Limit
+from railwright.limits.path import link_limit
+from railwright.report.text import wording
+from railwright.report.text.slow_links import Said, said_of
+from railwright.report.view import Row
+from railwright.topology.devices import GPU_LINKS, Device, DeviceKind, Link, Topology
+from railwright.topology.paths import Graph
+from railwright.units import format_bandwidth
+
+_LEAVES: tuple[DeviceKind, ...] = ("memory", "gpu", "nic", "drive")
+_ORDER = {"memory": 0, "gpu": 1, "nic": 2, "drive": 3}
+_ROW, _BOX, _GAP = 34, 24, 12
+_CPU, _LEAF, _BAR, _WIRE, _SWITCH = 46, 84, 30, 106, 34
+_MARGIN = 10
+_SCALE, _LEAST = 1.35, 0.85
+"""On a wide page, and on a phone before it is scrolled."""
+_ABOVE = 1.05
+_MARKED: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown")
+"""The verdicts whose signs stand on links, too."""
+_TITLED = 8
+"""Paths that a link's title names."""
+_MOST_LEAVES = 200
+
+
+class _Leaf(NamedTuple):
+    device: Device
+    cpu: str
+    switch: str
+    """The PCIe switch next to it; empty without one."""
+    links: tuple[Link, ...]
+    """From the CPU to it."""
+
+
+def render_machine(topology: Topology, rows: Sequence[Row]) -> str:
+    """The drawing as an SVG element for a page; empty where the machine has nothing to draw. All text is escaped."""
+    try:
+        drawing = _Drawing(topology, rows)
+    except RailwrightError:
+        return ""
+    return drawing.document() if drawing.leaves else ""
+
+
+def said_of_links(topology: Topology, rows: Sequence[Row]) -> str:
+    """That no link is slow although paths are, in words; empty where one is, or no slow path is drawn."""
+    try:
+        drawing = _Drawing(topology, rows)
+    except RailwrightError:
+        return ""
+    said = drawing.said_of_each()
+    if not any(one.cleared for one in said) or any(one.state == "slow" for one in said):
+        return ""
+    return "No link is slow: over each of them another path got what the slow ones need."
+
+
+class _Drawing:
+    """Places everything, then draws it."""
+
+    def __init__(self, topology: Topology, rows: Sequence[Row]) -> None:
+        self._topology = topology
+        self._graph = Graph(topology)
+        self._cpus = topology.of_kind("cpu")
+        self.leaves = self._sorted_leaves()
+        self._over: dict[str, list[Row]] = {}
+        """The paths over each link, and those that stay in a device, by its id."""
+        self._ways: dict[int, dict[str, bool]] = {}
+        """Of each path, whether it crosses its links from their first end to the other."""
+        for row in rows:
+            for place in self._places(row):
+                self._over.setdefault(place, []).append(row)
+        self._parts: list[str] = []
+        self._front: list[str] = []
+        with_switch = any(leaf.switch for leaf in self.leaves)
+        self._leaf_x = _MARGIN + _CPU + _WIRE + (_SWITCH + 56 if with_switch else 0)
+        self._bar_x = self._leaf_x + _LEAF + _WIRE
+        self._y = {leaf.device.id: self._top(index) for index, leaf in enumerate(self.leaves)}
+
+    def _top(self, index: int) -> float:
+        """Leaves of one CPU stand together, and a little apart from those of the next."""
+        before = sum(a.cpu != b.cpu for a, b in zip(self.leaves[:index], self.leaves[1 : index + 1], strict=True))
+        return _MARGIN + index * _ROW + before * _GAP
+
+    def _sorted_leaves(self) -> list[_Leaf]:
+        found = [leaf for device in self._topology.of_kind(*_LEAVES)[:_MOST_LEAVES] if (leaf := self._leaf(device))]
+        cpus = [cpu.id for cpu in self._cpus]
+        switches: dict[str, int] = {}
+        for leaf in found:
+            rank = _ORDER[leaf.device.kind]
+            switches[leaf.switch] = min(switches.get(leaf.switch, rank), rank) if leaf.switch else 0
+        return sorted(
+            found,
+            key=lambda leaf: (
+                cpus.index(leaf.cpu), switches[leaf.switch] if leaf.switch else _ORDER[leaf.device.kind],
+                leaf.switch, _ORDER[leaf.device.kind],
+            ),
+        )  # fmt: skip
+
+    def _leaf(self, device: Device) -> _Leaf | None:
+        ways = [(cpu, path) for cpu in self._cpus if (path := self._graph.find(cpu.id, device.id)) is not None]
+        if not ways:
+            return None
+        near = [way for way in ways if device.numa is not None and way[0].numa == device.numa] or ways
+        cpu, path = min(near, key=lambda way: len(way[1].links))
+        kinds = [self._topology.device(one) for one in path.devices]
+        switches = [one.id for one in kinds if one is not None and one.kind == "pcie_switch"]
+        return _Leaf(device, cpu.id, switches[-1] if switches else "", path.links)
+
+    def _places(self, row: Row) -> tuple[str, ...]:
+        source, _, target = row.judged.path.partition(">")
+        if not {source, target} <= self._graph.devices.keys():
+            return ()
+        path = self._graph.find(source, target) if source != target else None
+        if path is not None:
+            at = {device: place for place, device in enumerate(path.devices)}
+            self._ways[row.number] = {link.id: at.get(link.a, 0) < at.get(link.b, 0) for link in path.links}
+        return tuple(link.id for link in path.links) if path is not None else (source,) if source == target else ()
+
+    def _same_way(self, one: Row, other: Row) -> bool:
+        ways, others = (self._ways.get(row.number, {}) for row in (one, other))
+        return all(ways[link] == others[link] for link in ways.keys() & others.keys())
+
+    def said_of_each(self) -> tuple[Said, ...]:
+        """What is said of each link, and of each device that paths stay in."""
+        return tuple(said_of(rows, self._same_way) for rows in self._over.values())
+
+    def document(self) -> str:
+        """The whole element."""
+        self._bars()
+        self._cpu_boxes()
+        for leaf in self.leaves:
+            self._draw_leaf(leaf)
+        self._arcs()
+        has_bar = any(True for _ in self._topology.of_kind("nvswitch")) or self._direct()
+        width = self._bar_x + (_BAR + 8 if has_bar else 0) if has_bar or self._ports() else self._leaf_x + _LEAF
+        width += _MARGIN
+        height = self._top(len(self.leaves) - 1) + _BOX + _MARGIN
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="machine" viewBox="0 0 {width:g} {height:g}"'
+            f' width="{_SCALE * width:g}" style="min-width:{_LEAST * width:g}px" role="group"'
+            ' aria-label="the machine, its links coloured by verdict">'
+        )
+        return "\n".join([head, *self._parts, *self._front, "</svg>"])
+
+    def _middle(self, device_id: str) -> float:
+        return self._y[device_id] + _BOX / 2
+
+    def _draw_leaf(self, leaf: _Leaf) -> None:
+        y, x = self._middle(leaf.device.id), self._leaf_x
+        left = _MARGIN + _CPU
+        if leaf.switch:
+            left = x - 56
+            cut = next((n for n, link in enumerate(leaf.links) if leaf.switch in (link.a, link.b)), 0) + 1
+            self._wire(left, x, y, leaf.links[cut:] or leaf.links[-1:], label=False)
+        else:
+            self._wire(left, x, y, leaf.links)
+        self._box(x, self._y[leaf.device.id], _LEAF, _BOX, leaf.device.id, self._over.get(leaf.device.id, []), "leaf")
+        up = [link for link in self._topology.links if leaf.device.id in (link.a, link.b) and self._is_bar(link)]
+        if up:
+            self._wire(x + _LEAF, self._bar_x, y, up)
+        ports = [link for link in self._topology.links if leaf.device.id in (link.a, link.b) and self._is_port(link)]
+        if ports:
+            self._wire(x + _LEAF, x + _LEAF + _WIRE - 22, y, ports)
+            self._front.append(f'<circle cx="{x + _LEAF + _WIRE - 20:g}" cy="{y:g}" r="3" class="port"/>')
+
+    def _is_bar(self, link: Link) -> bool:
+        ends = [self._topology.device(end) for end in (link.a, link.b)]
+        return any(end is not None and end.kind == "nvswitch" for end in ends)
+
+    def _is_port(self, link: Link) -> bool:
+        ends = [self._topology.device(end) for end in (link.a, link.b)]
+        return any(end is not None and end.kind in ("fabric", "leaf") for end in ends)
+
+    def _ports(self) -> bool:
+        return any(self._is_port(link) for link in self._topology.links)
+
+    def _direct(self) -> list[Link]:
+        """Links between two GPUs without a switch."""
+        gpus = {gpu.id for gpu in self._topology.of_kind("gpu")} & self._y.keys()
+        return [
+            link for link in self._topology.links
+            if isinstance(link.protocol, GPU_LINKS) and {link.a, link.b} <= gpus
+        ]  # fmt: skip
+
+    def _bars(self) -> None:
+        """One bar for the NVSwitches, one box for each PCIe switch with the link above it."""
+        joined = [leaf.device.id for leaf in self.leaves if any(
+            leaf.device.id in (link.a, link.b) and self._is_bar(link) for link in self._topology.links)]  # fmt: skip
+        if joined:
+            top, bottom = self._y[joined[0]], self._y[joined[-1]] + _BOX
+            self._front.append(_rect(self._bar_x, top, _BAR, bottom - top, "bar"))
+            x, y = self._bar_x + _BAR / 2, (top + bottom) / 2
+            self._front.append(
+                f'<text x="{x:g}" y="{y:g}" class="turned" transform="rotate(90 {x:g} {y:g})">NVSwitch</text>'
+                if bottom - top > 2 * _BOX else f'<text x="{x:g}" y="{y + 4:g}" class="turned">NVS</text>'
+            )  # fmt: skip
+        for switch in dict.fromkeys(leaf.switch for leaf in self.leaves if leaf.switch):
+            mine = [leaf for leaf in self.leaves if leaf.switch == switch]
+            top, bottom = self._y[mine[0].device.id], self._y[mine[-1].device.id] + _BOX
+            x = _MARGIN + _CPU + _WIRE
+            cut = next((n for n, link in enumerate(mine[0].links) if switch in (link.a, link.b)), 0) + 1
+            self._wire(_MARGIN + _CPU, x, (top + bottom) / 2, mine[0].links[:cut])
+            self._front.append(_rect(x, top, _SWITCH, bottom - top, "bar"))
+            y = (top + bottom) / 2
+            self._front.append(f'<text x="{x + _SWITCH / 2:g}" y="{y + 4:g}" class="turned">sw</text>')
+
+    def _cpu_boxes(self) -> None:
+        boxes = []
+        for cpu in self._cpus:
+            mine = [self._y[leaf.device.id] for leaf in self.leaves if leaf.cpu == cpu.id]
+            if mine:
+                boxes.append((cpu.id, min(mine), max(mine) + _BOX))
+        for (one, _, bottom), (other, top, _) in pairwise(boxes):
+            path = self._graph.find(one, other)
+            if path is not None:
+                x = _MARGIN + _CPU / 2
+                self._stroke(f"M{x:g} {bottom:g}V{top:g}", path.links, f"{one} to {other}")
+        for name, top, bottom in boxes:
+            self._box(_MARGIN, top, _CPU, bottom - top, name, self._over.get(name, []), "cpu")
+
+    def _arcs(self) -> None:
+        for link in self._direct():
+            one, other = sorted((self._middle(link.a), self._middle(link.b)))
+            x, bulge = self._leaf_x + _LEAF, min(_WIRE, 20 + (other - one) / 3)
+            self._stroke(f"M{x:g} {one:g}C{x + bulge:g} {one:g} {x + bulge:g} {other:g} {x:g} {other:g}", (link,),
+                         f"{link.a} to {link.b}")  # fmt: skip
+
+    def _wire(self, left: float, right: float, y: float, links: Sequence[Link], *, label: bool = True) -> None:
+        """A straight link with what was measured over it and its limit."""
+        rate, limit = self._rate(links), _limit(links)
+        words = " of ".join(filter(None, (_number(rate), format_bandwidth(limit) if limit else "")))
+        if rate and not limit:
+            words = format_bandwidth(rate)
+        self._stroke(f"M{left:g} {y:g}H{right:g}", links, _ends(links))
+        state = said_of(self._rows(links), self._same_way).state
+        if state in _MARKED:  # so that colour does not stand alone
+            mark = f'<text x="{(left + right) / 2:g}" y="{y + 4.5:g}" class="mark {state}" aria-hidden="true">'
+            self._front.append(f"{mark}{wording.STATES[state].sign}</text>")
+        if label and words:
+            self._front.append(f'<text x="{(left + right) / 2:g}" y="{y - 6:g}" class="rate">{escape(words)}</text>')
+
+    def _stroke(self, steps: str, links: Sequence[Link], name: str) -> None:
+        said, limit = said_of(self._rows(links), self._same_way), _limit(links)
+        width = _thickness(self._rate(links))
+        lines = [f"{name}: limit {format_bandwidth(limit)}" if limit else f"{name}: no limit is known"]
+        self._parts.append(_linked(
+            f'<path d="{steps}" class="wire {said.state or "none"}" stroke-width="{width:.1f}"/>'
+            f'<path d="{steps}" class="grip"/>', said, lines))  # fmt: skip
+
+    def _box(self, x: float, y: float, width: float, height: float, name: str, rows: list[Row], style: str) -> None:
+        said = said_of(rows, self._same_way)
+        state = said.state
+        sign = f"{wording.STATES[state].sign} " if state else ""
+        shown = wording.visible(name)
+        room = 13 if style == "leaf" else 7
+        shown = shown if len(shown) <= room else f"{shown[: room - 1]}\u2026"
+        self._front.append(_linked(
+            _rect(x, y, width, height, f"{style} {state or 'none'}")
+            + f'<text x="{x + width / 2:g}" y="{y + height / 2 + 4:g}" class="name">{escape(sign + shown)}</text>',
+            said, [self._about(name)]))  # fmt: skip
+
+    def _about(self, name: str) -> str:
+        device = self._topology.device(name)
+        return ", ".join(filter(None, (name, device.name if device else "")))
+
+    def _rows(self, links: Iterable[Link]) -> list[Row]:
+        found = {row.number: row for link in links for row in self._over.get(link.id, [])}
+        return [found[number] for number in sorted(found)]
+
+    def _rate(self, links: Iterable[Link]) -> float:
+        """The highest rate one way that was measured over them, bytes/s.
+
+        What may be faster than the links, like an algbw or both directions together, says nothing of one way.
+        """
+        heads = [row.head for row in self._rows(links) if row.judged.quantity == "bandwidth_bytes_per_s"]
+        most = _ABOVE * _limit(links) or math.inf
+        one_way = (
+            head
+            for head in heads
+            if head is not None
+            and head.parameters.get("direction") != "both"
+            and (not isinstance(head.limit, Limit) or head.limit.value <= most)
+        )
+        return max((head.value for head in one_way if head.value), default=0.0)
+
+
+def _limit(links: Iterable[Link]) -> float:
+    """The narrowest of links that follow each other, bytes/s; 0 where one is not known."""
+    found = [link_limit(link)[0] for link in links]
+    return min((one.value for one in found if isinstance(one, Limit)), default=0.0)
+
+
+def _thickness(rate: float) -> float:
+    """Of a line, by the order of magnitude of its rate: 1.5 without one, 5 for 55 GB/s, 7 for 400 GB/s."""
+    return 1.5 + 2.0 * math.log10(1 + max(rate, 0.0) / 1e9) if math.isfinite(rate) else 1.5
+
+
+def _number(rate: float) -> str:
+    return format_bandwidth(rate).partition(" ")[0] if rate else ""
+
+
+def _ends(links: Sequence[Link]) -> str:
+    return f"{links[0].a} to {links[-1].b}" if links else ""
+
+
+def _linked(shape: str, said: Said, head: list[str]) -> str:
+    """A shape with its title, leading to the first of the paths that it is shown for."""
+    lines, ordered = [*head, *([said.words] if said.words else [])], said.rows
+    lines += [_title(row) for row in ordered[:_TITLED]]
+    if len(ordered) > _TITLED:
+        lines.append(f"and {len(ordered) - _TITLED} more")
+    title = f"<title>{escape(wording.visible(' | '.join(lines)).replace(' | ', chr(10)))}</title>"
+    if not ordered:
+        return f"<g>{title}{shape}</g>"
+    return f'<a href="#path-{ordered[0].number}">{title}{shape}</a>'
+
+
+def _title(row: Row) -> str:
+    of = f" of {row.limit}" if row.limit != wording.ABSENT else ""
+    why = f", {row.why}" if row.state not in ("ok", "reference") and row.why else ""
+    return f"{row.name}: {row.measured}{of}, {row.state}{why}"
+
+
+def _rect(x: float, y: float, width: float, height: float, style: str) -> str:
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4" class="{style}"/>'

@@ -1,0 +1,98 @@
+"""The curves of what is being watched, drawn in characters: as many as a terminal has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from railwright.report.text.watch import rate_words
+from railwright.report.text.wording import visible
+from railwright.watch.now import BIN_S, Bins, newest_s
+
+SPANS_S = (5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
+KEYS = "+ - zoom   < > move   f follow   q end"
+_BARS = " ▁▂▃▄▅▆▇█"
+_ROWS = 2
+_NAME_COLUMNS, _RATE_COLUMNS = 20, 24
+_LEAST_COLUMNS = 10
+
+
+@dataclass(frozen=True)
+class View:
+    """Which stretch is drawn, and from which curve on."""
+
+    zoom: int = 1
+    """Of SPANS_S."""
+    end_s: float | None = None
+    """None: now."""
+    first: int = 0
+
+    def after(self, key: str, now_s: float) -> View:
+        """The view after a key; the same for one that means nothing."""
+        span_s = SPANS_S[self.zoom]
+        end_s = now_s if self.end_s is None else self.end_s
+        match key:
+            case "+" | "=":
+                return replace(self, zoom=max(0, self.zoom - 1))
+            case "-":
+                return replace(self, zoom=min(len(SPANS_S) - 1, self.zoom + 1))
+            case "<" | "left":
+                return replace(self, end_s=max(min(span_s, now_s), end_s - span_s / 2))
+            case ">" | "right":
+                return replace(self, end_s=None if end_s + span_s / 2 >= now_s else end_s + span_s / 2)
+            case "f":
+                return replace(self, end_s=None)
+            case "up" | "down":
+                return replace(self, first=max(0, self.first + (1 if key == "down" else -1)))
+        return self
+
+
+def picture_lines(
+    watched: Sequence[tuple[str, Bins | str]], view: View, columns: int, rows: int, *, keys: bool
+) -> Iterator[str]:
+    """A head, then each curve with its newest rate and its highest; `watched`: names of hosts, or "" for this one.
+
+    Text instead of bins says why there are none. What has no room is counted.
+    """
+    now_s = newest_s(watched)
+    end_s = now_s if view.end_s is None else min(view.end_s, now_s)
+    begin_s = max(0.0, end_s - SPANS_S[view.zoom])
+    stretch = f"{begin_s:.1f} to {end_s:.1f} s{'' if view.end_s is None else f' of {now_s:.1f} s, held'}"
+    head = f"{stretch}   {KEYS}" if keys else stretch
+    yield head if len(head) < columns else stretch
+    if now_s < 2 * BIN_S:
+        yield "no sample yet"
+        return
+    width = max(_LEAST_COLUMNS, columns - _NAME_COLUMNS - _RATE_COLUMNS - 1)
+    curves = [curve for name, one in watched for curve in _curves(name, one, begin_s, end_s, width)]
+    room = max(1, (rows - 2) // _ROWS)
+    first = min(view.first, max(0, len(curves) - room))
+    for curve in curves[first : first + room]:
+        yield from curve
+    if len(curves) > room:
+        yield f"{first + 1} to {min(first + room, len(curves))} of {len(curves)} curves; up and down show the others"
+
+
+def _curves(name: str, bins: Bins | str, begin_s: float, end_s: float, width: int) -> Iterator[list[str]]:
+    if isinstance(bins, str):
+        yield [f"{visible(name)}: {visible(bins)}"]
+        return
+    for kind, unit in bins.kinds:
+        # The last bin is not full yet.
+        rates = bins.rates((kind, unit), begin_s, max(begin_s + BIN_S, min(end_s, bins.seconds - BIN_S)), width)
+        above, below = bars(rates)
+        label = f"{name} {kind}".strip()
+        least, most = f" {rate_words(unit, rates[-1])}", f" of {rate_words(unit, max(rates))} at most"
+        yield [
+            f"{visible(label)[: _NAME_COLUMNS - 1]:{_NAME_COLUMNS}}{above}{least}",
+            f"{'':{_NAME_COLUMNS}}{below}{most}",
+        ]
+
+
+def bars(rates: Sequence[float]) -> tuple[str, str]:
+    """Columns of two characters' height, in eighths of a character; a rate that is not zero can be seen."""
+    most = max(rates, default=0.0)
+    steps = _ROWS * (len(_BARS) - 1)
+    heights = [max(1, round(steps * rate / most)) if rate > 0 else 0 for rate in rates]
+    full = len(_BARS) - 1
+    return "".join(_BARS[max(0, one - full)] for one in heights), "".join(_BARS[min(full, one)] for one in heights)

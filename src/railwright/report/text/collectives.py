@@ -1,0 +1,85 @@
+"""What a collective can reach, as plain text, for `limits --collective`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+
+from railwright.limits.collectives import CollectiveLimit
+from railwright.limits.rates import Algorithm, Rate, Share
+from railwright.report.text.wording import visible
+from railwright.terminal import text_width
+from railwright.units import count, format_bandwidth, format_duration, format_size
+
+LABEL = 10
+
+
+def labelled(label: str, *texts: str, indent: int = 0) -> Iterator[str]:
+    """A label and sentences beside it, broken into lines; control characters in them are escaped."""
+    for text in texts:
+        first = " " * indent + f"{label:{LABEL}}"
+        yield from textwrap.wrap(
+            visible(text), text_width(), initial_indent=first, subsequent_indent=" " * (indent + LABEL),
+            break_on_hyphens=False, break_long_words=False,
+        ) or [first.rstrip()]  # fmt: skip
+        label = ""
+
+
+def rate_words(rate: Rate, shown: Callable[[float], str] = format_bandwidth) -> str:
+    """The expected band, or that no document tells it."""
+    if rate.expected_low is None or rate.expected_high is None:
+        return "unknown"
+    return f"{shown(rate.expected_low)} to {shown(rate.expected_high)}"
+
+
+def render_collective(found: CollectiveLimit) -> str:
+    """Limit and band as busbw and algbw, every algorithm, the bottleneck and what relaxing it brings."""
+    return "\n".join(_lines(found))
+
+
+def _lines(found: CollectiveLimit) -> Iterator[str]:
+    size = f", {format_size(found.size_bytes)}" if found.size_bytes else ", large sizes"
+    on = f"on {count(found.hosts, 'host')} of {visible(found.cluster)}"
+    yield f"{found.collective} {on}, {found.ranks} ranks{size}"
+    yield ""
+    yield f"{'':10}{'limit':>12}   expected"
+    yield f"{'busbw':10}{_rate(found.busbw_bytes_per_s)}"
+    for way in found.busbw_bytes_per_s.ways:
+        band = f"{format_bandwidth(way.low)} to {format_bandwidth(way.high)}"
+        yield f"{'':10}{f'as {way.algorithm}':>12}   {band}"
+    yield f"{'algbw':10}{_rate(found.algbw_bytes_per_s)}"
+    if found.time_s is not None:
+        yield f"{'time':10}{format_duration(found.time_s.limit):>12}   {rate_words(found.time_s, format_duration)}"
+    yield ""
+    yield from labelled("because", found.because)
+    for share in found.bottleneck:
+        yield from _share_lines(share, found.algbw_bytes_per_s.limit)
+    if len(found.algorithms) > 1:
+        yield ""
+        yield "busbw by algorithm"
+        for algorithm in found.algorithms:
+            yield _algorithm_line(algorithm, found.chosen)
+    for title, sentences in (("software", found.software_limits), ("assumed", found.assumptions)):
+        if sentences:
+            yield ""
+            yield from labelled(title, *sentences)
+    yield ""
+    yield from labelled("source", *found.sources)
+
+
+def _rate(rate: Rate) -> str:
+    band = rate_words(rate)
+    why = ": no document tells what healthy systems reach" if band == "unknown" else ""
+    return f"{format_bandwidth(rate.limit):>12}   {band}{why}"
+
+
+def _share_lines(share: Share, rate: float) -> Iterator[str]:
+    gain = share.doubled_bytes_per_s / rate - 1
+    then = f", then {share.then} holds it back" if share.then and share.then != share.what else ""
+    more = f"doubling it brings {gain:+.0%}{then}" if gain > 0.005 else "doubling it alone brings nothing"
+    yield f"{'':10}{share.share:4.0%} {share.what}: {more}"
+
+
+def _algorithm_line(algorithm: Algorithm, chosen: str) -> str:
+    mark = "  expected choice" if algorithm.name == chosen else "" if algorithm.in_nccl else "  not in NCCL"
+    return f"  {algorithm.name:14}{_rate(algorithm.busbw_bytes_per_s)}{mark}"

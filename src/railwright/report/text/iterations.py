@@ -1,0 +1,167 @@
+"""Training iterations as plain text: a bar of compute and exposed communication for each way to do a step.
+
+Mean and standard deviation stand beside the order statistics here, because comm_bench prints them; both are of all
+samples (the deviation with n in the denominator, as numpy's `std`).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from railwright.report.text.wording import visible
+from railwright.results.declarations import Declarations, benchmarks_with
+from railwright.results.records import Result
+from railwright.results.statistics import quantile
+from railwright.results.workload import Collective
+from railwright.units import count, format_bandwidth, format_duration
+
+PARTS = ("iteration", "compute", "exposed", "communication")
+
+_COMPUTE, _EXPOSED = "█", "░"
+_BAR_COLUMNS = 60
+_LEAST_BAR_COLUMNS = 10
+_NAME_COLUMNS = 26
+_PART_COLUMNS = 13
+_NUMBER_COLUMNS = 10
+_STATISTICS = ("mean", "median", "min", "max", "std")
+_LAST_TO_GO = ("median", "mean", "max", "min", "std")
+"""Where not all have room, the last of these are left out."""
+
+_MOST = 1e18
+"""Seconds or bytes/s that a file is believed: their squares, for the deviation, are numbers still."""
+
+_Key = tuple[str, str, str, str]
+
+
+class _Way(NamedTuple):
+    """One way to do a step: its samples by part, of all launches."""
+
+    seconds: dict[str, list[float]]
+    busbw: list[float]
+    """In bytes/s."""
+    reasons: list[str]
+    """Why a launch of it does not count."""
+    one: Result
+    """Any of its results."""
+
+
+def render_iterations(results: Iterable[Result], declarations: Declarations, width: int = 120) -> str:
+    """The bars and the table of all iterations that reduce gradients, for so many columns; empty without any."""
+    training = benchmarks_with(Collective, declarations, in_buckets=True)
+    ways: dict[_Key, _Way] = {}
+    for result in results:
+        if result.benchmark in training:
+            _add(ways, result)
+    models = dict.fromkeys(key[0] for key in ways)
+    return "\n\n".join("\n".join(_model_lines(ways, model, width)) for model in models)
+
+
+def _add(ways: dict[_Key, _Way], result: Result) -> None:
+    model, dtype, buckets, overlap = (
+        visible(str(result.parameters.get(name, ""))) for name in ("model", "dtype", "buckets", "overlap")
+    )
+    way = ways.setdefault((model, dtype, buckets, overlap), _Way({}, [], [], result))
+    absurd = [sample for sample in result.samples if abs(sample) > _MOST]
+    if result.outcome != "measured" or absurd:
+        reason = f"{result.outcome}: {visible(result.reason)}"
+        if absurd:
+            reason = f"left out: {absurd[0]:g} is no sample of {visible(str(result.parameters.get('part', 'a step')))}"
+        if reason not in way.reasons:
+            way.reasons.append(reason)
+        return
+    if result.quantity == "latency_s":
+        way.seconds.setdefault(str(result.parameters.get("part", "")), []).extend(result.samples)
+    elif result.parameters.get("rate") == "busbw":
+        way.busbw.extend(result.samples)
+
+
+def _model_lines(ways: dict[_Key, _Way], model: str, width: int) -> Iterator[str]:
+    mine = {_name(key): way for key, way in ways.items() if key[0] == model}
+    yield _title(model, next(iter(mine.values())).one)
+    for name, way in mine.items():
+        for reason in way.reasons:
+            yield f"  {' '.join((*name.split(), reason))}"
+    whole = {name: way for name, way in mine.items() if way.seconds.get("iteration") and way.seconds.get("compute")}
+    longest_s = max((statistics.fmean(way.seconds["iteration"]) for way in whole.values()), default=0.0)
+    column_s = longest_s / _bar_columns(width)
+    if column_s <= 0:
+        return
+    yield f"  {_COMPUTE} compute   {_EXPOSED} exposed communication   a column is {format_duration(column_s)}"
+    yield ""
+    for name, way in whole.items():
+        yield _bar(name, way, column_s)
+    yield ""
+    columns = _columns(width)
+    heads = "".join(f"{head:>{_NUMBER_COLUMNS}}" for head in columns)
+    yield f"  {'':{_NAME_COLUMNS}} {'':{_PART_COLUMNS}}{heads}"
+    for name, way in whole.items():
+        yield from _rows(name, way, columns, width)
+
+
+def _title(model: str, one: Result) -> str:
+    if not model:
+        return visible(one.benchmark)
+    parameters = one.settings.get("parameters")
+    size = f"{parameters:,} parameters, " if isinstance(parameters, int) else ""
+    compute = one.settings.get("compute")
+    how = f", compute by {visible(str(compute))}" if compute else ""
+    because = one.settings.get("compute_because")
+    why = f" ({visible(str(because))})" if because else ""
+    return f"{visible(one.benchmark)} {model}: {size}{count(one.ranks, 'GPU')}{how}{why}"
+
+
+def _name(key: _Key) -> str:
+    _, dtype, buckets, overlap = key
+    when = {"yes": "overlapped", "no": "after compute"}.get(overlap, overlap)
+    return f"{dtype:5}{buckets:8}{when}"
+
+
+def _bar_columns(width: int) -> int:
+    """How long the longest bar may be, beside its name and its time."""
+    beside = 2 + _NAME_COLUMNS + _NUMBER_COLUMNS + 1
+    return max(_LEAST_BAR_COLUMNS, min(_BAR_COLUMNS, width - beside))
+
+
+def _columns(width: int) -> tuple[str, ...]:
+    """The statistics that have room in a row."""
+    room = (width - (2 + _NAME_COLUMNS + 1 + _PART_COLUMNS)) // _NUMBER_COLUMNS
+    return tuple(name for name in _STATISTICS if name in _LAST_TO_GO[: max(1, room)])
+
+
+def _bar(name: str, way: _Way, column_s: float) -> str:
+    iteration, compute = statistics.fmean(way.seconds["iteration"]), statistics.fmean(way.seconds["compute"])
+    columns = max(0, round(iteration / column_s))
+    computing = max(0, round(min(compute / column_s, columns)))
+    bar = _COMPUTE * computing + _EXPOSED * (columns - computing)
+    return f"  {name:{_NAME_COLUMNS}}{format_duration(iteration):>{_NUMBER_COLUMNS}} {bar}"
+
+
+def _rows(name: str, way: _Way, columns: tuple[str, ...], width: int) -> Iterator[str]:
+    for part in PARTS:
+        samples = way.seconds.get(part)
+        if not samples:
+            continue
+        ordered = sorted(samples)
+        numbers = dict(zip(_STATISTICS, (statistics.fmean(ordered), quantile(ordered, 0.5), ordered[0], ordered[-1],
+                                         statistics.pstdev(ordered)), strict=True))  # fmt: skip
+        shown = "".join(f"{format_duration(numbers[head]):>{_NUMBER_COLUMNS}}" for head in columns)
+        row = f"  {name if part == 'iteration' else '':{_NAME_COLUMNS}} {part:{_PART_COLUMNS}}{shown}"
+        note = _note(way) if part == "communication" else ""
+        if note and len(row) + 2 + len(note) > width:
+            yield row
+            yield f"  {'':{_NAME_COLUMNS}} {note}"
+        else:
+            yield f"{row}  {note}".rstrip()
+
+
+def _note(way: _Way) -> str:
+    """Beside the communication alone: its rate, and how much of it a step hides behind its compute phase."""
+    words = []
+    if way.busbw:
+        words.append(f"busbw {format_bandwidth(quantile(sorted(way.busbw), 0.5))}")
+    alone, exposed = statistics.fmean(way.seconds["communication"]), way.seconds.get("exposed")
+    if exposed and alone > 0 and way.one.parameters.get("overlap") == "yes":
+        words.append(f"{min(1.0, max(0.0, 1 - statistics.fmean(exposed) / alone)):.0%} hidden")
+    return ", ".join(words)

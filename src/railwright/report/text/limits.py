@@ -1,0 +1,33 @@
+"""Limits as plain text, for `limits`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from railwright.limits.limit import Limit
+from railwright.limits.table import PathLimit
+from railwright.report.text import wording
+from railwright.topology.devices import Topology
+from railwright.units import format_bandwidth
+
+
+def render_limits(topology: Topology, rows: Iterable[PathLimit]) -> str:
+    """Each path with its limit, band, narrowest link, derivation and sources."""
+    lines = [f"limits of {wording.visible(topology.name)}, each direction", ""]
+    for row in rows:
+        lines += _row_lines(row)
+    return "\n".join(lines)
+
+
+def _row_lines(row: PathLimit) -> Iterator[str]:
+    name = f"{row.path}  {row.kind}"
+    if not isinstance(row.limit, Limit):
+        yield f"{name:26} unknown"
+        yield f"{'':8}{wording.visible(row.limit.why)}"
+        return
+    expected = f"   expected {wording.band_words(row.expected, '{} and up')}" if row.expected is not None else ""
+    yield f"{name:26} {format_bandwidth(row.limit.value):>10}{expected}"
+    yield f"{'':8}because   {wording.visible(row.limit.because)}"
+    for step in row.limit.derivation:
+        yield f"{'':8}          {step.value:>10}  {wording.visible(step.text)}"
+    yield f"{'':8}source    {'; '.join(map(str, row.limit.sources))}"

@@ -1,0 +1,255 @@
+"""NCCL's log as a page of text: what was built, what it uses, what was chosen, and what contradicts what."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from railwright.checks.finding import Finding
+from railwright.groups import grouped
+from railwright.report.text.findings import finding_lines
+from railwright.report.text.wording import ABSENT, visible
+from railwright.results.readers.nccl_log.model import Communicator, NcclLog, Nic, Ring
+from railwright.results.readers.nccl_log.summary import Hop, Shape, SizeRange, algorithms, shapes, traffic, transports
+from railwright.topology.cpu_list import format_cpu_list
+from railwright.topology.devices import Topology
+from railwright.units import count, format_bandwidth, format_size
+
+_MAX_LISTED = 8
+_MAX_RANKS = 64
+_LABEL = 12
+_WIDTH = 120
+_SUBSYSTEM = {"coll": "collective", "p2p": "send and receive", "nvls": "NVLS"}
+
+
+def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topology | None) -> str:
+    """The page. All text of the log is shown with its control characters as escapes."""
+    lines = ["NCCL log", "", *_head(log)]
+    if log.communicators:
+        lines += (*_built(log.main), *_used(log.main))
+    return "\n".join([*lines, *_chosen(log), *_found(findings, topology)]) + "\n"
+
+
+def _folded(line: str, hang: int) -> list[str]:
+    """A line that fits, and below it what does not fit. Only a single word may be longer than that."""
+    indent = " " * hang
+    return textwrap.wrap(line, _WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+
+
+def channel_words(channels: Iterable[int]) -> str:
+    """`0-3, 8`."""
+    return format_cpu_list(channels).replace(",", ", ")
+
+
+def order_words(ring: Ring, hosts: dict[int, str]) -> str:
+    """A ring's ranks, with `|` where the host changes."""
+    shown = ring.ranks[:_MAX_RANKS]
+    words: list[str] = []
+    for place, rank in enumerate(shown):
+        before = hosts.get(shown[place - 1]) if place else hosts.get(rank)
+        words += ["|"] if place and hosts.get(rank) != before else []
+        words.append(str(rank))
+    more = len(ring.ranks) - len(shown)
+    return " ".join(words) + (f" ... {more} more" if more else "" if ring.whole else " ... (cut)")
+
+
+def _row(label: str, words: str) -> str:
+    return "\n".join(_folded(f"  {label:<{_LABEL}}{visible(words)}".rstrip(), 2 + _LABEL))
+
+
+def _rows(label: str, items: Sequence[str], rest: str = "... {} more") -> Iterator[str]:
+    """One item a line; what is too much is counted."""
+    for item in items[:_MAX_LISTED]:
+        yield _row(label, item)
+        label = ""
+    if len(items) > _MAX_LISTED:
+        yield _row("", rest.format(len(items) - _MAX_LISTED))
+
+
+def _head(log: NcclLog) -> Iterator[str]:
+    versions = dict.fromkeys(f"{one.nccl}{f' (CUDA {one.cuda})' if one.cuda else ''}" for one in log.versions)
+    driver = f", driver for CUDA {log.driver // 1000}.{log.driver % 1000 // 10}" if log.driver else ""
+    yield _row("version", (", ".join(versions) or "not logged") + driver)
+    if log.communicators:
+        yield from _ranks(log)
+    used = dict.fromkeys(one.name for one in log.networks if one.state == "used")
+    plugins = dict.fromkeys(one.says for one in log.networks if one.state == "plugin")
+    words = ", ".join(used) or "not logged"
+    yield _row("network", words + (f" (provider {', '.join(plugins)})" if plugins else ""))
+    by_host = grouped(log.nics, lambda nic: nic.host)
+    yield from _rows("NICs", _with_hosts((", ".join(map(_nic_words, nics)), host) for host, nics in by_host))
+    yield from _rows("settings", _with_hosts((f"{one.name}={one.value}", one.host) for one in log.settings))
+    yield ""
+
+
+def _ranks(log: NcclLog) -> Iterator[str]:
+    main = log.main
+    hosts = main.nodes or len(main.hosts)
+    sure = main.nodes or len(main.ranks) == main.size
+    on_hosts = f"{'' if sure else 'at least '}{count(hosts, 'host')}" if hosts else "hosts not logged"
+    words = f"{count(main.size, 'rank')} on {on_hosts}"
+    if len(main.ranks) < main.size:
+        words += f", {len(main.ranks)} of them in the log"
+    if len(log.communicators) > 1:
+        words += f"; the largest of {len(log.communicators)} communicators"
+    yield _row("ranks", words)
+    told = []
+    for host, ranks in grouped(main.ranks, lambda one: one.host or "not logged"):
+        told.append(f"{host}: {'rank' if len(ranks) == 1 else 'ranks'} {channel_words(one.rank for one in ranks)}")
+    yield from _rows("hosts", told)
+
+
+def _nic_words(nic: Nic) -> str:
+    return f"{nic.index} {nic.name}{f' {nic.link}' if nic.link else ''}"
+
+
+def _with_hosts(said: Iterable[tuple[str, str]]) -> list[str]:
+    """What several hosts say stands once, with the names of up to three of them."""
+    rows = []
+    for words, pairs in grouped(said, lambda pair: pair[0]):
+        hosts = [host for host in dict.fromkeys(host for _, host in pairs) if host]
+        more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
+        rows.append(f"{words}  on {', '.join(hosts[:3])}{more}" if hosts else words)
+    return rows
+
+
+def _built(main: Communicator) -> Iterator[str]:
+    hosts = {one.rank: one.host for one in main.ranks if one.host}
+    yield "Built"
+    if main.counts is not None:
+        use = {"coll": main.counts.collective, "nvls": main.counts.nvls, "p2p": main.counts.p2p}
+        words = ", ".join(f"{number} {_SUBSYSTEM[key]}" for key, number in use.items() if number is not None)
+        yield _row("channels", words)
+    search = next((one for one in main.searches if one.pattern == 4), None)
+    if search is not None:
+        words = f"{count(search.channels, 'ring')} of {format_bandwidth(search.intra_bytes_per_s)}"
+        words += f" over {search.intra_kind} inside"
+        if main.nodes != 1:
+            words += f", {format_bandwidth(search.inter_bytes_per_s)} over {search.inter_kind} to the NICs"
+        yield _row("search", f"{words} (NCCL's planning)")
+    found = shapes(main)
+    for shape in found[:_MAX_LISTED]:
+        yield from _shape(shape, hosts)
+    if len(found) > _MAX_LISTED:
+        yield _row("", f"... {len(found) - _MAX_LISTED} more different rings")
+    yield from _trees(main)
+    heads = [" ".join(str(rank) for rank in one) for one in main.nvls_heads]
+    yield from _rows("NVLS heads", heads)
+    yield ""
+
+
+def _shape(shape: Shape, hosts: dict[int, str]) -> Iterator[str]:
+    order = order_words(shape.ring, hosts)
+    yield _row("ring", f"x{len(shape.channels):<3} {order}   (channels {channel_words(shape.channels)})")
+    inside = [hop for hop in shape.hops if not _networked(hop)]
+    if inside:
+        yield _row("", f"     inside: {_counted([hop.label for hop in inside])}")
+    crossing = [f"     {hop.source} → {hop.target}: {hop.label}{_gdr(hop)}" for hop in shape.hops if _networked(hop)]
+    yield from _rows("", crossing, "     ... {} more over the network")
+
+
+def _networked(hop: Hop) -> bool:
+    return any(side is not None and side.transport == "NET" for side in (hop.send, hop.receive))
+
+
+def _gdr(hop: Hop) -> str:
+    sides = [("send", hop.send), ("receive", hop.receive)]
+    direct = [name for name, side in sides if side is not None and side.gdr]
+    return f", GPUDirect RDMA {' and '.join(direct)}" if direct else ", no GPUDirect RDMA"
+
+
+def _counted(words: Sequence[str]) -> str:
+    known = dict.fromkeys(word for word in words if word != "?")
+    told = [f"{word} x{words.count(word)}" for word in known]
+    unknown = words.count("?")
+    return ", ".join(told + ([f"{unknown} not logged"] if unknown else []))
+
+
+def _trees(main: Communicator) -> Iterator[str]:
+    by_channel = grouped(main.trees, lambda node: node.channel)
+    alike = grouped(by_channel, lambda tree: tuple((node.rank, node.up) for node in tree[1]))
+    for pairs, trees in list(alike)[:_MAX_LISTED]:
+        roots = ", ".join(str(rank) for rank, up in pairs if up < 0) or ABSENT
+        words = f"root {roots}, depth {_depth(dict(pairs))}"
+        if len(pairs) != main.size:
+            words = f"{len(pairs)} of {main.size} ranks logged"
+        yield _row("tree", f"x{len(trees):<3} {words}   (channels {channel_words(channel for channel, _ in trees)})")
+
+
+def _depth(parents: dict[int, int]) -> int:
+    """Steps from the root to the farthest rank; a loop, which cannot be, ends at the number of ranks."""
+    steps: dict[int, int] = {}
+    for start in parents:
+        path: list[int] = []
+        here = start
+        while here in parents and here not in steps and len(path) <= len(parents):
+            path.append(here)
+            here = parents[here]
+        base = steps.get(here, -1)
+        for place, rank in enumerate(reversed(path)):
+            steps[rank] = base + place + 1
+    return max(steps.values(), default=0)
+
+
+def _used(main: Communicator) -> Iterator[str]:
+    yield "Connections"
+    words = ", ".join(f"{name} x{number}" for name, number in transports(main))
+    yield _row("transports", words or "none logged")
+    proxied = [one for one in main.connections if one.proxy is not None]
+    if proxied:
+        proxies = channel_words({one.proxy for one in proxied if one.proxy is not None})
+        yield _row("PXN", f"{count(len(proxied), 'send')} through the NIC of another rank: {proxies}")
+    elif main.pxn is not None:
+        yield _row("PXN", "allowed, no ring uses it" if main.pxn else "rings do not use it")
+    items = [
+        f"{one.host or 'host'} {one.network} NIC {one.nic} {one.direction:<7} {one.connections:>3},"
+        f" GPUDirect RDMA {one.gdr}{f', for other ranks {one.proxied}' if one.proxied else ''}"
+        for one in traffic(main)
+    ]
+    yield from _rows("NICs used", items)
+    yield ""
+
+
+def _chosen(log: NcclLog) -> Iterator[str]:
+    ranges = algorithms(log)
+    if ranges:
+        yield "Chosen by size"
+        yield from (_range(one) for one in ranges[: 4 * _MAX_LISTED])
+        yield ""
+    best = [one for one in log.tuning if one.operation == "AllReduce" and one.bandwidth_bytes_per_s > 0]
+    if best:
+        yield "NCCL's own estimates for AllReduce (latency, algbw)"
+        for one in best:
+            latency = f"{one.latency_s * 1e6:.1f} us"
+            name = f"{one.algorithm} {one.protocol}"
+            yield _row("", f"{name:<20}{latency:>9}  {format_bandwidth(one.bandwidth_bytes_per_s):>10}")
+        yield ""
+
+
+def _range(one: SizeRange) -> str:
+    sizes = format_size(one.first_bytes)
+    if one.last_bytes != one.first_bytes:
+        sizes += f" to {format_size(one.last_bytes)}"
+    channels = f", {count(one.channels, 'channel')}" if one.channels else ""
+    return _row(one.operation[: _LABEL - 1], f"{sizes:<22}{one.algorithm} {one.protocol}{channels}  x{one.times}")
+
+
+def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[str]:
+    real = [one for one in findings if one.certainty != "could not look"]
+    blind = [one for one in findings if one.certainty == "could not look"]
+    machine = "no machine given: against the log's own tables only"
+    if topology is not None:
+        machine = f"held against {topology.name}"
+    yield f"Contradictions ({visible(machine)})"
+    for finding in real:
+        for line in finding_lines(finding):
+            yield from _folded(f"  {line}", 12 if line.startswith(" ") else 4)
+    if not real:
+        yield "  none found"
+    if blind:
+        yield ""
+        yield "Could not look"
+        for one in blind:
+            yield from _folded(f"  {visible(one.fault)}: {visible(one.says)}", 4)
+        for remedy in dict.fromkeys(one.remedy for one in blind):
+            yield from _folded(f"  next: {visible(remedy)}", 8)

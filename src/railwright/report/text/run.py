@@ -1,0 +1,237 @@
+"""The report on a terminal: the answer, what is slow and why, what could not be judged, every path, what was waived.
+
+Its order and words are the view's (`report.view`), and a path is never told by colour alone.
+Text from the machine is shown with its control characters escaped and is never read as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Column
+from rich.text import Text
+
+from railwright.checks.finding import Finding
+from railwright.groups import grouped
+from railwright.report import storage_ways
+from railwright.report.pages.page import Page
+from railwright.report.text import growth as growth_text
+from railwright.report.text import host_ranking, wording
+from railwright.report.text.iterations import render_iterations
+from railwright.report.view import Absent, Group, Row, View
+from railwright.results.declarations import Declarations
+from railwright.results.records import Run
+from railwright.units import count
+
+_WIDE_COLUMNS = 120
+_NUMBER_WIDTHS = {"measured": 10, "spread": 6, "limit": 10, "of limit": 8, "verdict": 10}
+_INDENT = 2
+_GAP = 2
+_SHOWN = 3
+"""Paths of a group that are named without --verbose."""
+
+
+def render(
+    view: View, console: Console, declarations: Declarations | None = None, *, verbose: bool = False
+) -> None:  # fmt: skip
+    """Print the report, fitted to the console's width; without colour where the console has none.
+
+    `declarations`: for the bars of training steps. `verbose`: what sets each limit, and every name.
+    """
+    printer = _Printer(console, verbose=verbose)
+    printer.answer(view)
+    printer.header(view)
+    printer.slow(view)
+    printer.unjudged(view.unjudged)
+    printer.findings("Settings", view.findings)
+    printer.table("Paths", view.rows)
+    printer.table("References, which others are held against", view.references)
+    printer.lines_under("Hosts by themselves, the fastest first", host_ranking.lines(view.results))
+    printer.lines_under("Groups, what both halves reach together", growth_text.lines(view.results))
+    printer.lines_under("Best by size", view.best_by_size)
+    printer.lines_under(storage_ways.TITLE, storage_ways.lines(view.ways))
+    steps = render_iterations(view.results, declarations or {}, console.width)
+    printer.lines_under("Training steps", steps.splitlines())
+    printer.absent(view.absent)
+    printer.counters(view)
+    printer.closing(view)
+
+
+class _Printer(Page):
+    """Prints the parts of one report, each to the same console."""
+
+    def __init__(self, console: Console, *, verbose: bool) -> None:
+        super().__init__(console)
+        self.verbose = verbose
+        self.wide = console.width >= _WIDE_COLUMNS
+        room = max(console.width - sum(_NUMBER_WIDTHS.values()) - _GAP * len(_NUMBER_WIDTHS) - _INDENT, 12)
+        varied_width = min(room, 34) if self.wide else room
+        self.columns = [Column(width=varied_width, overflow="fold")]
+        for name, width in _NUMBER_WIDTHS.items():
+            self.columns.append(Column(width=width, justify="left" if name == "verdict" else "right", overflow="fold"))
+        if self.wide:
+            self.columns.append(Column(width=room - varied_width - _GAP, overflow="fold"))
+
+    def cells(self, *cells: Text) -> None:
+        """A line of a table of paths; what sets the limit has no column where the console is narrow."""
+        self.grid(self.columns, cells[: len(self.columns)], gap=_GAP, indent=_INDENT)
+
+    def facts(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
+        """Names and values in two columns."""
+        rows = [(self.text(name, "dim"), self.text(value)) for name, value in pairs if value]
+        if rows:
+            self.grid([Column(no_wrap=True), Column(overflow="fold")], *rows, gap=_GAP, indent=indent)
+
+    def answer(self, view: View) -> None:
+        """How it went, in one sentence, and what that rests on."""
+        look = wording.STATES[view.state]
+        self.line(f"{view.answer}.", f"bold {look.style}" if view.state in ("ok", "unknown") else look.style)
+        if view.relative:
+            self.line(f"{view.relative}.")
+        if view.cut_off:
+            self.line(view.cut_off, wording.STATES["slow"].style)
+
+    def header(self, view: View) -> None:
+        """Where, with what and how quietly it was measured."""
+        run = view.run
+        context = run.context
+        self.console.print()
+        more = (
+            ("command", " ".join(run.command)),
+            ("kernel", ", ".join(part for part in (context.kernel, context.operating_system) if part)),
+            ("busy", wording.busy_words(context)),
+            ("unreadable", _unreadable(run)),
+        )
+        self.facts(
+            (
+                ("host", wording.machine_words(context)),
+                ("CPU", context.cpu or "not known"),
+                ("GPUs", wording.gpu_words(run.topology)),
+                ("noise", wording.noise_words(context)),
+                ("watched", view.watched),
+                *(more if self.verbose else ()),
+                ("run", f"railwright {run.railwright}, {run.started_at}"),
+            )
+        )
+
+    def slow(self, view: View) -> None:
+        """What is slow, then what explains it with the next command."""
+        if view.slow:
+            self.heading("Slow")
+        for group in view.slow_groups:
+            shown = group.rows if self.verbose else group.rows[:_SHOWN]
+            for row in shown:
+                self.line(f"{row.name}", "bold", indent=_INDENT)
+                self.line(row.why, indent=_INDENT * 2)
+            self._more(len(group.rows) - len(shown), _INDENT)
+            if group.reason:
+                self.line(f"cause: {group.reason}", indent=_INDENT * 2)
+        self.findings("What holds it back", view.causes)
+
+    def findings(self, heading: str, found: Sequence[Finding]) -> None:
+        """Faults, each with its evidence and remedy."""
+        if not found:
+            return
+        self.heading(heading)
+        for finding in found:
+            where = finding.where if self.verbose else finding.where[:_SHOWN]
+            more = f" and {len(finding.where) - len(where)} more" if len(where) < len(finding.where) else ""
+            self.line(f"{finding.fault} ({finding.certainty})  {', '.join(where)}{more}", "bold", indent=_INDENT)
+            self.line(finding.says, indent=_INDENT * 2)
+            seen = finding.evidence if self.verbose else finding.evidence[:_SHOWN]
+            evidence = tuple(("seen", f"{one.claim} {one.value} ({one.seen})") for one in seen)
+            self.facts((("costs", finding.costs), ("remedy", finding.remedy), *evidence), indent=_INDENT * 2)
+
+    def unjudged(self, groups: Sequence[Group]) -> None:
+        """What should have been judged and could not, by reason, with what would judge it."""
+        if not groups:
+            return
+        self.heading("Could not be judged")
+        for group in groups:
+            self.line(f"{group.state}: {group.reason}", wording.STATES[group.state].style, indent=_INDENT)
+            if group.needs:
+                self.line(f"to judge it: {group.needs}", indent=_INDENT * 2)
+            self._names([row.name for row in group.rows])
+
+    def _names(self, names: Sequence[str]) -> None:
+        shown = names if self.verbose else names[:_SHOWN]
+        for name in shown:
+            self.line(name, "dim", indent=_INDENT * 2)
+        self._more(len(names) - len(shown), _INDENT * 2)
+
+    def _more(self, left: int, indent: int) -> None:
+        """How many names were left out, if any."""
+        if left:
+            self.line(f"and {left} more (--verbose lists {'them' if left > 1 else 'it'})", "dim", indent=indent)
+
+    def table(self, heading: str, rows: Sequence[Row]) -> None:
+        """One line for each path, under a line for its benchmark and way."""
+        if not rows:
+            return
+        self.heading(heading)
+        self.cells(*(self.text(name, "dim") for name in ("varied", *_NUMBER_WIDTHS, "because")))
+        for (benchmark, path, kind), group in grouped(rows, lambda row: (row.benchmark, row.path, row.kind)):
+            title = self.text(f"{benchmark}  ", "bold")
+            ranks = wording.ranks_words(row.head.ranks for row in group if row.head)
+            common = group[0].common if self.wide or self.verbose else ""
+            title.append_text(self.text("  ".join(part for part in (path, kind, ranks, common) if part)))
+            self.console.print(title)
+            for row in group:
+                self._row(row)
+
+    def _row(self, row: Row) -> None:
+        because = list(filter(None, (row.because, row.expected))) if self.verbose or self.wide else []
+        if self.verbose and row.why and row.state != "ok":
+            because.append(f"{row.state}: {row.why}")
+        self.cells(
+            self.text(row.varied),
+            self.text(row.measured),
+            self.text(row.spread, "dim"),
+            self.text(row.limit),
+            self.text(row.share),
+            self.text(row.state, wording.STATES[row.state].style),
+            Text("\n").join(self.text(words, "dim") for words in because),
+        )
+        if not self.wide:
+            for words in because:
+                self.line(words, "dim", indent=_INDENT * 2)
+
+    def lines_under(self, heading: str, found: Iterable[str]) -> None:
+        """Lines that are laid out already, under their heading; no heading without lines."""
+        for number, words in enumerate(found):
+            if not number:
+                self.heading(heading)
+            if words:
+                self.line(words)
+            else:
+                self.console.print()
+
+    def absent(self, found: Sequence[Absent]) -> None:
+        """What was waived or failed: one line for each reason, with all names only where they were asked for."""
+        if not found:
+            return
+        self.heading("Not measured")
+        for one in found:
+            names = dict.fromkeys(what.partition(" ")[0] for what in one.what)
+            self.line(f"{one.state}: {', '.join(names)}: {one.reason}", indent=_INDENT)
+            if self.verbose or one.state == "failed":
+                self._names(one.what)
+
+    def counters(self, view: View) -> None:
+        """NIC, link and TCP counters that changed."""
+        if view.moved and self.verbose:
+            self.heading("Counters that moved during the run")
+            self.facts(view.moved, indent=_INDENT)
+
+    def closing(self, view: View) -> None:
+        """The count of every verdict, and the exit status."""
+        self.console.print()
+        self.line(view.closing, "bold")
+
+
+def _unreadable(run: Run) -> str:
+    unknown = run.topology.unknown
+    if not unknown:
+        return ""
+    return f"{count(len(unknown), 'fact')} of this machine (railwright topo lists them)"

@@ -1,0 +1,184 @@
+"""Designs side by side as plain text, at most 100 columns wide, for `whatif`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from railwright.limits.designs import Design, Question, Reach, Saving, cautions
+from railwright.limits.limit import Limit
+from railwright.limits.switches import SwitchTier
+from railwright.report.text import wording
+from railwright.report.text.collectives import rate_words
+from railwright.units import count, format_bandwidth
+
+_WIDTH = 100
+_MOST_LABEL = 24
+_NEARLY_ALL = 0.995
+_OPTICS_WORDS = {
+    "all": "all cables are optical, two optics each",
+    "switches": "cables between switches are optical, two optics each; those to NICs are copper",
+    "none": "all cables are copper",
+}
+
+_Rows = Sequence[tuple[str, Design]]
+"""The designs, each with what tells it apart, as wide as the widest."""
+
+
+def render_designs(designs: Sequence[Design], question: Question) -> str:
+    """The designs, their collectives and KV-cache paths, their parts, and what they save."""
+    names = labels(designs)
+    width = max(map(len, names))
+    rows = [(label.ljust(width), design) for label, design in zip(names, designs, strict=True)]
+    blocks = [
+        [title_words(designs), *_named(rows)],
+        [*_collectives(rows)],
+        [*_paths(rows)],
+        [*_parts(rows)],
+        [*_choice(rows)],
+        [*_notes(designs, question)],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def title_words(designs: Sequence[Design]) -> str:
+    """`3 designs of 16 hosts`."""
+    return f"{count(len(designs), 'design')} of {count(designs[0].hosts, 'host')}"
+
+
+def labels(designs: Sequence[Design]) -> tuple[str, ...]:
+    """What tells the designs apart: the words that not all have; `design 2` where those are long."""
+    words = [wording.visible(design.name).split() for design in designs]
+    shared = set.intersection(*map(set, words)) if len(words) > 1 else set()
+    found = [" ".join(word for word in name if word not in shared) or " ".join(name) for name in words]
+    if max(map(len, found)) > _MOST_LABEL or len(set(found)) < len(found):
+        return tuple(f"design {number}" for number in range(1, len(found) + 1))
+    return tuple(found)
+
+
+def tier_words(tiers: Sequence[SwitchTier]) -> str:
+    """`4 leaf and 2 spine switches`."""
+    parts = [f"{tier.switches} {wording.visible(tier.name)}" for tier in tiers]
+    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{listed} {'switch' if sum(tier.switches for tier in tiers) == 1 else 'switches'}"
+
+
+def loss_words(reach: Reach) -> str:
+    """`-75 %`, or `best`; empty without another design."""
+    if reach.loss is None:
+        return ""
+    return less_words(reach.loss) if reach.loss else "best"
+
+
+def less_words(share: float) -> str:
+    """`-75 %`. A share below 1 is never shown as -100 %."""
+    rounded = f"{share * 100:.1f} %" if _NEARLY_ALL <= share < 1 else wording.percent(share)
+    return f"-{rounded}"
+
+
+def saving_words(saving: Saving) -> str:
+    """`saves 96 NICs, 224 cables, ...`, and what it needs more."""
+    counts = {
+        "NICs": saving.nics,
+        "cables": saving.cables,
+        "optics": saving.optics,
+        "leaf ports": saving.leaf_ports,
+        "uplink ports": saving.uplink_ports,
+        "spine ports": saving.spine_ports,
+    }
+    fewer = [f"{number} {what}" for what, number in counts.items() if number > 0]
+    more = [f"{-number} {what}" for what, number in counts.items() if number < 0]
+    parts = [f"saves {', '.join(fewer)}"] * bool(fewer) + [f"needs {', '.join(more)} more"] * bool(more)
+    return "; ".join(parts) or "the same parts"
+
+
+def money(amount: float, currency: str) -> str:
+    """`1,234,567 EUR`."""
+    return f"{amount:,.0f} {wording.visible(currency)}"
+
+
+def mark_words(design: Design, named: dict[str, str]) -> str:
+    """`Pareto`, or which other design is both no dearer and no slower."""
+    if design.pareto:
+        return "Pareto"
+    return f"beaten by {', '.join(named[name] for name in design.beaten_by[:2])}"
+
+
+def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
+    """What the counts and prices rest on, one sentence each."""
+    fabrics = dict.fromkeys(design.fabric for design in designs)
+    found = [f"the fabric is {fabric}" for fabric in fabrics]
+    found.append(_OPTICS_WORDS[question.optics])
+    if question.prices is not None:
+        found.append(f"prices: {wording.visible(question.prices.title)}")
+    return (*found, *cautions(designs, question.prices))
+
+
+def _named(rows: _Rows) -> Iterator[str]:
+    for label, design in rows:
+        name = wording.visible(design.name)
+        own = "" if label.rstrip() == name else f"{name}, "
+        yield f"  {label}  {own}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
+
+
+def _collectives(rows: _Rows) -> Iterator[str]:
+    (first_label, first), alone = rows[0], len(rows) == 1
+    loss = "" if alone else f"{'loss':>8}"
+    yield f"{'busbw, large sizes':{18 + len(first_label)}}{'limit':>10}   {'expected':22}{loss}   held back by"
+    for place, of_first in enumerate(first.collectives):
+        for label, design in rows:
+            reach = design.collectives[place]
+            rate = reach.busbw_bytes_per_s
+            title = of_first.collective if design is first else ""
+            line = f"{title:16}{label}  {format_bandwidth(rate.limit):>10}   {rate_words(rate):22}"
+            loss = "" if alone else f"{loss_words(reach):>8}"
+            yield f"{line}{loss}   {reach.held_back_by} ({reach.algorithm})".rstrip()
+
+
+def _paths(rows: _Rows) -> Iterator[str]:
+    yield "KV cache to the next host"
+    for label, design in rows:
+        for number, row in enumerate(design.paths):
+            far = design.far_gpu
+            kind = f"  {far.nearest_nic_kind} to its NIC" if far and row.path.startswith(f"{far.gpu}@") else ""
+            limit = format_bandwidth(row.limit.value) if isinstance(row.limit, Limit) else "no limit"
+            yield f"  {label if number == 0 else '':{len(label)}}  {row.path:38} {limit:>10}{kind}".rstrip()
+
+
+def _parts(rows: _Rows) -> Iterator[str]:
+    width = max(len(rows[0][0]), 12)
+    heads = f"{'NICs':>7}{'cables':>8}{'optics':>8}{'leaves':>8}{'ports':>8}{'uplinks':>9}{'spines':>8}{'ports':>8}"
+    yield f"{'network parts':{width + 2}}{heads}"
+    for label, design in rows:
+        own = design.parts
+        yield (
+            f"  {label:{width}}{own.nics:>7}{own.cables:>8}{own.optics:>8}{own.leaf_switches:>8}"
+            f"{own.leaf_ports:>8}{own.leaf_uplink_ports:>9}{own.spine_switches:>8}{own.spine_ports:>8}"
+        )
+
+
+def _choice(rows: _Rows) -> Iterator[str]:
+    """Cost and saving; with one design only its cost, if it has one."""
+    named = {design.name: label.rstrip() for label, design in rows}
+    first = rows[0][1]
+    if first.saving is None:
+        if first.cost is not None:
+            yield f"cost  {money(first.cost.total, first.cost.currency)}"
+        return
+    yield f"against {named[first.saving.against]}, the {'dearest' if first.cost else 'one with the most switch ports'}"
+    for label, design in rows:
+        cost = f"{money(design.cost.total, design.cost.currency):>20}" if design.cost else ""
+        saving = design.saving
+        share = less_words(saving.share) if saving and saving.share else ""
+        yield f"  {label}{cost}{share:>8}   {mark_words(design, named)}"
+        if saving is not None and design.name != saving.against:
+            yield from textwrap.wrap(saving_words(saving), _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+
+
+def _notes(designs: Sequence[Design], question: Question) -> Iterator[str]:
+    if len(designs) > 1:
+        collective = designs[0].collectives[0].collective
+        dearer = "dearer" if question.prices is not None else "has more switch ports"
+        yield f"Pareto: every other design is slower in {collective} or {dearer}"
+    for sentence in notes(designs, question):
+        yield from textwrap.wrap(sentence, _WIDTH, initial_indent="note  ", subsequent_indent="      ")

@@ -1,0 +1,257 @@
+"""The words, formats and escapes that every report shares, so that two reports never say one thing in two ways."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
+from railwright.diagnosis.verdicts.verdict import WORST_FIRST, format_quantity
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
+from railwright.expected.nccl_collectives import decides_nothing
+from railwright.groups import grouped
+from railwright.limits.limit import Expected, Limit, NoLimit
+from railwright.results.records import Context, End
+from railwright.terminal import visible as visible  # templates and pages call it as one of their words
+from railwright.topology.devices import Scalar, Topology
+from railwright.units import count, format_duration, format_size
+
+ABSENT = "-"
+"""Printed where there is no value."""
+
+QUANTITY_WORDS = {
+    "bandwidth_bytes_per_s": "bandwidth",
+    "latency_s": "latency",
+    "operations_per_s": "operations",
+    "messages_per_s": "messages",
+    "flop_per_s": "floating-point operations",
+}
+
+
+class Look(NamedTuple):
+    """How a verdict is shown: its style on a terminal, and a sign on a page, which tells it apart without colour."""
+
+    style: str
+    sign: str
+    meaning: str
+
+
+# Blue and yellow stay apart for the common kinds of colour blindness; green and red are not used together.
+STATES: dict[State, Look] = {
+    "ok": Look(
+        "cyan",
+        "\u2713",
+        "within the expected band, and at most 2 % above the limit (of one that was measured 10 %, or what its launches"
+        " differ by)",
+    ),
+    "slow": Look("bold yellow", "\u25bc", "worse than the expected band"),
+    "suspicious": Look("bold magenta", "\u25b2", "better than the limit: the measurement or the limit is wrong"),
+    "unknown": Look("dim", "?", "there is no limit, or no expected band, to hold it against"),
+    "reference": Look("default", "\u25c6", "what others of the run are held against; nothing judged it"),
+    "failed": Look("bold red", "\u2715", "it was started and gave no valid value"),
+    "waived": Look("dim", "\u2013", "it could not run here"),
+}
+
+EXIT_MEANING = {
+    EXIT_OK: "every path that can be judged is ok",
+    EXIT_SLOW: "something is slow or misconfigured",
+    EXIT_USAGE: "wrong usage, or an error of railwright itself",
+    EXIT_UNJUDGED: "something could not be judged, and nothing is worse",
+}
+
+
+def scalar(key: str, value: Scalar) -> str:
+    """A parameter's value; the unit is taken from the end of its name."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return visible(value)
+    if not math.isfinite(value):
+        return ABSENT
+    if key.endswith("_bytes"):
+        return format_size(value)
+    return format_duration(value) if key.endswith("_s") else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def parameter_words(parameters: Mapping[str, Scalar], *, without: Sequence[str] = ()) -> str:
+    """`transport shm, threads 2, size 64 KiB`; empty where nothing was varied."""
+    shown = ((key, scalar(key, value)) for key, value in parameters.items() if key not in without)
+    return ", ".join(f"{key_words(key)} {value}" for key, value in shown)
+
+
+def key_words(key: str) -> str:
+    """A parameter's name in words, without the unit that its value shows."""
+    for unit in ("_bytes", "_s"):
+        key = key.removesuffix(unit)
+    return visible(key.replace("_", " "))
+
+
+def quantity(name: str, value: float | None) -> str:
+    """The value with its unit, or `-` where there is none."""
+    return ABSENT if value is None or not math.isfinite(value) else format_quantity(name, value)
+
+
+def percent(fraction: float | None) -> str:
+    """`3.1 %`; two significant figures, whole numbers from 10 % on."""
+    if fraction is None or not math.isfinite(fraction):
+        return ABSENT
+    value = fraction * 100
+    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def ratio(value: float | None) -> str:
+    """A fraction of limit or a ratio of two values: two decimals, three below 0.1."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    if 0 < value < 0.001:
+        return "<0.001"
+    return f"{value:.3f}" if 0 < value < 0.0995 else f"{value:.2f}"
+
+
+def limit_value(limit: Limit | NoLimit) -> str:
+    """The limit with its unit, or `-`."""
+    return quantity(limit.quantity, limit.value) if isinstance(limit, Limit) else ABSENT
+
+
+def limit_and_share(point: Judged | None) -> tuple[str, str]:
+    """The limit and the share of it that was reached. Both are `-` if the limit bounds nothing, as at 8 bytes."""
+    if point is None or decides_nothing(point.limit, point.expected):
+        return ABSENT, ABSENT
+    return limit_value(point.limit), ratio(point.fraction_of_limit)
+
+
+def because(limit: Limit | NoLimit) -> str:
+    """What sets the limit, and which kind of limit it is; or why there is none."""
+    if isinstance(limit, NoLimit):
+        missing = f" (missing: {', '.join(limit.missing)})" if limit.missing else ""
+        return visible(f"no limit: {limit.why}{missing}")
+    kind = "derived" if limit.kind == "derived" else "measured ceiling"
+    return visible(f"{limit.because} ({kind})")
+
+
+def band_words(expected: Expected | None, low_only: str = "from {}") -> str:
+    """The expected band: `9.1 GB/s to 12 GB/s`, or `from 9.1 GB/s` where only the low side is known."""
+    if expected is None:
+        return "unknown"
+    low = quantity(expected.quantity, expected.low)
+    return low_only.format(low) if expected.high is None else f"{low} to {quantity(expected.quantity, expected.high)}"
+
+
+def why_words(path: JudgedPath) -> str:
+    """What the verdict says; empty where it only repeats why there is no limit."""
+    why = visible(path.verdict.why)
+    return "" if path.headline is not None and why in because(path.headline.limit) else why
+
+
+def size_words(parameters: Mapping[str, Scalar]) -> str:
+    """`64 KiB`; empty where no size was varied."""
+    return scalar("size_bytes", parameters["size_bytes"]) if "size_bytes" in parameters else ""
+
+
+def sizes_words(varied: Iterable[Mapping[str, Scalar]], *, listed: int) -> str:
+    """As many sizes as may be listed, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
+    words = list(filter(None, map(size_words, varied)))
+    return ", ".join(words) if len(words) <= listed else f"{words[0]} to {words[-1]} ({len(words)} sizes)"
+
+
+def ranks_words(ranks: Iterable[int]) -> str:
+    """`8 ranks`, `4 / 8 ranks`; empty where never more than two took part, which a path names itself."""
+    found = sorted(set(ranks))
+    return f"{' / '.join(map(str, found))} ranks" if found and found[-1] > 2 else ""
+
+
+def moved_words(counters: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
+    """Counters by name, each with its change and its sign."""
+    return tuple((visible(name), f"{moved:+d}") for name, moved in sorted(counters.items()))
+
+
+def state_counts(states: Iterable[State]) -> tuple[tuple[State, int], ...]:
+    """How many of each state there are, the worst first, states that do not occur left out."""
+    found = list(states)
+    return tuple((state, found.count(state)) for state in WORST_FIRST if state in found)
+
+
+def counts_words(paths: Sequence[JudgedPath]) -> str:
+    """`7 paths: 1 slow, 2 unknown, 4 ok`."""
+    if not paths:
+        return "no path was measured"
+    counted = ", ".join(f"{number} {state}" for state, number in state_counts(path.verdict.state for path in paths))
+    return f"{count(len(paths), 'path')}: {counted}"
+
+
+def closing_words(diagnosis: Diagnosis) -> str:
+    """The one sentence a report ends with: the count of every verdict and what the exit status means."""
+    meaning = EXIT_MEANING.get(diagnosis.exit_status, "not a status of railwright")
+    if diagnosis.required:
+        meaning = f"of what was required, {meaning}" if diagnosis.exit_status else "all that was required is ok"
+    return f"{counts_words(diagnosis.paths)}. Exit status {diagnosis.exit_status}: {meaning}."
+
+
+def cut_off_words(end: End | None) -> str:
+    """Why the run is not whole, empty when it ran to its end."""
+    if end is None:
+        return "The run was cut off: its records have no last line, so measurements may be missing."
+    return f"The run ended early: {visible(end.interrupted)}." if end.interrupted else ""
+
+
+def noise_words(context: Context) -> str:
+    """What the machine itself took away while nothing else was measured."""
+    noise = context.noise
+    if noise is None:
+        return "not measured"
+    work = f"{noise.quanta} times {format_duration(noise.quantum_s)} of work"
+    return f"{percent(noise.lost_fraction)} of the time lost, longest delay {format_duration(noise.worst_s)} ({work})"
+
+
+def busy_words(context: Context) -> str:
+    """How much of the machine others were using."""
+    return f"{percent(context.busy_fraction)} of all cores before the run, load average {context.load_average:.2f}"
+
+
+def machine_words(context: Context) -> str:
+    """`vm-1, 2 cores, 24 GiB`."""
+    parts = [visible(context.host)]
+    if context.cores:
+        parts.append(count(context.cores, "core"))
+    if context.memory_bytes:
+        parts.append(format_size(context.memory_bytes))
+    return ", ".join(parts)
+
+
+def gpu_words(topology: Topology) -> str:
+    """`2 x NVIDIA H200, driver 580.159.04, CUDA 13.0`; empty where there is none."""
+    gpus = topology.of_kind("gpu")
+    if not gpus:
+        return ""
+    named = [f"{len(group)} x {name or 'GPU'}" for name, group in grouped(gpus, lambda gpu: gpu.name)]
+    facts = next((host.facts for host in topology.of_kind("host")), {})
+    known = (("driver", facts.get("nvidia_driver")), ("CUDA", facts.get("cuda")))
+    return visible(", ".join([*named, *(f"{what} {value}" for what, value in known if value)]))
+
+
+class Unmeasured(NamedTuple):
+    """Points of one curve that were waived or failed for the same reason, taken together."""
+
+    benchmark: str
+    path: str
+    parameters: str
+    state: State
+    reason: str
+    size_words: str
+    """`4 KiB`, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
+
+
+def unmeasured(points: Iterable[Judged]) -> tuple[Unmeasured, ...]:
+    """All that was waived or failed, with points of one curve and one reason taken together."""
+    missing = (point for point in points if point.verdict.state in ("waived", "failed"))
+    return tuple(
+        Unmeasured(*shared, size_words=sizes_words((point.parameters for point in group), listed=1))
+        for shared, group in grouped(missing, _curve_and_reason)
+    )
+
+
+def _curve_and_reason(point: Judged) -> tuple[str, str, str, State, str]:
+    varied = parameter_words(point.parameters, without=("size_bytes",))
+    why = visible(point.verdict.why or point.reason)
+    return visible(point.benchmark), visible(point.path), varied, point.verdict.state, why

@@ -1,0 +1,96 @@
+"""elbencho's two kinds of CSV: `--csvfile`, a line for each phase, and `--livecsv`, a line each interval of it.
+
+    ISO Date,Label,Phase,RuntimeMS,Rank,MixType,Done%,DoneBytes,MiB/s,IOPS,Entries,Entries/s,Lat Ent us,Lat IO us,...
+    2025-12-17T11:58:08.821-0600,,READ,1001,Total,,35,49416241152,47127,94254,0,0,0,10549,128,5,,
+
+Of a live file the bytes and the time since the phase began become a result: its MiB/s are of the last interval alone.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.pasted.log_lines import bounded, refusal
+from railwright.results.readers.pasted.printed_numbers import disagree, number
+
+_LIVE = "ISO Date,Label,Phase,RuntimeMS,"
+_OF_LIVE = ("Phase", "RuntimeMS", "Rank", "MixType", "DoneBytes")
+_PHASES = "time ms [last]"
+_LAST_RATE = "MiB/s [last]"
+_MOVE_DATA = ("READ", "WRITE", "RWMIX")
+_AGREEMENT, _LONG_ENOUGH_MS = 0.03, 1000
+
+Row = tuple[int, dict[str, str]]
+
+
+def recognises(text: str) -> bool:
+    """The columns of either header."""
+    return _LIVE in text or (_PHASES in text and _LAST_RATE in text)
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """All phases that move data, as one file. Raises UsageError for a rate that is not bytes over time."""
+    draft = Draft(tool="elbencho", test="elbencho", notes=["MiB is 2^20 bytes", "the data was not checked"])
+    live: dict[tuple[str, str], Row] = {}
+    for line, row in _rows(bounded(text)):
+        if "RuntimeMS" in row:
+            if row["Rank"] == "Total":
+                live[row["Phase"], row["MixType"]] = line, row
+        else:
+            _finished(draft, line, row)
+    for (phase, mixed), (line, row) in live.items():
+        _so_far(draft, line, row, mixed or phase)
+    if live:
+        draft.notes.append("the rate is of all bytes since the phase began, as the last line of it has them")
+    return files_of([draft], "no line of elbencho's CSV has a rate", "give the file with its header")
+
+
+def _rows(text: str) -> Iterator[Row]:
+    """Whole lines below a header, by its columns; a line that something cut short is none."""
+    columns: list[str] = []
+    for place, line in enumerate(text.split("\n"), 1):
+        if line.count(",") < 8:
+            continue
+        begin = max(line.find(_LIVE), 0)
+        words = next(csv.reader([line[begin:].strip()]), [])
+        if recognises(line):
+            columns = words
+            needed = _OF_LIVE if _LIVE in line else (_PHASES, _LAST_RATE, "operation")
+            if missing := [name for name in needed if name not in columns]:
+                raise refusal(place, f"elbencho's CSV has no column {missing[0]}")
+        elif columns and len(words) == len(columns):
+            yield place, dict(zip(columns, words, strict=True))
+
+
+def _so_far(draft: Draft, line: int, row: dict[str, str], operation: str) -> None:
+    moved, taken = number(row["DoneBytes"], "DoneBytes", line), number(row["RuntimeMS"], "RuntimeMS", line)
+    if operation.upper() not in _MOVE_DATA or not moved.value or not taken.value:
+        return
+    rate = moved.value / (taken.value / 1e3)
+    values = [Measured("bandwidth_bytes_per_s", rate, f"{moved.text} B, {taken.text} ms")]
+    if (latency := number(row.get("Lat IO us", "0"), "Lat IO us", line)).value:
+        values.append(Measured("latency_s", latency.value * 1e-6, f"{latency.text} us"))
+    draft.add(line, values, {"operation": operation.lower()}, {"duration_s": taken.value / 1e3})
+
+
+def _finished(draft: Draft, line: int, row: dict[str, str]) -> None:
+    operation, printed = row.get("operation", ""), row[_LAST_RATE]
+    if operation.upper() not in _MOVE_DATA or not printed:
+        return
+    rate, taken = number(printed, _LAST_RATE, line), number(row[_PHASES], _PHASES, line)
+    if total := row.get("MiB [last]"):
+        about = number(total, "MiB [last]", line).value / max(taken.value / 1e3, 1e-3)
+        if taken.value >= _LONG_ENOUGH_MS and disagree(rate.value, about, _AGREEMENT, 1):
+            raise refusal(line, f"{rate.text} MiB/s is not {total} MiB in {taken.text} ms")
+    values = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]
+    if iops := row.get("IOPS [last]"):
+        values.append(Measured("operations_per_s", number(iops, "IOPS", line).value, f"{iops} IOPS"))
+    if latency := row.get("IO lat us [avg]"):
+        values.append(Measured("latency_s", number(latency, "IO lat us", line).value * 1e-6, f"{latency} us mean"))
+    parameters: dict[str, str | int | float] = {"operation": operation.lower()}
+    for name, column in (("size_bytes", "block size"), ("threads", "threads")):
+        if (given := row.get(column, "")).isdecimal():
+            parameters[name] = int(given[:18])
+    draft.add(line, values, parameters, {"duration_s": taken.value / 1e3})

@@ -1,0 +1,135 @@
+"""What elbencho prints (1.x to 3.x): a block for each phase, with what was done when the first and the last ended.
+
+    OPERATION   RESULT TYPE         FIRST DONE   LAST DONE
+    =========== ================    ==========   =========
+    READ        Elapsed time     :    2m3.241s    2m5.755s
+                IOPS             :       33395       33352
+                Throughput MiB/s :       33395       33352
+                Total MiB        :     4115703     4194304
+
+LAST DONE is the whole phase (elbencho's README), and is what becomes a result. Where the text is its CSV,
+`elbencho_csv` reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from railwright.results.readers.elbencho import csv as elbencho_csv
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.pasted.log_lines import in_order_of_origin, refusal
+from railwright.results.readers.pasted.printed_numbers import Number, disagree, number
+from railwright.results.workload import Files, Workload
+
+NAME = "elbencho (OPERATION RESULT TYPE FIRST DONE LAST DONE)"
+
+_PHASE = re.compile(r"^\s{0,8}([A-Z][A-Z0-9]{2,15})\s{1,16}Elapsed (time|ms)\s{0,24}: ?(.{1,60})$")
+_ROW = re.compile(
+    r"^\s{0,24}(IOPS|Throughput MiB/s|Total MiB|IO lat(?:ency)? us|Files/s|Objects/s)\s{0,24}: ?(.{1,120})$"
+)
+_COMMAND = re.compile(r"\belbencho\b(.{1,1500})")
+_BLOCK = re.compile(r"\s(?:-b|--block)[ =]\"?(\d{1,9})([kKmMgG]?)i?\b")
+_THREADS = re.compile(r"\s(?:-t|--threads)[ =]\"?(\d{1,6})\b")
+_AVERAGE = re.compile(r"avg=(\d{1,12})")
+_TIME = re.compile(
+    r"(?:(\d{1,6})h)?:?(?:(\d{1,6})m(?!s))?(?:(\d{1,7}(?:\.\d{1,6})?)s)?(?:(\d{1,9})ms)?(?:(\d{1,9})us)?"
+)
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_READS = ("READ", "WRITE", "RWMIX")
+_AGREEMENT = 0.03
+_LONG_ENOUGH_S = 1.0
+"""Of shorter phases the printed milliseconds say too little."""
+
+
+@dataclass
+class _Phase:
+    """One block while it is read."""
+
+    name: str
+    line: int
+    seconds: float
+    operations: Number | None = None
+    throughput: Number | None = None
+    total: Number | None = None
+    latency_us: int | None = None
+
+
+def recognises(text: str) -> bool:
+    """The words of a block, or the header of its CSV."""
+    return ("Throughput MiB/s" in text and "Elapsed " in text) or elbencho_csv.recognises(text)
+
+
+def workload(file: ForeignFile) -> Workload:
+    """Files, into GPUs where the command line says so."""
+    to_gpu = any(result.settings.get("crosses") for result in file.results)
+    return Files(to_gpu=to_gpu)
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """All phases that move data, as one file. Raises UsageError for a throughput that is not bytes over time."""
+    if elbencho_csv.recognises(text) and "Throughput MiB/s" not in text:
+        return elbencho_csv.read(text)
+    draft = Draft(tool="elbencho", test="elbencho", notes=["MiB is 2^20 bytes", "the data was not checked"])
+    phase: _Phase | None = None
+    for line in in_order_of_origin(text):
+        if "elbencho" in line.text and (command := _COMMAND.search(line.text)):
+            _take_command(draft, command[1])
+        elif found := _PHASE.match(line.text):
+            _finish(draft, phase)
+            last = found[3].split()[-1]
+            seconds = _seconds(last) if found[2] == "time" else number(last, "ms", line.number).value / 1e3
+            phase = _Phase(found[1], line.number, seconds)
+        elif phase is not None and (found := _ROW.match(line.text)):
+            _take_row(phase, found[1], found[2], line.number)
+    _finish(draft, phase)
+    hint = "give the output from the line OPERATION on"
+    return files_of([draft], "no phase of elbencho that reads or writes was found", hint)
+
+
+def _take_command(draft: Draft, words: str) -> None:
+    if found := _BLOCK.search(words):
+        draft.parameters["size_bytes"] = int(found[1]) * _UNITS[found[2].lower()]
+    if found := _THREADS.search(words):
+        draft.parameters["threads"] = int(found[1])
+    if "--gpuids" in words:
+        draft.settings["crosses"] = "storage to GPU memory" + (" by cuFile" if "--gds" in words else "")
+
+
+def _take_row(phase: _Phase, what: str, printed: str, line: int) -> None:
+    if what.startswith("IO lat"):
+        found = _AVERAGE.search(printed)
+        phase.latency_us = int(found[1]) if found else None
+        return
+    last = number(printed.split()[-1], what, line)
+    if what == "Throughput MiB/s":
+        phase.throughput = last
+    elif what == "Total MiB":
+        phase.total = last
+    elif what == "IOPS":
+        phase.operations = last
+
+
+def _seconds(printed: str) -> float:
+    found = _TIME.fullmatch(printed)
+    if found is None:
+        return 0.0
+    hours, minutes, seconds, milliseconds, microseconds = (float(part or 0) for part in found.groups())
+    return 3600 * hours + 60 * minutes + seconds + milliseconds / 1e3 + microseconds / 1e6
+
+
+def _finish(draft: Draft, phase: _Phase | None) -> None:
+    if phase is None or phase.throughput is None or phase.name not in _READS:
+        return
+    rate, total = phase.throughput, phase.total
+    if total is not None and phase.seconds >= _LONG_ENOUGH_S:
+        about = total.value / phase.seconds
+        if disagree(rate.value, about, _AGREEMENT, 1):
+            what = f"{rate.text} MiB/s is not {total.text} MiB in {phase.seconds:g} s"
+            raise refusal(phase.line, what)
+    values = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]
+    if phase.operations is not None:
+        values.append(Measured("operations_per_s", phase.operations.value, f"{phase.operations.text} IOPS"))
+    if phase.latency_us:
+        values.append(Measured("latency_s", phase.latency_us * 1e-6, f"{phase.latency_us} us mean"))
+    draft.add(phase.line, values, {"operation": phase.name.lower()}, {"duration_s": phase.seconds})

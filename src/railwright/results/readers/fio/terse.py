@@ -1,0 +1,54 @@
+"""fio's `--minimal`: one line for each job or group, its values divided by semicolons (HOWTO, Terse output, 3 to 5).
+
+The fields 6 to 46 are of what was read, and the 41 after them of what was written: KiB, KiB/s, IOPS, milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.pasted.log_lines import bounded, refusal
+from railwright.results.readers.pasted.printed_numbers import disagree, number
+
+_LINE = re.compile(
+    r"(?:^|\s)[345];(fio-[\w.-]{1,24});([^;\n]{0,128});\d{1,6};(\d{1,6});(?:[^;\n]{0,40};){40,400}", re.MULTILINE
+)
+_SIDE = 41
+_FIRST = 5
+"""Fields before those of what was read."""
+_AGREEMENT, _LONG_ENOUGH_MS = 0.02, 100
+
+
+def recognises(text: str) -> bool:
+    """A line's first words and its number of fields; fio may print its usual text beside it."""
+    return ";fio-" in text and "IOPS=" not in text and _LINE.search(text) is not None
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """All jobs as one file. Raises UsageError for a bandwidth that is not bytes over time."""
+    draft = Draft(tool="fio", test="fio", notes=["KiB is 1024 bytes", "the data was not checked"])
+    for line_number, line in enumerate(bounded(text).split("\n"), 1):
+        if found := _LINE.search(line):
+            draft.version = found[1].removeprefix("fio-")
+            fields = line[found.start() :].strip().split(";")
+            for side, operation in enumerate(("read", "write")):
+                _add(draft, fields[_FIRST + side * _SIDE :][:4], operation, found, line_number)
+    return files_of([draft], "no line of fio --minimal has a rate", "give the whole line, from its version on")
+
+
+def _add(draft: Draft, fields: list[str], operation: str, found: re.Match[str], line: int) -> None:
+    if len(fields) < 4:
+        return
+    moved, rate, iops, milliseconds = (number(word, operation, line) for word in fields)
+    if rate.value <= 0 or milliseconds.value <= 0:
+        return
+    about = moved.value / (milliseconds.value / 1e3)
+    if milliseconds.value >= _LONG_ENOUGH_MS and disagree(rate.value, about, _AGREEMENT, 1):
+        raise refusal(line, f"{rate.text} KiB/s is not {moved.text} KiB in {milliseconds.text} ms")
+    values = [
+        Measured("bandwidth_bytes_per_s", rate.value * 1024, f"{rate.text} KiB/s"),
+        Measured("operations_per_s", iops.value, f"{iops.text} IOPS"),
+    ]
+    settings = {"name": found[2][:64], "error": int(found[3]), "duration_s": milliseconds.value / 1e3}
+    draft.add(line, values, {"operation": operation}, settings)

@@ -1,0 +1,212 @@
+"""What fio 3.x prints, as text and as JSON (`--output-format=json` or `json+`).
+
+      read: IOPS=65.8k, BW=1028MiB/s (1078MB/s)(121GiB/120017msec)
+        clat (usec): min=142, max=258129, avg=3881.27, stdev=4019.48
+         | 50.00th=[ 2769], ... 99.00th=[13566]
+
+MiB is 2^20, MB 10^6 bytes. The bandwidth is bytes / runtime of the job, with fio's own invalidation of the file in it.
+A job that verifies reads back what it wrote: those reads are the check, not a measurement.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from railwright.results.readers.fio import json as fio_json
+from railwright.results.readers.fio import terse as fio_terse
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
+from railwright.results.readers.pasted.log_lines import Line, lines_of, refusal
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
+from railwright.results.records import Summary, Verification
+from railwright.results.workload import Files, Workload
+from railwright.topology.devices import Scalar
+from railwright.units import parse_size
+
+NAME = "fio (fio-3, IOPS= and BW=, or JSON)"
+
+_BINARY = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+_DECIMAL = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+_THOUSANDS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+_SECONDS = {"nsec": 1e-9, "usec": 1e-6, "msec": 1e-3, "sec": 1.0}
+
+_OPERATIONS = ("read", "write", "trim")
+_VERSION = re.compile(r"fio-(\d{1,3}\.\d{1,3}(?:[.-]\w{1,24}){0,4})$")
+_DEFINITION = re.compile(
+    r"(.{1,128}): \(g=\d{1,5}\): rw=(\w{2,16}), bs=\(R\) (\d{1,12}(?:\.\d{1,3})?)(B|KiB|MiB|GiB)-.{1,160}?"
+    r"ioengine=(\w{2,24}), iodepth=(\d{1,7})$"
+)
+_JOB = re.compile(r"(.{1,128}): \(groupid=\d{1,5}, jobs=(\d{1,6})\): err= {0,3}(-?\d{1,4})")
+_RATE = re.compile(
+    r"(read|write|trim) ?: IOPS=([\d.]{1,12})([kMG]?), BW=([\d.]{1,12})(B|KiB|MiB|GiB|TiB)/s "
+    r"\(([\d.]{1,12})(B|kB|MB|GB|TB)/s\)"
+)
+_CLAT = re.compile(r"clat \((nsec|usec|msec)\): min= {0,8}([\d.]{1,12})([kMG]?), max= {0,8}([\d.]{1,12})([kMG]?)")
+_PERCENTILES = re.compile(r"clat percentiles \((nsec|usec|msec)\):")
+_PERCENTILE = re.compile(r"(\d{1,2}\.\d{2})th=\[ {0,12}(\d{1,15})\]")
+_GROUP = re.compile(
+    r"(READ|WRITE|TRIM): bw=([\d.]{1,12})(B|KiB|MiB|GiB|TiB)/s \(([\d.]{1,12})(B|kB|MB|GB|TB)/s\), .{1,120}\brun=\d"
+)
+_OPTION_SIZE = re.compile(r"\bfio\b.{0,400}?\s--?bs[= ](\d{1,9}[kKmMgG]?)")
+_ISSUED = re.compile(r"issued rwts: total=(\d{1,15}),(\d{1,15}),(\d{1,15}),")
+
+
+@dataclass
+class _Operation:
+    """One `read:`, `write:` or `trim:` block."""
+
+    rate: re.Match[str]
+    line: int
+    clat: re.Match[str] | None = None
+    unit: str = "usec"
+    reads_clat: bool = False
+    percentiles: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class _Job:
+    """One job, or a group of them under `--group_reporting`."""
+
+    name: str
+    jobs: int
+    error: int
+    operations: list[_Operation] = field(default_factory=list)
+    issued: tuple[int, ...] = ()
+
+
+def recognises(text: str) -> bool:
+    """The words of the rate line, or the keys of fio's JSON."""
+    of_job = "fio-" in text or "(groupid=" in text or "msec)" in text
+    rates = (of_job and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
+    return rates or fio_json.recognises(text) or fio_terse.recognises(text)
+
+
+def workload(_: ForeignFile) -> Workload:
+    """Files."""
+    return Files()
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """All jobs as one file. Raises UsageError for what contradicts itself, and for fio 2."""
+    if fio_json.recognises(text):
+        return fio_json.read(text)
+    if fio_terse.recognises(text):
+        return fio_terse.read(text)
+    draft = Draft(tool="fio", test="fio")
+    lines = lines_of(text)
+    definitions, jobs = _parsed(draft, lines)
+    for job in jobs:
+        for operation in job.operations:
+            _add(draft, definitions.get(job.name, {}), job, operation)
+    if not draft.results:
+        _add_groups(draft, lines)
+    draft.notes += [
+        "MiB is 2^20 bytes; bandwidths are printed to four digits at most: use --output-format=json for more",
+        "the data was not checked, as far as the text says",
+    ]
+    return files_of(
+        [draft], "no rate of fio 3 was found (read: IOPS=..., BW=...)", "give the output from 'fio-3' on, or JSON"
+    )
+
+
+def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar]], list[_Job]]:
+    """The definition of each job by its name, and what fio printed of the jobs at their end."""
+    definitions: dict[str, dict[str, Scalar]] = {}
+    jobs: list[_Job] = []
+    for line in lines:
+        text = line.text.strip()
+        if found := _VERSION.match(text):
+            draft.version = found[1]
+        elif found := _DEFINITION.match(text):
+            name, pattern, size, unit, engine, depth = found.groups()
+            size_bytes = round(float(size) * _BINARY[unit])
+            definitions[name] = {"size_bytes": size_bytes, "pattern": pattern, "engine": engine, "depth": int(depth)}
+        elif found := _JOB.match(text):
+            jobs.append(_Job(found[1], int(found[2]), int(found[3])))
+        elif not jobs and _RATE.match(text):  # the line of its job is not in the text
+            jobs.append(_Job("", 0, 0))
+            _detail(jobs[-1], text, line.number)
+        elif jobs:
+            _detail(jobs[-1], text, line.number)
+    return definitions, jobs
+
+
+def _detail(job: _Job, text: str, line: int) -> None:
+    last = job.operations[-1] if job.operations else None
+    if text.startswith(_OPERATIONS) and "IOPS=" in text:
+        found = _RATE.match(text)
+        if found is None and "BW=" not in text:  # somebody's words about it
+            return
+        if found is None:
+            raise refusal(line, f"not a rate of fio 3: {text[:80]!r}", "give fio's default units, in bytes")
+        job.operations.append(_Operation(found, line))
+    elif found := _ISSUED.match(text):
+        job.issued = tuple(int(count) for count in found.groups())
+    elif last is not None and "percentiles (" in text:
+        found = _PERCENTILES.match(text)
+        last.reads_clat = found is not None  # those of fsync, or of submission, stand below as well
+        last.unit = found[1] if found is not None else last.unit
+    elif last is not None and text.startswith("clat ("):
+        last.clat = _CLAT.match(text)
+    elif last is not None and last.reads_clat and text.startswith("|"):
+        last.percentiles |= {name: float(value) for name, value in _PERCENTILE.findall(text)}
+
+
+def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Operation) -> None:
+    line = operation.line
+    name, iops, thousands, binary, binary_unit, decimal, decimal_unit = operation.rate.groups()
+    scale, decimal_scale = _BINARY[binary_unit], _DECIMAL[decimal_unit]
+    rate, rate_again = number(binary, "BW", line), number(decimal, "BW", line)
+    if not _agree(rate, scale, rate_again, decimal_scale):
+        raise refusal(line, f"{binary}{binary_unit}/s is not {decimal}{decimal_unit}/s: the units were changed")
+    shown = f"{binary}{binary_unit}/s ({decimal}{decimal_unit}/s)"
+    operations_per_s = number(iops, "IOPS", line).value * _THOUSANDS[thousands]
+    values = [
+        Measured("bandwidth_bytes_per_s", rate.value * scale, shown),
+        Measured("operations_per_s", operations_per_s, f"{iops}{thousands} IOPS"),
+    ]
+    if summary := _latency(operation, job):
+        shown = f"50.00th={operation.percentiles['50.00']:g} {operation.unit}"
+        values.append(Measured("latency_s", summary.median, shown, summary))
+    failed = None
+    if abs(job.error) == fio_json.WRONG_CHECKSUM:  # the number of wrong blocks is not printed
+        failed = Verification(method="fio verify", bytes_checked=1, bytes_wrong=1)
+    parameters: dict[str, Scalar] = {**definition, "operation": name, **({"jobs": job.jobs} if job.jobs else {})}
+    draft.add(line, values, parameters, {"name": job.name[:64], "error": job.error}, failed)
+
+
+def _add_groups(draft: Draft, lines: list[Line]) -> None:
+    """The sums of whole groups, where what fio printed of their jobs was left out."""
+    for line in lines:
+        if found := _OPTION_SIZE.search(line.text):
+            draft.parameters["size_bytes"] = parse_size(found[1])
+        if (found := _GROUP.match(line.text.strip())) is None:
+            continue
+        name, binary, binary_unit, decimal, decimal_unit = found.groups()
+        rate, rate_again = number(binary, "bw", line.number), number(decimal, "bw", line.number)
+        scale, decimal_scale = _BINARY[binary_unit], _DECIMAL[decimal_unit]
+        if not _agree(rate, scale, rate_again, decimal_scale):
+            raise refusal(line.number, f"{binary}{binary_unit}/s is not {decimal}{decimal_unit}/s")
+        value = Measured("bandwidth_bytes_per_s", rate.value * scale, f"{binary}{binary_unit}/s of the group")
+        draft.add(line.number, [value], {"operation": name.lower()}, {})
+
+
+def _agree(rate: Number, scale: float, again: Number, again_scale: float) -> bool:
+    # fio rounds down in one of the two, so a whole unit of the last digit may be between them.
+    slack = 2 * (rate.half * scale + again.half * again_scale)
+    low, high = rate.range(scale)
+    return overlap((low - slack, high + slack), again.range(again_scale))
+
+
+def _latency(operation: _Operation, job: _Job) -> Summary | None:
+    clat = operation.clat
+    if clat is None or not {"50.00", "99.00"} <= operation.percentiles.keys():
+        return None
+    unit, printed_least, least_thousands, printed_most, most_thousands = clat.groups()
+    least = float(printed_least) * _THOUSANDS[least_thousands] * _SECONDS[unit]
+    most = float(printed_most) * _THOUSANDS[most_thousands] * _SECONDS[unit]
+    median, p99 = (operation.percentiles[place] * _SECONDS[operation.unit] for place in ("50.00", "99.00"))
+    if not fio_json.rises(least, median, p99, most):
+        raise refusal(operation.line, f"completion latencies do not rise: {least:g}, {median:g}, {p99:g}, {most:g} s")
+    place = _OPERATIONS.index(operation.rate[1])
+    return percentiles(job.issued[place] if job.issued else 1, least, median, p99, most)

@@ -1,0 +1,1 @@
+"""Output of HPL and of Intel's LINPACK."""

@@ -1,0 +1,73 @@
+"""What Intel's optimized LINPACK prints, which comes with MKL: one host, its threads and no MPI.
+
+    Size   LDA    Align. Time(s)    GFlops   Residual     Residual(norm) Check
+    20000  20000  4      5.401      987.5641 4.036930e-10 3.573605e-02   pass
+
+The summary below the table repeats its means and is not read.
+"""
+
+from __future__ import annotations
+
+import re
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.pasted.log_lines import in_order_of_origin, refusal
+from railwright.results.readers.pasted.printed_numbers import number, overlap
+from railwright.results.records import Verification
+from railwright.results.workload import Linpack, Workload
+
+NAME = "Intel LINPACK (Size LDA Align. Time(s) GFlops)"
+
+_HEAD = re.compile(r"Size\s{1,16}LDA\s{1,16}Align\.?\s{1,16}Time\(s\)\s{1,16}GFlops", re.IGNORECASE)
+_ROW = re.compile(
+    r"(\d{1,9})\s{1,16}\d{1,9}\s{1,16}\d{1,6}\s{1,16}(\S{1,16})\s{1,16}(\S{1,16})((?:\s{1,16}\S{1,16}){0,3})\s*"
+)
+_THREADS = re.compile(r"Number of threads: (\d{1,6})")
+_SHORT_S = 0.05
+"""Times are printed to a millisecond: below this a rate says more than they do."""
+
+
+def recognises(text: str) -> bool:
+    """The words of the table's header."""
+    return "LDA" in text and "Align" in text and _HEAD.search(text) is not None
+
+
+def workload(_: ForeignFile) -> Workload:
+    """Linpack."""
+    return Linpack(by_vendor=True)
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """All sizes and trials as one file. Raises UsageError for a rate that is not its size over its time."""
+    draft = Draft(tool="Intel LINPACK", test="hpl", ranks=1, hosts=1)
+    is_table = False
+    for line in in_order_of_origin(text):
+        words = line.text.strip()
+        if found := _THREADS.search(words):
+            draft.settings["threads"] = int(found[1])
+        elif _HEAD.search(words):
+            is_table = True
+        elif is_table and (row := _ROW.fullmatch(words)):
+            _take_row(draft, row, line.number)
+        elif words:
+            is_table = False
+    return files_of([draft], "no row of Intel's LINPACK was found", "give the output from the line Size LDA on")
+
+
+def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
+    order, seconds, gflops = int(row[1]), number(row[2], "time", line), number(row[3], "GFlops", line)
+    if not order or gflops.value <= 0:
+        raise refusal(line, f"size {order} or {gflops.text} GFlops is 0")
+    operations = (2 / 3 * order**3 + 2 * order**2) / 1e9
+    about = (0.98 * operations / seconds.high, 1.02 * operations / max(seconds.low, 1e-9)) if seconds.high > 0 else None
+    if seconds.value >= _SHORT_S and about is not None and not overlap(gflops.range(), about):
+        raise refusal(line, f"{gflops.text} GFlops is not 2/3 N^3 / {seconds.text} s for N = {order}")
+    check = row[4].split()[-1:] if row[4] else []
+    checked = None
+    if check and check[0] in ("pass", "fail"):
+        wrong = 0 if check[0] == "pass" else 8 * order
+        checked = Verification(method="LINPACK residual", bytes_checked=8 * order, bytes_wrong=wrong)
+    else:
+        draft.notes.append(f"line {line} does not say whether the answer was right")
+    value = Measured("flop_per_s", gflops.value * 1e9, f"{gflops.text} GFlops")
+    draft.add(line, [value], {"n": order}, {"duration_s": seconds.value}, checked)

@@ -1,0 +1,247 @@
+"""Communicators while they are read: which line belongs to which, and which lines contradict each other.
+
+Only the `Init` lines name a communicator. A line belongs to the communicator that its thread set up last, then to the
+one of its process and device (NCCL 2.22 and later connect from a thread of their own), then to the last one begun.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from railwright.errors import UsageError
+from railwright.results.readers.nccl_log import model
+from railwright.results.readers.nccl_log.lines import Message
+from railwright.results.readers.nccl_log.messages import MAX_RANKS, Heads, Init, Nodes, OfCommunicator, Pxn, Step
+
+_HINT = "give the log of one run: two logs in one file, or lines mixed within a number, cannot be told apart"
+MAX_COMMUNICATORS = 4096
+_MAX_LOOKED_AT = 64
+_PRINTED_RANKS = 20
+"""How many ranks of a ring NCCL printed up to 2.22 (src/graph/rings.cc, MAXWIDTH)."""
+
+_Owner = tuple[str, int, str, int]
+
+
+class Draft:
+    """One communicator while its lines come in."""
+
+    def __init__(self, name: str, line: int) -> None:
+        self.name = name
+        self.line = line
+        self.size = 0
+        self.nodes: int | None = None
+        self.ranks: dict[int, model.Rank] = {}
+        self.orders: dict[int, model.Ring] = {}
+        self.steps: dict[tuple[int, int], Step] = {}
+        self.trees: dict[tuple[int, int], model.TreeNode] = {}
+        self.heads: list[tuple[int, ...]] = []
+        self.connections: list[model.Connection] = []
+        self.searches: list[model.Search] = []
+        self.counts: model.Counts | None = None
+        self.pxn: bool | None = None
+
+    def set_size(self, size: int, line: int) -> None:
+        """Raises UsageError when an earlier line gave another size."""
+        if not 0 < size <= MAX_RANKS or (self.size and self.size != size):
+            said = f"communicator {self.name or 'without a name'} has {size} ranks"
+            raise UsageError(f"line {line} contradicts earlier lines: {said}, not {self.size}", hint=_HINT)
+        self.size = size
+
+    def fits(self, rank: int, message: Message) -> bool:
+        """Whether that process can be this rank."""
+        if self.size and rank >= self.size:
+            return False
+        known = self.ranks.get(rank)
+        if known is None or not known.host or not message.host:
+            return True
+        return (known.host, known.pid) == (message.host, message.pid)
+
+    def place(self, rank: int, message: Message, found: Init | None = None) -> None:
+        """Takes what a rank's own line says of the rank. Raises UsageError when it contradicts another line."""
+        if self.size and rank >= self.size:
+            raise UsageError(f"line {message.line}: rank {rank} of {self.size} ranks cannot be", hint=_HINT)
+        known = self.ranks.get(rank)
+        if known and not self.fits(rank, message):
+            seen = f"rank {rank} is {message.host}:{message.pid} here and {known.host}:{known.pid} there"
+            raise UsageError(f"line {message.line} contradicts line {known.line}: {seen}", hint=_HINT)
+        known = known or model.Rank(rank=rank, host=message.host, pid=message.pid, line=message.line)
+        if found is not None:
+            said = {name: getattr(found, name) for name in ("cuda_dev", "nvml_dev", "bus_id")}
+            new = {name: value for name, value in said.items() if value is not None}
+            known = msgspec.structs.replace(known, **new, complete=known.complete or found.complete)
+        elif known.cuda_dev is None and message.device is not None:
+            known = msgspec.structs.replace(known, cuda_dev=message.device)
+        self.ranks[rank] = known
+
+    def add(self, fact: OfCommunicator, message: Message) -> None:
+        """Adds a fact of this communicator. Raises UsageError when it contradicts another fact."""
+        match fact:
+            case Init() | Nodes():
+                self.set_size(fact.size, message.line)
+                self.place(fact.rank, message, fact if isinstance(fact, Init) else None)
+                self.nodes = fact.nodes if isinstance(fact, Nodes) else self.nodes
+            case model.Ring():
+                known = self.orders.setdefault(fact.channel, fact)
+                if known.ranks != fact.ranks:
+                    said = f"line {fact.line} contradicts line {known.line}: two rings for channel {fact.channel}"
+                    raise UsageError(said, hint=_HINT)
+            case Step():
+                self.steps.setdefault((fact.channel, fact.rank), fact)
+            case model.TreeNode():
+                self.trees.setdefault((fact.channel, fact.rank), fact)
+            case model.Connection():
+                self.connections.append(fact)
+            case model.Search():
+                self.searches.append(fact)
+            case model.Counts():
+                self.counts = self.counts or fact
+            case Heads():
+                self.heads.append(fact.ranks)
+            case Pxn():
+                self.pxn = fact.used
+
+    def finish(self) -> model.Communicator:
+        """The communicator as far as it was seen."""
+        return model.Communicator(
+            id=self.name,
+            size=self.size or self._least_size(),
+            nodes=self.nodes,
+            ranks=tuple(self.ranks[rank] for rank in sorted(self.ranks)),
+            rings=tuple(self._ring(channel) for channel in sorted({*self.orders, *(key[0] for key in self.steps)})),
+            trees=tuple(self.trees[key] for key in sorted(self.trees)),
+            nvls_heads=tuple(dict.fromkeys(self.heads)),
+            connections=tuple(self.connections),
+            searches=tuple(self.searches),
+            counts=self.counts,
+            pxn=self.pxn,
+            line=self.line,
+        )
+
+    def _least_size(self) -> int:
+        """The least number of ranks that the lines allow, if no line gives the number."""
+        named = [*self.ranks, *(rank for ring in self.orders.values() for rank in ring.ranks)]
+        named += [end for one in self.connections for end in (one.source, one.target)]
+        return min(max(named, default=-1) + 1, MAX_RANKS)
+
+    def _ring(self, channel: int) -> model.Ring:
+        """The ring as rank 0 lists it. Where that list is cut, the ring follows from the neighbours of each rank."""
+        listed = self.orders.get(channel)
+        size = self.size or self._least_size()
+        if listed is not None and listed.whole and len(listed.ranks) == size:
+            return listed
+        start = listed.ranks[0] if listed else min(rank for at, rank in self.steps if at == channel)
+        line = listed.line if listed else self.steps[(channel, start)].line
+        ranks = [start]
+        while (step := self.steps.get((channel, ranks[-1]))) and len(ranks) <= size:
+            if step.following == start:
+                return model.Ring(channel=channel, ranks=tuple(ranks), line=line)
+            ranks.append(step.following)
+        if listed is None:
+            return model.Ring(channel=channel, ranks=tuple(ranks), whole=False, line=line)
+        cut = len(listed.ranks) < size and (len(listed.ranks) >= _PRINTED_RANKS or not listed.whole)
+        return msgspec.structs.replace(listed, whole=not cut)
+
+
+class Drafts:
+    """All communicators of a log."""
+
+    def __init__(self) -> None:
+        self.all: list[Draft] = []
+        self._named: dict[str, Draft] = {}
+        self._owned: dict[_Owner, Draft] = {}
+
+    def take(self, fact: OfCommunicator, message: Message) -> bool:
+        """Adds a fact to its communicator. False where none fits; the line of a tree is kept in any case."""
+        rank = _speaker(fact)
+        draft: Draft | None
+        if isinstance(fact, Init):
+            draft = self._of_init(fact, message)
+        elif isinstance(fact, model.Ring):
+            draft = self._of_ring(fact, message)
+        else:
+            draft = self._of(message) if rank is None else self._of_rank(message, rank)
+        if draft is None:
+            return isinstance(fact, model.TreeNode)
+        draft.add(fact, message)
+        if rank is not None:
+            draft.place(rank, message)
+        return True
+
+    def finish(self) -> tuple[model.Communicator, ...]:
+        """All communicators, the largest first."""
+        finished = [draft.finish() for draft in self.all]
+        return tuple(sorted(finished, key=lambda one: -one.size))
+
+    def _of(self, message: Message) -> Draft:
+        """The communicator that a line without a name belongs to."""
+        for owner in _owners(message):
+            if owner in self._owned:
+                return self._owned[owner]
+        return self.all[-1] if self.all else self._begin("", message)
+
+    def _of_rank(self, message: Message, rank: int) -> Draft | None:
+        """The communicator that a rank's own line belongs to: one in which that process can be this rank.
+
+        The same process has other ranks in other communicators, so a line that fits nowhere is left out, not refused.
+        """
+        draft = self._of(message)
+        if draft.fits(rank, message):
+            return draft
+        recent = reversed(self.all[-_MAX_LOOKED_AT:])
+        return next((one for one in recent if rank in one.ranks and one.fits(rank, message)), None)
+
+    def _of_init(self, found: Init, message: Message) -> Draft:
+        """The communicator of an `Init` line. It is that of its thread from here on."""
+        draft = self._named.get(found.comm) if found.comm else self._of(message)
+        if draft is not None and not found.comm.startswith("0x"):
+            # Without an id, a rank that was ready already, or another size, means that a new communicator began.
+            known = draft.ranks.get(found.rank)
+            if (known is not None and known.complete) or draft.size not in (0, found.size):
+                draft = None
+        return self._own(draft or self._adopt(found, message) or self._begin(found.comm, message), message)
+
+    def _of_ring(self, found: model.Ring, message: Message) -> Draft:
+        """The second ring for a channel of a communicator without id that is ready begins the next communicator."""
+        draft = self._of(message)
+        if found.channel in draft.orders and not draft.name and any(one.complete for one in draft.ranks.values()):
+            return self._own(self._begin("", message), message)
+        return draft
+
+    def _own(self, draft: Draft, message: Message) -> Draft:
+        self._owned.update(dict.fromkeys(_owners(message), draft))
+        return draft
+
+    def _adopt(self, found: Init, message: Message) -> Draft | None:
+        """A log without START lines gives the id at the end only: it belongs to the communicator read without an id."""
+        if not found.comm or not found.complete or found.comm in self._named:
+            return None
+        unnamed = self._of(message) if self.all else None
+        if unnamed is None or unnamed.name:
+            return None
+        unnamed.name = found.comm
+        self._named[found.comm] = unnamed
+        return unnamed
+
+    def _begin(self, name: str, message: Message) -> Draft:
+        if len(self.all) >= MAX_COMMUNICATORS:
+            raise UsageError(
+                f"line {message.line} begins communicator {len(self.all) + 1}, at most {MAX_COMMUNICATORS} can be read",
+                hint="give the log up to the first operation",
+            )
+        draft = Draft(name, message.line)
+        self.all.append(draft)
+        if name:
+            self._named[name] = draft
+        return draft
+
+
+def _owners(message: Message) -> tuple[_Owner, _Owner]:
+    device = -1 if message.device is None else message.device
+    return (message.host, message.pid, "thread", message.thread), (message.host, message.pid, "device", device)
+
+
+def _speaker(fact: OfCommunicator) -> int | None:
+    """The rank that wrote the line, where the fact shows it."""
+    if isinstance(fact, model.Connection):
+        return fact.target if fact.direction == "receive" else fact.source
+    return fact.rank if isinstance(fact, Step | model.TreeNode) else None

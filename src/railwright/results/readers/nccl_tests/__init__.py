@@ -1,0 +1,1 @@
+"""Output of nccl-tests: tables, whole, torn or mixed between ranks, and JSON."""

@@ -1,0 +1,346 @@
+"""The rows of an nccl-tests table, from text or JSON, checked against the formulas of nccl-tests.
+
+algbw = size / time and busbw = algbw x factor, each within the rounding of its column (nccl-tests src/*.cu, `*GetBw`).
+Until 2020-06 all_gather and reduce_scatter printed busbw as algbw too (nccl-tests ec1b5e2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from railwright import busbw
+from railwright.errors import UsageError
+from railwright.results.readers.foreign_file import Draft, Measured
+from railwright.results.readers.pasted.log_lines import refusal
+from railwright.results.readers.pasted.printed_numbers import Number, Range, overlap
+from railwright.results.records import Verification
+from railwright.topology.devices import Scalar
+
+TYPE_BYTES = {
+    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1,
+    "half": 2, "bfloat16": 2, "int": 4, "int32": 4, "uint32": 4, "float": 4, "int64": 8, "uint64": 8, "double": 8,
+}  # fmt: skip
+"""Bytes of an element (nccl-tests src/common.cu `test_typenames`; fp8_* is what RCCL's fork prints)."""
+
+OPERATION_OF = {
+    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all", "alltoallv": "all_to_allv", "sendrecv": "send_recv", "broadcast": "broadcast",
+    "reduce": "reduce", "gather": "gather", "scatter": "scatter", "hypercube": "hypercube",
+}  # fmt: skip
+"""Our names of the tests, by the program's own name without `_perf`."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One half of a row: out of place or in place."""
+
+    placement: str
+    time_us: Number
+    algbw: Number
+    busbw: Number
+    wrong: float | None
+    """Wrong elements (since 2.13) or the largest error (before); None where the data was not checked."""
+    extras: dict[str, float] = field(default_factory=dict)
+    """Per-iteration columns of `-I`, in seconds or percent."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: a size with its timings."""
+
+    line: int
+    size_bytes: int
+    count: int | None
+    """None, like an empty type, where the table has no such column, as after somebody cut columns out."""
+    type: str
+    redop: str
+    root: int
+    timings: tuple[Timing, ...]
+    cycle: int = 0
+
+    @property
+    def series(self) -> tuple[str, str, int]:
+        """These may change within one table without a new header."""
+        return (self.type, self.redop, self.root)
+
+    @property
+    def sends(self) -> bool:
+        """Whether anything was sent."""
+        return self.size_bytes > 0 and self.count != 0
+
+
+@dataclass(kw_only=True)
+class Table(Draft):
+    """One table with what was printed around it. Its `test` is the operation."""
+
+    tool: str = "nccl-tests"
+    rows: list[Row] = field(default_factory=list)
+    wrong_column: str = "#wrong"
+    cpu_time: bool = False
+    out_of_bounds: int | None = None
+    average: Number | None = None
+    algbw_is_busbw: bool = False
+    named_ranks: int | None = None
+    """One more than the highest rank that a device line names, where lines are missing: so many ranks at least."""
+    collective: str = ""
+    """The collective that the user named, for a table that names none."""
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether algbw follows from the size and time of a row: not for all_to_allv, nor from CPU time (`-C`)."""
+        return not self.cpu_time and self.test != "all_to_allv"
+
+    def add_row(self, row: Row) -> None:
+        """Appends a row of a later size, or of a new series or cycle. Raises UsageError when sizes are mixed up."""
+        previous = self.rows[-1] if self.rows else None
+        cycle = previous.cycle if previous else 0
+        if previous is not None and previous.series == row.series and not self._rises(previous, row):
+            first = next(other.size_bytes for other in self.rows if other.series == row.series)
+            if row.size_bytes != first or previous.size_bytes != self.settings.get("last_size_bytes"):
+                raise refusal(
+                    row.line,
+                    f"size {row.size_bytes} after size {previous.size_bytes}: the rows of several tables are mixed",
+                    "nccl-tests built without MPI=1 prints one table per process; otherwise give one table, or label "
+                    "the ranks",
+                )
+            cycle += 1
+        self.rows.append(replace(row, cycle=cycle))
+
+    def _rises(self, previous: Row, row: Row) -> bool:
+        same = row.size_bytes == previous.size_bytes
+        divided = self.test in busbw.DIVIDED if self.test else bool(row.count) and _elements_per_count(row) != 1
+        may_repeat = divided or not row.size_bytes
+        return row.size_bytes > previous.size_bytes or (same and may_repeat)
+
+    def finish(self, logged_ranks: int | None = None) -> None:
+        """Settles operation and ranks, checks the rows and makes them results. Raises UsageError at a contradiction.
+
+        `logged_ranks` are those of the communicators in NCCL's own log.
+        """
+        _settle_operation(self)
+        _settle_ranks(self, logged_ranks)
+        for row in self.rows:
+            _check_row(self, row)
+        self.notes.extend(_closing_notes(self))
+        for row in self.rows:
+            for timing in row.timings if row.sends else ():
+                _add(self, row, timing)
+
+
+def _elements_per_count(row: Row) -> Fraction:
+    """Size / (count x bytes of the type): 1, or the ranks for the operations that divide their buffer."""
+    if row.type not in TYPE_BYTES or not row.count:
+        raise refusal(row.line, f"type {row.type[:40]!r} is not one of NCCL's")
+    return Fraction(row.size_bytes, row.count * TYPE_BYTES[row.type])
+
+
+_NAME_IT = "say which it is with --collective NAME, or add the command line above the table"
+_BY_COLUMNS = {
+    # divided, rooted, reducing
+    (False, False, True): "all_reduce",
+    (True, False, True): "reduce_scatter",
+    (False, True, True): "reduce",
+    (False, True, False): "broadcast",
+    (False, False, False): "send_recv",
+}
+
+
+def _settle_operation(table: Table) -> None:
+    """Finds the operation of a table that does not name it, or raises UsageError naming the candidates.
+
+    nccl-tests checks no data in place where the operation has no such form: all_to_all and send_recv.
+    """
+    if table.test:
+        return
+    if table.collective:
+        table.test = table.collective
+        return
+    row = next((row for row in table.rows if row.count), None)
+    if row is None:
+        raise UsageError("the table has no row with data, count and type, so its operation is unknown", hint=_NAME_IT)
+    divided, rooted, reducing = _elements_per_count(row) != 1, row.root >= 0, row.redop not in ("", "none")
+    table.test = _BY_COLUMNS.get((divided, rooted, reducing), "")
+    checked = {timing.placement for timing in row.timings if timing.wrong is not None}
+    if len(row.timings) > 1 and not rooted and divided != reducing:
+        if checked == {"out_of_place"}:
+            table.test = "all_to_all" if divided else "send_recv"
+        elif checked and divided:
+            table.test = "all_gather"
+    if not table.test and not rooted:
+        table.test, table.rivals = "all_gather", ("all_to_all",)
+        table.notes.append(
+            "the table does not say whether it is all_gather or all_to_all: it is read as all_gather; --collective"
+            " all_to_all says that it is not"
+        )
+        return
+    if not table.test:
+        raise refusal(row.line, "the table does not say whether it is gather or scatter", _NAME_IT)
+    table.notes.append(f"the text does not name the test: its columns are those of {table.test}")
+
+
+def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
+    """Ranks from the device lines, else from size and count, NCCL's log, or busbw / algbw. Raises UsageError."""
+    data = [row for row in table.rows if row.sends]
+    if table.test in busbw.DIVIDED and any(row.count for row in data):
+        ratios = {row.line: _elements_per_count(row) for row in data if row.count}
+        least, ratio = min(ratios.values()), max(ratios.values())
+        if least != ratio or ratio.denominator != 1:
+            line = next(line for line, one in ratios.items() if one != least or ratio.denominator != 1)
+            raise refusal(line, "size / (count x bytes of the type) is not the same whole number of ranks in every row")
+        if table.ranks is None:
+            table.ranks = int(ratio)
+            table.notes.append(f"no device lines: {table.ranks} ranks follow from size and count")
+        elif ratio != table.ranks:
+            raise refusal(
+                data[0].line, f"size {data[0].size_bytes} is for {ratio} ranks, the device lines name {table.ranks}"
+            )
+    if table.ranks is None and logged_ranks is not None:
+        table.ranks = logged_ranks
+        table.notes.append(f"no device lines: {logged_ranks} ranks by NCCL's log")
+    if table.ranks is None:
+        _solve_ranks(table, data)
+    named, table.named_ranks = table.named_ranks, None
+    if named is None or table.ranks == named:
+        return
+    if table.ranks is None:
+        table.ranks = named
+    elif "threads" in table.settings:
+        table.ranks = named  # the head is whole, so the row that contradicts it is refused
+    else:
+        table.notes.append(
+            f"the device lines name rank {named - 1}, but busbw / algbw is that of {table.ranks} ranks: they are not of"
+            " one run"
+        )
+
+
+def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
+    least, most, line = 1, busbw.MAX_RANKS, 0
+    timed = [(row, timing) for row in data for timing in row.timings if timing.algbw.low > 0]
+    for row, timing in timed:
+        bus, algbw = timing.busbw, timing.algbw
+        found = busbw.ranks_between(table.test, bus.low / algbw.high, bus.high / algbw.low)
+        if found is None:
+            table.notes.append(f"no device lines: the number of ranks of a {table.test} cannot be deduced")
+            return
+        if max(least, found[0]) > min(most, found[1]):
+            ranks = f"for the ranks of line {line}" if found[0] <= found[1] else "for any number of ranks"
+            raise refusal(row.line, f"busbw {bus.text} is not algbw {algbw.text} x the factor of {table.test} {ranks}")
+        least, most, line = max(least, found[0]), min(most, found[1]), row.line
+    if least == most:
+        table.ranks = least
+        table.notes.append(f"no device lines: {least} ranks follow from busbw / algbw")
+    else:
+        table.notes.append(f"no device lines, and busbw / algbw fits {least} to {most} ranks")
+
+
+def _check_row(table: Table, row: Row) -> None:
+    """Raises UsageError when the columns of the row contradict each other."""
+    if table.test not in busbw.DIVIDED and row.count and _elements_per_count(row) != 1:
+        raise refusal(
+            row.line, f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
+        )
+    if row.size_bytes and row.count == 0:
+        raise refusal(row.line, f"size {row.size_bytes} with a count of 0")
+    for timing in row.timings if row.sends else ():
+        _check_timing(table, row, timing)
+
+
+def _check_timing(table: Table, row: Row, timing: Timing) -> None:
+    time, algbw = timing.time_us, timing.algbw
+    if time.value <= 0:
+        raise refusal(row.line, f"time {time.text} us is not above 0")
+    low, high = algbw.range()
+    share = None if table.ranks is None else float(busbw.factor(table.test, table.ranks))
+    if table.is_computed:
+        size = float(busbw.counted_bytes(table.test, row.size_bytes, table.ranks or 1))
+        # bytes/us is MB/s
+        computed = (size / time.high / 1e3, size / max(time.low, time.high * 1e-3) / 1e3)
+        if not overlap((low, high), computed):
+            table.algbw_is_busbw = share is not None and _is_old_definition(table, timing, computed, share)
+            if table.algbw_is_busbw:
+                return
+            raise refusal(
+                row.line,
+                f"algbw {algbw.text} GB/s is not size {row.size_bytes} / time {time.text} us = "
+                f"{size / time.value / 1e3:.2f} GB/s",
+            )
+        low, high = max(low, computed[0]), min(high, computed[1])
+    if share is not None and not overlap(timing.busbw.range(), (low * share, high * share)):
+        raise refusal(
+            row.line,
+            f"busbw {timing.busbw.text} is not algbw {algbw.text} x {share:.4g}, the factor of {table.test} "
+            f"for {table.ranks} ranks",
+        )
+
+
+def _is_old_definition(table: Table, timing: Timing, computed: Range, share: float) -> bool:
+    """Whether the algbw column is really the busbw, as before 2020-06."""
+    if table.test not in ("all_gather", "reduce_scatter") or timing.algbw.text != timing.busbw.text:
+        return False
+    return overlap(timing.algbw.range(), (computed[0] * share, computed[1] * share))
+
+
+def _add(table: Table, row: Row, timing: Timing) -> None:
+    """One timing of a row with data: algbw in bytes/s, computed from size and time where that can be."""
+    seconds = timing.time_us.value * 1e-6
+    value = timing.algbw.value * 1e9
+    if table.is_computed:
+        value = float(busbw.counted_bytes(table.test, row.size_bytes, table.ranks or 1)) / seconds
+    parameters: dict[str, Scalar] = {
+        "size_bytes": row.size_bytes,
+        "placement": timing.placement,
+        **({"type": row.type} if row.type else {}),
+        **({"redop": row.redop} if row.redop not in ("", "none") else {}),
+        **({"root": row.root} if row.root >= 0 else {}),
+    }
+    settings: dict[str, Scalar] = {"duration_s": seconds, **timing.extras}
+    if table.ranks is not None:
+        settings["busbw_bytes_per_s"] = busbw.bus_bandwidth(table.test, table.ranks, value)
+    measured = Measured("bandwidth_bytes_per_s", value, f"{timing.busbw.text} GB/s busbw")
+    table.add(row.line, [measured], parameters, settings, _verification(table, row, timing), launch=row.cycle)
+
+
+def _verification(table: Table, row: Row, timing: Timing) -> Verification | None:
+    is_count = table.wrong_column == "#wrong"
+    # The old column is the largest difference; only the footer says whether any was out of bounds, not in which row.
+    if timing.wrong is None or (not is_count and table.out_of_bounds != 0):
+        return None
+    wrong = min(round(timing.wrong * TYPE_BYTES.get(row.type, 1)), 2**63 - 1) if is_count else 0
+    method = f"nccl-tests {table.wrong_column}"
+    return Verification(method=method, bytes_checked=row.size_bytes, bytes_wrong=wrong)
+
+
+def _closing_notes(table: Table) -> Iterable[str]:
+    """What a user must know of the whole table."""
+    timings = [timing for row in table.rows for timing in row.timings]
+    if table.average is not None:
+        yield (
+            f"the average bus bandwidth of {table.average.text} GB/s is over all sizes and both placements: "
+            "it says nothing about any size"
+        )
+        mean = sum(timing.busbw.value for timing in timings) / max(len(timings), 1)
+        slack = 0.0051 + 1e-5 * mean + table.average.half
+        if abs(mean - table.average.value) > slack:
+            yield f"the mean busbw of the rows is {mean:.4g} GB/s, not {table.average.text}: rows are missing"
+    if timings and all(timing.wrong is None for timing in timings):
+        yield "the data was not checked"
+        if table.test == "all_to_all" and table.settings.get("validation") == 0:
+            yield (
+                "without its check (-c 0) nccl-tests moves memory that nothing has written: on 4 H200 this all_to_all"
+                " takes up to a tenth less time than with data, from 32 MiB to 1 GiB"
+            )
+    elif table.wrong_column != "#wrong" and table.out_of_bounds != 0:
+        yield "which rows were wrong is not known: this version prints the largest error and one count for all rows"
+    if table.out_of_bounds:
+        yield f"nccl-tests counted {table.out_of_bounds} values out of bounds: the data was wrong"
+    empty = sum(1 for row in table.rows if not row.sends)
+    if empty:
+        yield f"rows with less than 16 bytes per rank, where nothing was sent: {empty}, left out"
+    if table.algbw_is_busbw:
+        yield "this version prints busbw in both columns: algbw was computed from size and time"
+    if table.cpu_time:
+        yield "the time column is CPU time (-C): bandwidths are as printed"
+    if table.ranks == 1:
+        yield "1 rank: nothing crossed a link; nccl-tests built without MPI=1 runs like this in each process"

@@ -1,0 +1,399 @@
+"""What nccl-tests prints: text of 2.0 to 2.19 and of its RCCL fork, and `-J` files (see `nccl_tests_json`).
+
+# nccl-tests version 2.18.3 nccl-headers=22809 nccl-library=22809      since 2.17
+# Collective test starting: all_gather_perf                            since 2.17
+# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) ... validation: 1
+#  Rank  0 Group  0 Pid   4384 on   node1 device  0 [0000:06:00] NVIDIA H100
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time ...
+        1024            16     float    none      -1    61.85    0.02    0.02      0    47.04 ...
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 8.64628
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from railwright.errors import UsageError
+from railwright.results.readers.foreign_file import MAX_VALUES, ForeignFile, refuse_too_many, too_many_rows
+from railwright.results.readers.nccl_tests import json as nccl_tests_json
+from railwright.results.readers.nccl_tests.columns import columns_of_row, is_header
+from railwright.results.readers.nccl_tests.mixed import lanes_of
+from railwright.results.readers.nccl_tests.table import OPERATION_OF, TYPE_BYTES, Row, Table, Timing
+from railwright.results.readers.nccl_tests.torn import TornRow, begins_row, output_of, writers_of
+from railwright.results.readers.pasted.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
+from railwright.results.readers.pasted.printed_numbers import number, whole
+from railwright.results.workload import Collective, Workload
+
+NAME = "nccl-tests (columns algbw and busbw)"
+
+_PARAMETERS = re.compile(
+    r"# nThread:? +(?P<threads>\d{1,6}) nGpus:? +(?P<gpus_per_thread>\d{1,6})"
+    r" minBytes:? +(?P<first_size_bytes>\d{1,19}) maxBytes:? +(?P<last_size_bytes>\d{1,19})\b(?P<rest>.{0,200})"
+)
+_PARAMETER = re.compile(r"([a-z][a-z ]{1,16}?): ?(\d{1,9})(?:\((\w{1,8})\))?")
+_VERSION = re.compile(r"nccl-tests version (\S{1,32})(?: nccl-headers=\S{1,16} nccl-library=(\d{1,8}))?")
+_PROGRAM = re.compile(r"\b(" + "|".join(OPERATION_OF) + r")_perf(?:_mpi)?\b")
+_NAMED = re.compile(r"(?:^|\s)(?:-t|--test|--collective)[ =](" + "|".join(OPERATION_OF) + r")(?:_perf)?(?![\w-])")
+"""How scripts that start the tests are told which, like Google's `run_nccl_tests.sh -t all_gather`."""
+_RANK = re.compile(
+    r"# {1,4}Rank +(\d{1,7})(?: +Group +(\d{1,7}))? +Pid +(\d{1,10}) on +(\S{1,255}) device +\d{1,4} "
+    r"\[[0-9A-Fa-fx:.]{1,20}\] ?(.{0,80})"
+)
+_VARIABLE = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60})(?:=| set by environment to | set to )([^\s\\;\"']{1,200})")
+_LOGGED_RANKS = re.compile(r"NCCL INFO (?:ncclCommInit\w{1,20} )?comm \S{1,20} rank \d{1,7} nranks (\d{1,7})\b")
+_OUT_OF_BOUNDS = re.compile(r"# Out of bounds values +: +(\d{1,18})\b")
+_AVERAGE = re.compile(r"# Avg bus bandwidth +: +(\S{1,24})")
+_PER_ITERATION = {"i_min": "iteration_min_s", "i_max": "iteration_max_s", "i_p99": "iteration_p99_s"}
+_SETTINGS = {"iters": "iterations", "warmup iters": "warmup_iterations", "agg iters": "aggregated_iterations"}
+_TIMES = ("time", "cputime")
+_MAX_VARIABLES = 64
+
+
+def recognises(text: str) -> bool:
+    """Text with both bandwidth columns, or a `-J` file."""
+    return ("algbw" in text and "busbw" in text) or nccl_tests_json.recognises(text)
+
+
+def workload(file: ForeignFile) -> Workload:
+    """Collectives by NCCL or RCCL."""
+    return Collective(operation=file.test)
+
+
+def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
+    """Every table. Raises UsageError for one that contradicts itself or cannot be told from another.
+
+    `collective` is the operation of tables that do not name theirs.
+    """
+    if nccl_tests_json.recognises(text):
+        return nccl_tests_json.read(text)
+    lines = lines_of(text)
+    writers = writers_of(lines)
+    every = [section for stream in by_origin(lines) for section in _sections(stream, writers)]
+    sections = sorted((section for section in every if section.rows), key=lambda section: section.line)
+    if not sections:
+        raise _no_row(every)
+    refuse_too_many(len(sections))
+    previous_end = 0
+    files = []
+    for section in sections:
+        section.collective = collective
+        around, above = lines[previous_end : section.end], lines[previous_end : section.rows[0].line]
+        previous_end = section.end
+        for part in _parts(section):
+            _finish(part, around, above)
+            files.append(part.file())
+    return tuple(files)
+
+
+def _no_row(sections: Iterable[_Section]) -> UsageError:
+    """What is said of a text without a row; a run that printed its header had not ended its first size."""
+    for section in sections:
+        if section.columns and section.devices and not section.closed:
+            hosts = len({host for host, _ in section.devices.values()})
+            return UsageError(
+                f"the run printed its header for {len(section.devices)} ranks on {hosts} hosts and no row: it hung or"
+                " died before its first size was done",
+                hint="run it with NCCL_DEBUG=INFO and give that log: it names the network that NCCL chose",
+            )
+    return UsageError(
+        "no row of an nccl-tests table was found (size, count, type, ... time, algbw, busbw)",
+        hint="give the output from the line '# nThread' to '# Avg bus bandwidth'",
+    )
+
+
+def _parts(section: _Section) -> list[_Section]:
+    """The section, or one for each of the tables that several processes printed into one another."""
+    rows, section.rows = section.rows, []
+    try:
+        for row in rows:
+            if section.closing_line and row.line > section.closing_line:
+                raise refusal(row.line, "a row after the end of its table", "give each table with its header")
+            section.add_row(row)
+    except UsageError:
+        lanes = lanes_of(rows)
+        if not lanes:
+            raise
+        if not section.devices and len({row.size_bytes for row in rows}) == 1:
+            note = f"one size stands {len(rows)} times, without a header: each row is a run of the same test"
+            return [replace(section, rows=[row], results=[], notes=[note, *section.notes]) for row in rows]
+        note = (
+            f"{len(lanes)} tables of the same sizes are mixed: {len(lanes)} processes each ran alone, as nccl-tests"
+            " built without MPI=1 does; which row is of which process is not certain"
+        )
+        ranks = {rank for _, rank in section.devices}
+        return [
+            replace(
+                section, rows=lane, results=[], notes=[note, *section.notes], average=None, out_of_bounds=None,
+                ranks=len(ranks) or None, devices={}, hosts=1,
+                gpus=tuple(dict.fromkeys(gpu for _, gpu in section.devices.values() if gpu)),
+            )
+            for lane in lanes
+        ]  # fmt: skip
+    return [section]
+
+
+@dataclass(kw_only=True)
+class _Section(Table):
+    """A table while it is read, with what was printed for it."""
+
+    end: int = 0
+    """Its last line so far."""
+    stamp: int = 0
+    """How many words a time stamp adds to a row."""
+    devices: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
+    """(group, rank) to host and GPU name."""
+    closing_line: int = 0
+    """The line that ended it, 0 before."""
+    torn: TornRow | None = None
+    """A row that NCCL's log cut, while its end is awaited."""
+    first_halves: int = 0
+    """Rows without their in-place half."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the table has its end."""
+        return self.closing_line > 0
+
+
+def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
+    last_line = last_row(stream) if stream else 0
+    sections = [_Section(last_line=last_line)]
+    for line in stream:
+        text = line.text.strip()
+        if text.startswith("#") or (text.startswith("size") and is_header(text)):
+            begins = _begins(text, sections[-1])
+            if begins or _OUT_OF_BOUNDS.match(text) or _AVERAGE.match(text):
+                _end_torn(sections[-1])
+            if begins:
+                sections.append(_Section(last_line=last_line, line=line.number))
+            _comment(sections[-1], text, line.number)
+        elif text[:1].isdigit() and (sections[-1].columns or _take_columns(sections[-1], text)):
+            output = output_of(text, writers)
+            if output.text:
+                _output(sections[-1], output.text.split(), line.number, is_cut=output.is_cut)
+    _end_torn(sections[-1], text_ends=True)
+    return sections
+
+
+def _output(section: _Section, words: list[str], line: int, *, is_cut: bool) -> None:
+    """A row, or a part of one that NCCL's log cut off."""
+    if begins_row(words):
+        _end_torn(section)
+    if section.torn is not None:
+        if section.torn.add(words, is_cut=is_cut, line=line):
+            _row(section, section.torn.words, section.torn.line)
+            section.torn = None
+        return
+    starts = tuple(place for place, column in enumerate(section.columns) if column in _TIMES)
+    if is_cut and begins_row(words) and len(words) in starts:
+        section.torn = TornRow(line, words, starts, len(section.columns), section.stamp)
+    else:
+        _row(section, words, line)
+
+
+def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
+    """Takes the part that was read of a row without an end.
+
+    Its first half is complete, because only the second half ends a row.
+    """
+    torn, section.torn = section.torn, None
+    if torn is None:
+        return
+    if torn.is_first_half:
+        section.first_halves += 1
+        _add_row(section, section.columns[: torn.starts[1]], torn.words, torn.line)
+    elif text_ends:
+        section.notes.append(cut_short(torn.line, len(torn.words), torn.width))
+    else:
+        raise refusal(torn.line, f"{len(torn.words)} columns where the header has {torn.width}")
+
+
+def _begins(text: str, section: _Section) -> bool:
+    """Whether a comment belongs to the next run."""
+    if "nccl-tests version" in text:
+        return True
+    if "Collective test starting" in text:
+        return bool(section.columns or section.closed)
+    if text.startswith("# nThread"):
+        return bool(section.columns or section.devices or "threads" in section.settings)
+    return bool(section.rows) and is_header(text)
+
+
+def _take_columns(section: _Section, text: str) -> bool:
+    """Whether a row without a header shows its columns."""
+    if section.devices or section.closed:
+        return False
+    section.columns = columns_of_row(text.split())
+    if section.columns:
+        section.wrong_column = "error" if "error" in section.columns else "#wrong"
+        section.notes.append("the table has no header: its columns are those of nccl-tests with as many words in a row")
+    return bool(section.columns)
+
+
+def _comment(section: _Section, text: str, line: int) -> None:
+    if not section.closed:
+        section.end = line
+    if is_header(text):
+        columns = text.lstrip("# ").split()
+        section.columns = [column for column in columns if column != "timestamp"]
+        section.stamp = 2 if "timestamp" in columns else 0
+        section.line = section.line or line
+        section.wrong_column = "error" if "error" in columns else "#wrong"
+        section.cpu_time = "cputime" in columns
+    elif found := _VERSION.search(text):
+        section.version = found[1]
+        if found[2]:
+            section.settings["nccl_version_code"] = int(found[2])
+    elif "Collective test starting" in text:
+        program = _PROGRAM.search(text)
+        section.test = OPERATION_OF[program[1]] if program else ""
+    elif found := _PARAMETERS.match(text):
+        _parameters(section, found)
+    elif found := _RANK.match(text):
+        section.devices[(int(found[2] or 0), int(found[1]))] = (found[4], found[5].strip())
+    elif found := _OUT_OF_BOUNDS.match(text):
+        section.out_of_bounds, section.closing_line = int(found[1]), section.closing_line or line
+    elif found := _AVERAGE.match(text):
+        section.average = number(found[1], "average bus bandwidth", line)
+        section.closing_line = section.closing_line or line
+
+
+def _parameters(section: _Section, found: re.Match[str]) -> None:
+    section.settings |= {name: int(value) for name, value in found.groupdict().items() if name != "rest"}
+    for name, value, unit in _PARAMETER.findall(found["rest"]):
+        name = name.strip().replace("warmupiters", "warmup iters")
+        if name == "step":
+            section.settings["step_factor" if unit == "factor" else "step_bytes"] = int(value)
+        elif name in (*_SETTINGS, "validation", "graph"):
+            section.settings[_SETTINGS.get(name, name)] = int(value)
+
+
+def _row(section: _Section, words: list[str], line: int) -> None:
+    """Reads one row. Other lines that begin with a digit are noise in the log and are ignored."""
+    if "count" not in section.columns or "type" not in section.columns:
+        if len(words) == len(section.columns) and all(word[:1].isdigit() or word == "N/A" for word in words):
+            _add_row(section, section.columns, words, line)
+        return
+    if 2 * len(section.rows) >= MAX_VALUES:
+        raise too_many_rows(line)
+    if len(words) < 3 or not words[1].isdecimal() or words[2] not in TYPE_BYTES:
+        if len(words) >= 6 and words[1].isdecimal() and not section.closed:
+            raise refusal(line, f"type {words[2][:40]!r} is not one of NCCL's")
+        if line == section.last_line and not section.closed:
+            # A time stamp is one column of the header.
+            section.notes.append(cut_short(line, len(words), len(section.columns) + section.stamp // 2))
+        return
+    if len(words) == len(section.columns) + section.stamp:
+        words = words[: len(section.columns)]
+    elif len(words) == len(section.columns) - 1 and section.columns[3:4] == ["redop"] and words[3][:1].isdigit():
+        words = [*words[:3], "", *words[3:]]  # old tests without a reduction leave that column empty
+    if section.cells(words, line):
+        _add_row(section, section.columns, words, line)
+
+
+def _add_row(section: _Section, columns: list[str], words: list[str], line: int) -> None:
+    if not section.closed:
+        section.end = line
+    first = columns.index("cputime" if section.cpu_time else "time")
+    head = dict(zip(columns[:first], words, strict=False))
+    root = head.get("root", "-1")
+    section.rows.append(
+        Row(
+            line,
+            whole(head["size"].replace("_", "").replace(",", ""), "size", line),
+            whole(head["count"], "count", line) if "count" in head else None,
+            head.get("type", ""),
+            head.get("redop", ""),
+            -1 if root == "-1" else whole(root, "root", line),
+            _timings(columns[first:], words[first:], line),
+        )
+    )
+
+
+def _timings(columns: list[str], words: list[str], line: int) -> tuple[Timing, ...]:
+    starts = [place for place, column in enumerate(columns) if column in _TIMES]
+    if len(starts) > 2:
+        raise refusal(line, f"{len(starts)} time columns: a row has one out of place and one in place")
+    timings = []
+    for placement, start, end in zip(("out_of_place", "in_place"), starts, [*starts[1:], len(columns)], strict=False):
+        cells = dict(zip(columns[start:end], words[start:end], strict=True))
+        if not {"algbw", "busbw"} <= cells.keys():
+            raise refusal(line, "the header has no algbw or no busbw for each time")
+        wrong = cells.get("#wrong", cells.get("error", "N/A"))
+        extras = {_PER_ITERATION[k]: number(v, k, line).value * 1e-6 for k, v in cells.items() if k in _PER_ITERATION}
+        timings.append(
+            Timing(
+                placement,
+                number(words[start], "time", line),
+                number(cells["algbw"], "algbw", line),
+                number(cells["busbw"], "busbw", line),
+                None if wrong == "N/A" else number(wrong, "#wrong", line).value,
+                extras,
+            )
+        )
+    return tuple(timings)
+
+
+def _finish(section: _Section, around: list[Line], above: list[Line]) -> None:
+    """Makes the rows results. `around` are the lines since the table before, `above` those of them above the rows."""
+    section.test = section.test or _program(above)
+    section.environment = _environment(around)
+    logged_ranks = _logged_ranks(around)
+    _settle_devices(section, logged_ranks)
+    if not section.closed:
+        section.notes.append("the table has no end ('# Avg bus bandwidth'): it was cut off or the run died")
+    if section.first_halves:
+        section.notes.append(
+            f"NCCL's log cut the rows apart, and of {section.first_halves} the in-place half is not in the text"
+        )
+    section.finish(logged_ranks)
+
+
+def _program(lines: Iterable[Line]) -> str:
+    """The operation of the last program that the lines name."""
+    names = [
+        name
+        for line in lines
+        for known, word in ((_PROGRAM, "_perf"), (_NAMED, "-t"))
+        if word in line.text
+        for name in known.findall(line.text[:1000])
+    ]
+    return OPERATION_OF[names[-1]] if names else ""
+
+
+def _environment(lines: Iterable[Line]) -> dict[str, str]:
+    """The NCCL variables that the lines name; the last value counts."""
+    found = [pair for line in lines if "NCCL_" in line.text for pair in _VARIABLE.findall(line.text)]
+    seen = {name: value.rstrip(".,") for name, value in found}
+    return dict(list(seen.items())[:_MAX_VARIABLES])
+
+
+def _logged_ranks(lines: Iterable[Line]) -> int | None:
+    """The ranks of NCCL's communicators, when they are all the same."""
+    found = [_LOGGED_RANKS.search(line.text) for line in lines if " nranks " in line.text]
+    counts = {int(one[1]) for one in found if one}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _settle_devices(section: _Section, logged_ranks: int | None) -> None:
+    """Ranks, hosts and GPU names from the device lines. Where some of these are missing, NCCL's log has the ranks."""
+    if not section.devices:
+        return
+    groups: dict[int, set[int]] = {}
+    for group, rank in section.devices:
+        groups.setdefault(group, set()).add(rank)
+    ranks = max(groups.values(), key=len)
+    section.gpus = tuple(dict.fromkeys(gpu for _, gpu in section.devices.values() if gpu))
+    section.ranks = max(max(ranks) + 1, logged_ranks or 0)
+    if len(groups) > 1:
+        section.ranks = len(ranks)
+        section.notes.append(f"{len(groups)} groups ran at once; this table is of one of them")
+    elif ranks != set(range(section.ranks)):
+        section.notes.append(f"{len(ranks)} of {section.ranks} device lines are there: the number of hosts is unknown")
+        if logged_ranks is None:
+            section.named_ranks, section.ranks = section.ranks, None
+    else:
+        section.hosts = len({host for host, _ in section.devices.values()})

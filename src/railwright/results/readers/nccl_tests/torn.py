@@ -1,0 +1,118 @@
+"""Rows of an nccl-tests table that NCCL's own log cut apart.
+
+nccl-tests prints a row in three parts (size to root, out of place, in place) and ends only the last one with a new
+line (nccl-tests src/common.cu). With NCCL_DEBUG=INFO, messages of NCCL come between them, directly behind a part:
+
+     1048576        262144     float     sum      -1node0:4263:4263 [0] NCCL INFO AllReduce: 1048576 Bytes -> ...
+    79.32   13.22   13.22       0node0:4263:4263 [0] NCCL INFO AllReduce: 1048576 Bytes -> ...
+
+The parts are put together only where each ends at one of these places. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from railwright.results.readers.nccl_tests.table import TYPE_BYTES
+from railwright.results.readers.pasted.log_lines import Line, refusal
+
+_MARKS = ("NCCL INFO ", "NCCL WARN ")
+_MAX_PREFIX = 400
+_MAX_WRITERS = 10_000
+_MAX_NUMBER = 40
+_DEVICE = re.compile(r"\[-?\d{1,4}\]")
+_ONE_NUMBER = re.compile(r"-?\d{1,24}(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?|N/A")
+
+
+class Output(NamedTuple):
+    """What the program itself printed on a line, and whether NCCL's log cut it off there."""
+
+    text: str
+    is_cut: bool
+
+
+def writers_of(lines: Iterable[Line]) -> frozenset[str]:
+    """The `host:pid` of lines that NCCL alone wrote."""
+    writers: set[str] = set()
+    for line in lines:
+        found = _prefix(line.text)
+        if found is not None and not line.text[: found[0]].strip() and len(writers) < _MAX_WRITERS:
+            writers.add(found[1])
+    return frozenset(writers)
+
+
+def output_of(text: str, writers: frozenset[str]) -> Output:
+    """The program's part of a line. The whole line where no known host shows where the last number ends."""
+    found = _prefix(text)
+    if found is None:
+        return Output(text, is_cut=False)
+    start, writer = found
+    before = text[:start]
+    if not before.strip():
+        return Output("", is_cut=True)
+    most = min(len(writer), _MAX_NUMBER)
+    ends = [end for end in range(most) if writer[end:] in writers and (not end or _is_number(writer[:end]))]
+    return Output(before + writer[: ends[0]], is_cut=True) if len(ends) == 1 else Output(text, is_cut=False)
+
+
+def begins_row(words: Sequence[str]) -> bool:
+    """Whether the words begin with a size, a count and a type."""
+    return len(words) >= 3 and words[0].isdecimal() and words[1].isdecimal() and words[2] in TYPE_BYTES
+
+
+@dataclass
+class TornRow:
+    """A row whose end has not come yet. `starts` are the places where its two halves begin, `width` its columns."""
+
+    line: int
+    words: list[str]
+    starts: tuple[int, ...]
+    width: int
+    stamp: int
+    """How many words a time stamp adds at the end."""
+
+    def add(self, words: Sequence[str], *, is_cut: bool, line: int) -> bool:
+        """Takes the next part, and says whether the row is whole now. Raises UsageError for a wrong part.
+
+        Words that are no numbers are somebody else's.
+        """
+        numbers = words[: -self.stamp] if self.stamp and len(self.words) + len(words) > self.width else words
+        if not words or not all(_is_number(word) for word in numbers):
+            return False
+        found = len(self.words) + len(words)
+        whole = found in (self.width, self.width + self.stamp)
+        if not whole and not (is_cut and found in self.starts):
+            raise refusal(line, f"the row of line {self.line} goes on with {found} of {self.width} columns")
+        self.words += words
+        return whole
+
+    @property
+    def is_first_half(self) -> bool:
+        """Whether all of it up to the end of the out-of-place half came, and that half was not the row's end."""
+        return len(self.starts) > 1 and len(self.words) == self.starts[1]
+
+
+def _is_number(word: str) -> bool:
+    return _ONE_NUMBER.fullmatch(word) is not None
+
+
+def _prefix(text: str) -> tuple[int, str] | None:
+    """Where `host:pid:thread [device]` of the first message of NCCL begins, and its `host:pid`.
+
+    Other than in `nccl_log_lines`, the name may begin with any output of nccl-tests, like `N/A`.
+    """
+    mark = min((place for place in map(text.find, _MARKS) if place >= 0), default=-1)
+    if mark < 0:
+        return None
+    start = max(0, mark - _MAX_PREFIX)
+    words = list(re.finditer(r"\S+", text[start:mark]))
+    device = next((n for n in range(len(words) - 1, -1, -1) if _DEVICE.fullmatch(words[n].group())), 0)
+    if device < 1:
+        return None
+    parts = words[device - 1].group().rsplit(":", 2)
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts[1:]):
+        return None
+    return start + words[device - 1].start(), f"{parts[0]}:{parts[1]}"

@@ -1,0 +1,1 @@
+"""Output of nvbandwidth: text and JSON."""

@@ -1,0 +1,156 @@
+"""The lines of a log as the tool printed them: launchers' prefixes, time stamps, colours and carriage returns removed.
+
+A launcher that marks its ranks (`[1,0]<stdout>:`, Slurm's `0: `, Hydra's `[0] `) mixes their lines, so every line has
+its origin and a table is read from one origin only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from railwright.errors import UsageError
+from railwright.groups import grouped
+from railwright.results.readers.pasted.hand_marks import unmarked
+from railwright.results.readers.pasted.prefixes import Prefixes, unwrapped
+
+MAX_CHARACTERS = 16 * 2**20
+MAX_LINES = 200_000
+MAX_LINE = 4096
+LEFT_OUT = "\x1e"
+"""A line of this and a number stands where lines were left out (`long_text`): the next line has that number."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+_PREFIXES = (
+    re.compile(  # kubectl, CI, systemd
+        r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?::? |$)"
+    ),
+    re.compile(
+        r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?:DEBUG|INFO|WARN(?:ING)?|ERROR) {0,4}\| ?(?:\[\w{1,12}\] )?"
+    ),  # Avocado
+    re.compile(r"\s{0,16}\[(?:\S{1,80}@)?(\d{1,6},\d{1,7})\]<std(?:out|err|diag)>: ?"),  # mpirun, PRRTE
+    re.compile(r"\[(?:rank|default)?(\d{1,7})\](?: |:)"),  # mpiexec -l, torchrun
+    re.compile(r"[ ]{0,6}(\d{1,7}): "),  # srun --label
+)
+"""What may stand before a line. The group of a launcher's prefix is the rank that printed the line."""
+_MAX_PREFIXES = 3
+
+
+class Line(NamedTuple):
+    """One line with its number in the text, counted from 1, and the rank that printed it."""
+
+    number: int
+    origin: str
+    text: str
+
+
+def refusal(line: int, reason: str, hint: str = "") -> UsageError:
+    """The error for a table that is not what it claims."""
+    return UsageError(
+        f"line {line}: {reason}", hint=hint or "give the tool's output as it was printed, from its header on"
+    )
+
+
+def bounded(text: str) -> str:
+    """The text itself. Raises UsageError when it is too large to read."""
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(
+            f"the text has {len(text)} characters, more than {MAX_CHARACTERS}", hint="cut out the part with the table"
+        )
+    return text
+
+
+def lines_of(text: str) -> list[Line]:
+    """All lines, cleaned. Raises UsageError for a text that is too large."""
+    bounded(text)
+    text = unwrapped(text.rstrip().replace("\r\n", "\n"))
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    if text.count("\n") > MAX_LINES:
+        raise UsageError(
+            f"the text has {text.count(chr(10))} lines, more than {MAX_LINES}", hint="cut out the part with the table"
+        )
+    lines = text.split("\n")
+    prefixes = Prefixes(lines)
+    return [_line(number, raw, prefixes) for number, raw in _numbered(lines)]
+
+
+def _numbered(lines: list[str]) -> Iterator[tuple[int, str]]:
+    number = 0
+    for line in lines:
+        if line.startswith(LEFT_OUT) and line[1:].isdecimal():
+            number = int(line[1:12]) - 1
+        else:
+            number += 1
+            yield number, line
+
+
+def _line(number: int, raw: str, prefixes: Prefixes) -> Line:
+    raw = raw[:MAX_LINE].rstrip("\r")
+    raw = raw.rpartition("\r")[2]  # a progress line that was written over
+    origin, raw = prefixes.split(raw)
+    for _ in range(_MAX_PREFIXES):
+        if raw[:1] not in "[0123456789 \t" or _begins_plainly(raw):
+            break
+        found = next(filter(None, (prefix.match(raw) for prefix in _PREFIXES)), None)
+        if found is None:
+            break
+        origin = found[1] if found.re.groups and not origin else origin
+        raw = raw[found.end() :]
+    return Line(number, origin, unmarked(raw.rstrip()))
+
+
+def _begins_plainly(raw: str) -> bool:
+    """Whether a line that begins with a space has no prefix: most rows of tables, told without patterns."""
+    return raw[:1] in " \t" and ": " not in raw[:16] and "]<std" not in raw[:120]
+
+
+def by_origin(lines: Iterable[Line]) -> list[list[Line]]:
+    """The lines of each origin. Origins are in the order of their first lines; unmarked lines are an origin too."""
+    return [group for _, group in grouped(lines, lambda line: line.origin)]
+
+
+def in_order_of_origin(text: str) -> list[Line]:
+    """All lines, those of one origin behind each other."""
+    return [line for stream in by_origin(lines_of(text)) for line in stream]
+
+
+def runs_of(text: str, begins: Callable[[Line], bool]) -> list[list[Line]]:
+    """The lines of each run. Ranks that a launcher marked are read apart."""
+    return [part for stream in by_origin(lines_of(text)) for part in sections(stream, begins) if part]
+
+
+def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list[Line]]:
+    """The lines, divided before each line that begins a run. The lines above the first such line are a part too."""
+    parts: list[list[Line]] = [[]]
+    for line in lines:
+        if begins(line):
+            parts.append([])
+        parts[-1].append(line)
+    return parts
+
+
+def last_row(lines: list[Line]) -> int:
+    """The number of the last line that begins with a digit, as the rows of tables do: only there may a row be cut off.
+
+    What people write behind a table is no part of it.
+    """
+    return next((line.number for line in reversed(lines) if line.text.lstrip()[:1].isdigit()), lines[-1].number)
+
+
+def columns_of(header: str, known: re.Pattern[str], line: int, shown: str = "", least: int = 1) -> list[str]:
+    """The columns of a header. Raises UsageError when it has words that are no known column."""
+    columns = known.findall(header)
+    if "".join(columns).replace(" ", "") != header.replace(" ", "") or len(columns) < least:
+        raise refusal(line, f"the columns {shown or header[:100]!r} are not known")
+    return columns
+
+
+ENDED_BY_ERROR = "the run ended by an error"
+ENDS_INSIDE = "the text ends inside line "
+
+
+def cut_short(line: int, found: int, expected: int) -> str:
+    """The note for a last row that was cut off."""
+    return f"{ENDS_INSIDE}{line} ({found} of {expected} columns): that row is left out"

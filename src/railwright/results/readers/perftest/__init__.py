@@ -1,0 +1,1 @@
+"""Output of perftest: text and JSON."""

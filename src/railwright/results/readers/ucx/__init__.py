@@ -1,0 +1,1 @@
+"""Output of UCX: ucx_perftest, and the protocols that UCX logs."""

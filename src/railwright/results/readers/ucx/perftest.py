@@ -1,0 +1,258 @@
+"""What ucx_perftest prints (UCX 1.3 to 1.20): the table of its stages, and the CSV of -v.
+
+    |    Stage     | # iterations | 50.0%ile | average | overall |  average |  overall |  average  |  overall  |
+    Final:                    10      0.353  2202.916  2202.916    45394.37   45394.37         454         454
+
+Eight numbers: iterations; time of a message at the percentile, since the last line, overall; bandwidth and message rate
+since the last line and overall. MB is 2^20 bytes (`print_progress` of src/tools/perf/perftest.c). One is printed each
+second, and what stands at the end is over all of the run. In a test of latency the time is one way; in one of bandwidth
+it is what posting a message took (`overhead`) and, overall, the inverse of the message rate.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.pasted.log_lines import Line, cut_short, last_row, refusal, runs_of
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
+from railwright.results.workload import Message, Workload, is_gpu_memory
+from railwright.topology.devices import Scalar
+
+NAME = "ucx_perftest (# iterations, overall, message rate)"
+
+_HEAD = re.compile(r"# iterations \|")
+_CSV = re.compile(r"iterations,(?:typical|[\d.]{1,6}_percentile)_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,")
+_ROW = re.compile(r"(?:^|(?<=\s)|(?<=:))(Final|\[thread (\d{1,5})\]):?\s{1,40}(\S.{0,200})|^\s{4,40}(\d.{20,200})$")
+_FINAL = re.compile(r"\bFinal:\s{1,40}\d{1,12}(?:\s{1,40}[\d.]{3,16}){5}\s{1,40}\d{1,12}\s{1,40}\d{1,12}")
+_NUMBERS = re.compile(r"[\d.,']+")
+_COMMAND = re.compile(r"\bucx_perftest\b(.{0,1000})")
+_OPTION = re.compile(r"\s-([tsmTO])\s{0,4}(\S{1,200})")
+_ONE_HOST = re.compile(r"\s(?:localhost|127\.0\.0\.1|::1)(?:\s|$)")
+_TITLE = re.compile(r"={4,80} ([a-z_]{3,24}) ={4,80}|^\+([a-z_]{3,24})(?:/\S{1,80}?)?-{4,}")
+_BOX = re.compile(r"\| (API|Test|Send memory|Recv memory|Message size|Window size):\s{1,20}(\S.{0,80}?)\s{1,100}\|")
+_VERSION = re.compile(r"\bUCP version is (\d[\d.]{0,15})")
+_ABOVE = 60
+"""Lines above a table in which its command may be."""
+_COLUMNS = ("iterations", "percentile", "average", "overall", "bandwidth", "bandwidth_overall", "rate", "rate_overall")
+_MB = 2.0**20
+_DIFFER_BY = 2.0
+_FEW_SECONDS = 4
+_KNOWN_TO = 1e-3
+"""A size is computed from rate and time where both have so many digits."""
+
+
+@dataclass(kw_only=True)
+class _Run(Draft):
+    is_latency: bool | None = None
+    """Whether the time is that of a message one way; None where the text does not say."""
+    size: int | None = None
+    final: list[tuple[int, dict[str, Number]]] = field(default_factory=list)
+    threads: dict[str, tuple[int, dict[str, Number]]] = field(default_factory=dict)
+    """The last line of each thread, which counts where no final one was printed."""
+    seconds: list[tuple[int, dict[str, Number]]] = field(default_factory=list)
+    """Every line of progress."""
+    is_cut: bool = False
+
+
+def recognises(text: str) -> bool:
+    """The words of the table's header, or of the CSV's, or its last line."""
+    is_headed = ("# iterations |" in text and "overall" in text) or "overall_lat,avg_bw,overall_bw" in text
+    return is_headed or ("Final:" in text and _FINAL.search(text) is not None)
+
+
+def workload(file: ForeignFile) -> Workload:
+    """Streams of messages; latencies have no limit."""
+    settings = file.results[0].settings
+    return Message(
+        from_gpu=is_gpu_memory(settings.get("send_memory")),
+        to_gpu=is_gpu_memory(settings.get("receive_memory")),
+    )
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Every table. Raises UsageError for a message rate that is not the inverse of the time of a message."""
+    above: list[Line] = []
+    runs = []
+    is_csv = False
+    for part in runs_of(text, _begins):
+        is_csv = _CSV.search(part[0].text) is not None or (is_csv and _HEAD.search(part[0].text) is None)
+        run = _run(part, above[-_ABOVE:], is_csv)
+        runs.append(run)
+        above = [*([] if run.results else above), *(line for line in part if line.number > run.last[0])]
+    nothing = "no line of ucx_perftest's results was found"
+    if any(run.is_cut for run in runs):
+        nothing = "the text ends inside its only line of results"
+    return files_of(runs, nothing, "give the client's output from its header on, to the end")
+
+
+def _begins(line: Line) -> bool:
+    """A header, or the title of the next test of a batch, which has none."""
+    return any(pattern.search(line.text) is not None for pattern in (_HEAD, _CSV, _TITLE))
+
+
+def _run(part: list[Line], above: list[Line], is_csv: bool) -> _Run:
+    run = _Run(tool="ucx_perftest", ranks=2, notes=["MB/s is 2^20 bytes/s", "the data was not checked"])
+    run.last_line = last_row(part)
+    for line in (*above, *part):
+        found = _row_of(line.text, is_csv) if line.number >= part[0].number else None
+        if found is not None:
+            _row(run, *found, line.number)
+        elif not run.line:  # what follows the results is of the next test
+            _told(run, line.text)
+    _results(run)
+    return run
+
+
+def _row(run: _Run, stage: str, words: list[str], line: int) -> None:
+    if len(words) != len(_COLUMNS):
+        if line == run.last_line and len(words) < len(_COLUMNS):
+            run.is_cut = True
+            run.notes.append(cut_short(line, len(words), len(_COLUMNS)))
+        return
+    values = {name: number(word, name, line) for name, word in zip(_COLUMNS, words, strict=True)}
+    _check(values, line)
+    run.line, run.last = run.line or line, (line, 0)
+    if stage.startswith("["):
+        run.threads[stage] = (line, values)
+        run.seconds.append((line, values))
+    else:
+        run.final.append((line, values))
+
+
+def _told(run: _Run, text: str) -> None:
+    """What a line says of the test: its command, its title in a batch, the box that the server prints."""
+    if (command := _COMMAND.search(text)) is not None:
+        run.hosts = 1 if _ONE_HOST.search(f"{command[1]} ") else run.hosts
+        for option, value in _OPTION.findall(command[1]):
+            _option(run, option, value)
+    elif (title := _TITLE.search(text.strip())) is not None:
+        _named(run, title[1] or title[2])
+    elif (box := _BOX.search(text)) is not None:
+        _boxed(run, box[1], box[2])
+    elif (version := _VERSION.search(text)) is not None:
+        run.version = version[1]
+    elif "overhead (usec)" in text:
+        run.is_latency = False
+    if "latency (usec)" in text and run.is_latency is None and "Stage" not in text:
+        run.settings["header"] = "latency"
+
+
+def _option(run: _Run, option: str, value: str) -> None:
+    if option == "t" and re.fullmatch(r"[a-z_]{3,24}", value):
+        _named(run, value)
+    elif option == "s" and re.fullmatch(r"\d{1,18}(?:,\d{1,18}){0,31}", value):
+        run.size = sum(map(int, value.split(",")))
+    elif option == "m" and re.fullmatch(r"[a-z-]{2,24}(?:,[a-z-]{2,24})?", value):
+        ends = value.split(",")
+        run.settings["send_memory"], run.settings["receive_memory"] = ends[0], ends[-1]
+    elif option == "T" and value.isdecimal():
+        run.settings["threads"] = int(value[:6])
+
+
+def _named(run: _Run, name: str) -> None:
+    run.test = name
+    run.is_latency = name.endswith("_lat")
+
+
+def _boxed(run: _Run, what: str, value: str) -> None:
+    if what == "Test" and not run.test:
+        words = value.removeprefix("UCP ").split()
+        name = "_".join(word for word in words if word.isalpha() and word not in ("match", "bandwidth", "latency"))
+        run.is_latency = "bandwidth" not in value
+        run.test = f"{name.replace('active_message', 'am')[:20]}_{'lat' if run.is_latency else 'bw'}"
+    elif what == "Message size" and value.isdecimal() and len(value) < 19:
+        run.size = int(value)
+    elif what.endswith("memory"):
+        run.settings["send_memory" if what[0] == "S" else "receive_memory"] = value[:24]
+
+
+def _row_of(text: str, is_csv: bool) -> tuple[str, list[str]] | None:
+    """(the stage, its words), or None for a line that is no result."""
+    if is_csv:
+        words = text.strip().split(",")[-len(_COLUMNS) :]
+        return ("", words) if len(words) == len(_COLUMNS) and words[0].isdecimal() else None
+    found = _ROW.search(text)
+    if found is None:
+        return None
+    words = (found[3] or found[4]).split()
+    if not all(_NUMBERS.fullmatch(word) for word in words):
+        return None
+    return (found[1] or "", [word.replace(",", "").replace("'", "") for word in words])
+
+
+def _check(values: dict[str, Number], line: int) -> None:
+    rate, time = values["rate_overall"], values["overall"]
+    if time.low <= 0 or rate.value < 1:
+        return
+    if not overlap(rate.range(1e-6), (0.999 / time.high, 1.001 / time.low)):
+        raise refusal(line, f"{rate.text} messages/s are not one each {time.text} us")
+
+
+def _results(run: _Run) -> None:
+    rows = run.final or list(run.threads.values())
+    if not run.final and rows:
+        run.notes.append("the final line is not in the text: what stands here is up to its last one")
+    if run.is_latency is None and rows:
+        run.is_latency = run.settings.get("header") == "latency"
+    run.settings.pop("header", None)
+    run.test = run.test or ("ucx_lat" if run.is_latency else "ucx_bw")
+    fastest = _fastest(run)
+    for line, values in rows:
+        _add(run, line, values, {"over": "all"} if fastest is not None else {})
+    if fastest is not None:
+        _add_fastest(run, *fastest)
+    if not run.is_latency and run.results:
+        run.notes.append("the sender counts what it has sent, also where the last of it has not arrived yet")
+
+
+def _at(run: _Run, values: dict[str, Number]) -> dict[str, Scalar]:
+    size = run.size if run.size is not None else _size_from(values)
+    return {} if size is None else {"size_bytes": size}
+
+
+def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) -> None:
+    at = {**_at(run, values), **over}
+    held: dict[str, Scalar] = {"iterations": int(values["iterations"].value)}
+    if run.is_latency:
+        percentile, mean = values["percentile"], values["overall"]
+        held["mean_s"] = mean.value * 1e-6
+        run.add(line, [Measured("latency_s", percentile.value * 1e-6, f"{percentile.text} usec")], at, held)
+        return
+    bandwidth, rate = values["bandwidth_overall"], values["rate_overall"]
+    found = [Measured("bandwidth_bytes_per_s", bandwidth.value * _MB, f"{bandwidth.text} MB/s")]
+    found += [Measured("messages_per_s", rate.value, f"{rate.text} msg/s")] if rate.value else []
+    run.add(line, found, at, held)
+
+
+def _fastest(run: _Run) -> tuple[int, dict[str, Number]] | None:
+    """The line of the fastest second, where seconds differ by far."""
+    rates = [values["bandwidth"].value for _, values in run.seconds]
+    if run.is_latency or len(run.threads) != 1 or len(rates) < _FEW_SECONDS or max(rates) < _DIFFER_BY * min(rates):
+        return None
+    run.notes.append(f"the rate alternates: from {min(rates):.0f} to {max(rates):.0f} MB/s by the second")
+    return max(run.seconds, key=lambda second: second[1]["bandwidth"].value)
+
+
+def _add_fastest(run: _Run, line: int, values: dict[str, Number]) -> None:
+    """The fastest second is a row too: what it reached, nothing of the machine forbids."""
+    rate = values["bandwidth"]
+    found = Measured("bandwidth_bytes_per_s", rate.value * _MB, f"{rate.text} MB/s")
+    run.add(line, [found], {**_at(run, values), "over": "fastest second"}, {})
+
+
+def _size_from(values: dict[str, Number]) -> int | None:
+    """Bandwidth x time of a message, where both are printed well enough; the roundest number within their digits."""
+    bandwidth, time = values["bandwidth_overall"], values["overall"]
+    if bandwidth.value <= 0 or time.value <= 0:
+        return None
+    off = bandwidth.half / bandwidth.value + time.half / time.value
+    size = bandwidth.value * _MB * time.value * 1e-6
+    if off > _KNOWN_TO or not 1 <= size < 1e15:
+        return None
+    for power in range(40, -1, -1):
+        near: int = round(size / 2**power) << power
+        if near and abs(near - size) <= off * size:
+            return near
+    return None

@@ -1,0 +1,1 @@
+"""Plans a run, measures it, and records it."""

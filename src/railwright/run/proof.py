@@ -1,0 +1,214 @@
+"""A whole measuring run: plan, refuse what cannot be, measure, and keep every record as it comes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from railwright import __version__
+from railwright.benchmarks.benchmark import AnyBenchmark
+from railwright.benchmarks.options import Options
+from railwright.errors import UsageError
+from railwright.launch.hosts import Hosts
+from railwright.launch.session import Planned
+from railwright.results.records import Disturbed, End, Fabric, Record, Result, ResultFile, Run
+from railwright.results.store import StoreFull, Writer
+from railwright.run.context import gather
+from railwright.run.exclusive import measuring_alone, refuse_busy_host
+from railwright.run.growth import Growth
+from railwright.run.measure import DEFAULT_SILENCE_S, Measurement
+from railwright.run.other_work import OtherWork
+from railwright.topology.devices import Topology
+from railwright.topology.sources.available_memory import available_memory_bytes
+from railwright.topology.sources.counters import find_counters, moved, read_counters
+from railwright.topology.sources.root import live_root
+from railwright.units import format_duration, format_size
+
+_MOST_MEMORY_SHARE = 0.8
+_LONGEST_S = 4 * 3600.0
+_LEAST_HOSTS = 2
+_OTHERS_ABOVE = 0.2
+"""Of all CPU time, our choice: less moves what is measured by less than the bands are wide."""
+
+
+@dataclass
+class Proof:
+    """What was asked for: benchmarks with their options, and how often each is launched in fresh processes."""
+
+    topology: Topology
+    chosen: list[tuple[AnyBenchmark, Options]]
+    launches: int
+    command: tuple[str, ...]
+    mpirun: str | None = None
+    hosts: Hosts | None = None
+    each: tuple[Hosts, ...] = ()
+    """Each of the `hosts` by itself: see `Measurement`."""
+    growth: Growth | None = None
+    """Groups of the `hosts` that grow; then the plan is what is launched where every merge gains."""
+    without: Callable[[tuple[str, ...]], Hosts] | None = None
+    """How some of the `hosts` are reached alone: a launch that lost hosts is then repeated without them."""
+    fabric: Fabric | None = None
+    """What joins the hosts, where their reach does not know it."""
+    silence_s: float = DEFAULT_SILENCE_S
+    force: bool = False
+    on_step: Callable[[Planned, str], None] = field(default=lambda _planned, _text: None)
+    on_done: Callable[[Planned], None] = field(default=lambda _planned: None)
+
+    def __post_init__(self) -> None:
+        self._measurement = Measurement(
+            topology=self.topology,
+            mpirun=self.mpirun,
+            hosts=self.hosts,
+            each=self.each,
+            alone=bool(self.each or self.growth),
+            silence_s=self.silence_s,
+        )
+        if self.growth is None:
+            self.plan = self._measurement.plan(self.chosen, self.launches)
+        else:
+            self.plan = [one for hosts in self.growth.all_well() for one in self._every_launch(hosts)]
+        self.lost: dict[str, str] = {}
+        """The hosts that were lost, each with how."""
+        self.trouble: StoreFull | None = None
+        """Why the results file is not whole, None when it is."""
+
+    def _every_launch(self, hosts: Hosts) -> Iterator[Planned]:
+        for number in range(self.launches):
+            yield from self._measurement.plan_on(hosts, self.chosen, number)
+
+    def _to_launch(self, results: list[Result]) -> Iterator[Planned]:
+        """The plan; where groups grow, what follows from the `results` that are there by then."""
+        if self.growth is None:
+            yield from self._while_hosts_are_lost(results)
+            return
+        for hosts in self.growth.found(results):
+            yield from self._every_launch(hosts)
+
+    def _while_hosts_are_lost(self, results: list[Result]) -> Iterator[Planned]:
+        """The plan; after a launch that lost hosts, that launch again and the rest without them."""
+        left = list(self.plan)
+        while left:
+            yield left[0]
+            lost, hosts = self._measurement.lost, self._measurement.hosts
+            kept = tuple(name for name in hosts.names if name not in lost) if hosts is not None else ()
+            if not lost or self.without is None or len(kept) < _LEAST_HOSTS:
+                left = left[1:]
+                continue
+            self.lost |= dict.fromkeys(lost, results[-1].reason)
+            self._measurement.hosts = self.without(kept)
+            try:
+                left = self._measurement.plan(self.chosen, self.launches)[-len(left) :]
+            except UsageError:  # options that fit the number of hosts, like ranks=
+                left = left[1:]
+
+    @property
+    def seconds(self) -> float:
+        """The estimated length of the whole run."""
+        return sum(one.plan.seconds for one in self.plan if not one.plan.waived)
+
+    def refuse_impossible(self) -> None:
+        """Raises UsageError for what does not fit in this machine's memory, or in an afternoon."""
+        self._measurement.refuse_wrong_mpirun(self.plan)
+        available = available_memory_bytes()
+        for one in self.plan:
+            need = one.plan.memory_bytes
+            if not one.plan.waived and available is not None and need > _MOST_MEMORY_SHARE * available:
+                raise UsageError(
+                    f"{one.benchmark.name} would need {format_size(need)} of memory, {format_size(available)} are free",
+                    hint="choose smaller sizes",
+                )
+        if self.seconds > _LONGEST_S and not self.force:
+            raise UsageError(
+                f"the plan would take about {format_duration(self.seconds)}",
+                hint="choose smaller sizes or fewer launches, or say --force",
+            )
+
+    def refuse_unreachable_hosts(self) -> None:
+        """Raises CannotJudge for a host that cannot be reached."""
+        self._measurement.refuse_unreachable_hosts()
+
+    def run(self, output: Path) -> ResultFile:
+        """Measure everything; what was measured is kept whatever ends the run. Raises UsageError before it begins."""
+        # Where everything is waived, others neither disturb nor are disturbed.
+        beside = self.force or all(one.plan.waived for one in self.plan)
+        with measuring_alone(beside):
+            context = gather(self.topology)
+            refuse_busy_host(context.busy_fraction, beside)
+            run = Run(
+                railwright=__version__,
+                started_at=_now(),
+                command=self.command,
+                context=context,
+                topology=self.topology,
+                fabric=self.fabric or (self.hosts.fabric if self.hosts is not None else None),
+            )
+            return self._measure(Writer(output, run), run)
+
+    def _measure(self, writer: Writer, run: Run) -> ResultFile:
+        results: list[Result] = []
+        disturbed: list[Disturbed] = []
+        root = live_root()
+        paths = find_counters(root)
+        before = read_counters(root, paths)
+        interrupted = ""
+        try:
+            for one in self._to_launch(results):
+                others = OtherWork()
+                for result in self._one(one):
+                    results.append(result)
+                    writer.append(result)
+                if found := _disturbed(one, others.share()):
+                    disturbed.append(found)
+                    writer.append(found)
+                self.on_done(one)
+        except KeyboardInterrupt as error:
+            interrupted = f"interrupted by {str(error) or 'Ctrl-C'}"
+        except StoreFull as error:
+            self.trouble, interrupted = error, error.message
+        if interrupted:
+            results.extend(self._not_reached(writer, results, interrupted))
+        end = End(finished_at=_now(), interrupted=interrupted, counters_moved=moved(before, read_counters(root, paths)))
+        self._keep_if_possible(writer, [end])
+        writer.close()
+        return ResultFile(run=run, results=tuple(results), disturbed=tuple(disturbed), end=end)
+
+    def _one(self, one: Planned) -> Iterable[Result]:
+        self._measurement.on_step = lambda text: self.on_step(one, text)
+        return self._measurement.results(one)
+
+    def _not_reached(self, writer: Writer, results: list[Result], why: str) -> list[Result]:
+        """A waived record for each series that has no result at all, so that nothing is missing in silence."""
+        seen = {(result.benchmark, *result.parameters.items()) for result in results}
+        missing = [
+            one.without_measurement("waived", why)
+            for one in self.plan
+            if one.job.round == 0
+            and not any(
+                key[0] == one.benchmark.name and set(one.job.case.parameters().items()) <= set(key[1:]) for key in seen
+            )
+        ]
+        self._keep_if_possible(writer, missing)
+        return missing
+
+    def _keep_if_possible(self, writer: Writer, records: Iterable[Record]) -> None:
+        try:
+            for record in records:
+                writer.append(record)
+        except StoreFull as error:
+            self.trouble = self.trouble or error
+
+
+def _disturbed(one: Planned, others: float | None) -> Disturbed | None:
+    """The record of a launch that others disturbed; none for ranks on hosts, which are no children of ours."""
+    if others is None or others <= _OTHERS_ABOVE or one.job.hosts or one.plan.waived:
+        return None
+    parameters = dict(one.job.case.parameters())
+    return Disturbed(
+        benchmark=one.benchmark.name, parameters=parameters, launch=one.job.round, others_fraction=round(others, 3)
+    )
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,136 @@
+"""Pairs of hosts against the ports at their ends and against each other, and what collectives are held against."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from railwright.benchmarks.registry import DECLARATIONS
+from railwright.diagnosis.fleet.between_hosts import Joined, PairTried, accused, judge_pairs, paths_of_hosts
+from railwright.diagnosis.fleet.host_table import host_table
+from railwright.diagnosis.localise.records import Suspect
+from railwright.diagnosis.runs.own_runs import LimitFinder
+from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.results.records import Result
+from railwright.topology.sources.load import load
+
+TEN = load("laptop nics=1 nic-rate=10Gb/s nic-protocol=ethernet")
+FAST = load("hgx-h100 nics=1")
+PAYLOAD = 1.18e9
+"""What TCP leaves of 10 Gb/s, about."""
+HOSTS = ("a", "b", "c", "d")
+
+
+def tried(rate: float = 1.15e9, **other: float) -> list[PairTried]:
+    """Every ordered pair twice at that rate, but those that are named: `ab=...`."""
+    return [PairTried(one, two, (other.get(one + two, rate),) * 2) for one, two in permutations(HOSTS, 2)]
+
+
+def of_pair(pairs, ends: str):
+    return next(one for one in pairs if one.source + one.destination == ends)
+
+
+def test_a_pair_is_held_against_the_narrower_port_of_its_two_hosts():
+    machines = {"a": FAST, "b": FAST, "c": TEN, "d": TEN}
+    pairs = judge_pairs(tried(ab=4e9, ba=4e9), Joined(machines))
+    slow, well = of_pair(pairs, "ab"), of_pair(pairs, "ac")
+    assert slow.limit == pytest.approx(400e9 / 8, rel=0.06)
+    assert slow.verdict.state == "unknown"  # one flow of TCP needs a core, which differs
+    assert well.limit == pytest.approx(PAYLOAD, rel=0.03)
+    assert well.verdict.state == "ok"
+    assert "10 Gb/s" in well.because
+
+
+def test_a_slow_pair_is_slow_and_one_above_its_port_is_suspicious():
+    pairs = judge_pairs(tried(ab=0.4e9), Joined(dict.fromkeys(HOSTS, TEN)))
+    assert (pairs[0].source, pairs[0].destination, pairs[0].standing) == ("a", "b", "behind")
+    assert pairs[0].verdict.state == "slow"
+    assert pairs[0].is_slow
+    assert {one.verdict.state for one in pairs[1:]} == {"ok"}
+    above = judge_pairs(tried(cd=2e9), Joined(dict.fromkeys(HOSTS, TEN)))
+    assert of_pair(above, "cd").verdict.state == "suspicious"
+
+
+def test_nothing_is_slow_where_hosts_share_cpus_and_unknown_without_a_port():
+    shared = judge_pairs(tried(ab=0.1e9), Joined(dict.fromkeys(HOSTS, TEN), compare=False))
+    assert not any(one.is_slow for one in shared)
+    assert of_pair(shared, "ab").verdict.state == "unknown"
+    assert "share CPUs" in of_pair(shared, "ab").verdict.why
+    blind = judge_pairs(tried(ab=0.1e9), Joined({}))
+    assert {one.verdict.state for one in blind} == {"unknown"}
+    assert of_pair(blind, "ab").is_slow  # by its siblings
+    assert "--cluster" in blind[0].verdict.needs
+
+
+def test_a_pair_that_brought_nothing_failed_and_one_try_alone_accuses_nobody():
+    lost = [PairTried("a", "b", ()), *tried()[1:]]
+    assert of_pair(judge_pairs(lost, Joined({})), "ab").verdict.state == "failed"
+    once = [PairTried(one.source, one.destination, one.values[:1]) for one in tried(ab=0.1e9)]
+    first = of_pair(judge_pairs(once, Joined({})), "ab")
+    assert (first.standing, first.is_slow) == ("behind", False)
+
+
+def test_where_uplinks_are_shared_a_pair_is_held_against_its_share():
+    joined = Joined(dict.fromkeys(HOSTS, TEN))
+    (half,) = judge_pairs([PairTried("a", "b", (0.57e9,), 0.5)], joined)
+    assert half.limit == pytest.approx(PAYLOAD / 2, rel=0.03)
+    assert half.verdict.state == "ok"
+
+
+def test_a_host_that_is_slow_with_everybody_is_behind_and_its_partners_are_not():
+    slow = dict.fromkeys(("ab", "ac", "ad"), 300000000.0)
+    paths = paths_of_hosts(judge_pairs(tried(**slow), Joined({})))
+    found = {host: Diagnosis(points=(), paths=own, findings=(), exit_status=0) for host, own in paths.items()}
+    table = host_table(found)
+    assert [host.name for host in table.hosts if host.behind] == ["a"]
+    assert [table.columns[cell.column].path for cell in table.hosts[0].behind] == ["host>others"]
+
+
+def test_several_ports_of_unlike_rates_give_a_limit_and_no_band_unless_one_is_named():
+    def port(of, name):
+        nic, link = of.ports_out[0]
+        return type(nic)(**{**_fields(nic), "id": name, "facts": {"netdev": name}}), _moved(link, name)
+
+    nics = [port(TEN, "nic0"), port(FAST, "nic1")]
+    both = type(TEN)(name="both", source="live", devices=(*[nic for nic, _ in nics], *TEN.of_kind("fabric")),
+                     links=tuple(link for _, link in nics))  # fmt: skip
+    one = PairTried("a", "b", (0.5e9,))
+    (any_port,) = judge_pairs([one], Joined({"a": both, "b": both}))
+    assert any_port.limit == pytest.approx(400e9 / 8, rel=0.06)
+    assert any_port.verdict.state == "unknown"
+    (named,) = judge_pairs([one], Joined({"a": both, "b": both}, ("nic0",)))
+    assert named.limit == pytest.approx(PAYLOAD, rel=0.03)
+    assert named.verdict.state == "slow"
+
+
+def _fields(record) -> dict[str, object]:
+    return {name: getattr(record, name) for name in record.__struct_fields__}
+
+
+def _moved(link, name: str):
+    return type(link)(**{**_fields(link), "a": name})
+
+
+def test_collectives_are_held_against_all_ports_and_the_slowest_measured_pair():
+    joined = Joined(dict.fromkeys(HOSTS, TEN))
+    fabric = joined.fabric(HOSTS, judge_pairs(tried(ab=0.9e9), joined))
+    assert fabric is not None
+    assert (fabric.flow_bytes_per_s, fabric.measured) == (0.9e9, True)
+    finder = LimitFinder(TEN, (), DECLARATIONS, fabric=fabric)
+    point = Result(benchmark="mpi_all_reduce", quantity="bandwidth_bytes_per_s", path="memory0@0>memory0@3", ranks=4,
+                   hosts=4, parameters={"size_bytes": 1 << 24, "rate": "busbw"})  # fmt: skip
+    limit, band = finder.find(point)
+    assert limit.value == pytest.approx(PAYLOAD, rel=0.03)
+    assert 0 < band.low < 0.9e9
+    assert joined.fabric(HOSTS, judge_pairs([PairTried("a", "b", ())], joined)) is None
+    assert Joined({"a": TEN}).fabric(HOSTS, judge_pairs(tried(), joined)) is None
+
+
+def test_suspects_by_rate_are_doubted_where_hosts_share_cpus():
+    common = {"kind": "host", "direction": "both", "capacity": 0.5, "confidence": 0.9, "tests": 3, "evidence": ""}
+    slow, dead = Suspect(id="a", verdict="slow", **common), Suspect(id="b", verdict="silent", **common)
+    assert accused([slow, dead], compare=True) == ((slow, dead), ())
+    kept, said = accused([slow, dead], compare=False)
+    assert kept == (dead,)
+    assert said[0].startswith("host a was at 50% of its rate")

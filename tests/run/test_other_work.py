@@ -1,0 +1,82 @@
+"""What others take of the CPUs while a launch runs is told apart from what we take, and makes nothing slow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from railwright.results.records import Disturbed
+from railwright.run import other_work
+from railwright.run.other_work import OtherWork
+
+TICKS_A_S = os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The next readings: fields of /proc/stat, our own CPU seconds, and the time."""
+    readings = iter(())
+
+    def set_to(*each):
+        nonlocal readings
+        readings = iter(each)
+
+    now = {}
+
+    def ticks():
+        now["ticks"], now["ours"], now["time"] = next(readings)
+        return now["ticks"]
+
+    monkeypatch.setattr(other_work, "cpu_ticks", ticks)
+    monkeypatch.setattr(other_work, "_ours_s", lambda: now["ours"])
+    monkeypatch.setattr(time, "monotonic", lambda: now.get("time", 0.0))
+    return set_to
+
+
+def ticks(user, system, idle, waiting=0, interrupts=0, steal=0):
+    return tuple(TICKS_A_S * field for field in (user, 0, system, idle, waiting, interrupts, 0, steal))
+
+
+@pytest.mark.parametrize(
+    ("after", "ours", "share"),
+    [
+        (ticks(10, 0, 10), 10.0, 0.0),
+        (ticks(10, 0, 10), 4.0, 0.3),
+        (ticks(0, 0, 12, steal=8), 0.0, 0.4),
+        (ticks(0, 0, 0, waiting=20), 0.0, 0.0),
+        (ticks(5, 5, 0, interrupts=10), 10.0, 0.0),
+        (ticks(4, 0, 16), 9.0, 0.0),
+    ],
+)
+def test_the_share_of_others_is_what_was_busy_and_not_ours(clock, after, ours, share):
+    clock((ticks(0, 0, 0), 0.0, 100.0), (after, ours, 110.0))
+    assert OtherWork().share() == pytest.approx(share)
+
+
+def test_what_cannot_be_told_is_not_told(clock):
+    clock(((), 0.0, 100.0), (ticks(9, 0, 1), 0.0, 110.0))
+    assert OtherWork().share() is None
+    clock((ticks(0, 0, 0), 0.0, 100.0), ((), 0.0, 110.0))
+    assert OtherWork().share() is None
+    clock((ticks(0, 0, 0), 0.0, 100.0), (ticks(1, 0, 0), 0.0, 100.1))
+    assert OtherWork().share() is None, "a tenth of a second is ten ticks"
+
+
+@pytest.mark.machine
+def test_a_launch_beside_other_work_says_so_and_is_not_slow(railwright):
+    # 64 MiB take a second: of a launch below half a second nothing is told.
+    burning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        done = railwright("run", "memory_copy", "-o", "sizes=4M,64M", "-o", "threads=one", "--launches", "1", "--force")
+    finally:
+        for one in burning:
+            one.kill()
+            one.wait()
+    assert done.status in (0, 3), done.out + done.err
+    disturbed = [record for record in railwright.records() if isinstance(record, Disturbed)]
+    assert [all(map(one.concerns, railwright.results())) for one in disturbed] == [True]
+    assert 0.2 < disturbed[0].others_fraction <= 1
