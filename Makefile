@@ -183,11 +183,11 @@ schemas: .venv/dev-ready ## Write schema/*.json from the models
 
 .PHONY: measure-overhead
 measure-overhead: test-deps ## Our timed loops against plain C and fio, in interleaved pairs; writes out/measured/overhead
-	$(BIN)/python scripts/measure-overhead
+	$(BIN)/python scripts/measured/host-paths/measure-overhead
 
 .PHONY: measure-lab
 measure-lab: test-deps ## Labs that come and go, 20 of 100 killed; writes out/measured/lab
-	$(BIN)/python scripts/measure-lab
+	$(BIN)/python scripts/measured/lab/measure-lab
 
 .PHONY: lock
 lock: .venv/dev-ready ## Write the locked requirements anew (needs `uv`)

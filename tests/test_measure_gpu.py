@@ -1,4 +1,4 @@
-"""scripts/measure-gpu: what it starts, in which order and where, and the page that it makes of recorded raw files.
+"""measure-gpu: the programs it starts, their order and place, and the page that it writes from recorded raw files.
 
 There is no GPU here: nvidia-smi, mpirun and railwright are programs that tell how they were called.
 """
@@ -21,7 +21,7 @@ from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 pytestmark = pytest.mark.machine
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = ROOT / "scripts"
+SCRIPTS = ROOT / "scripts/measured/gpus"
 RECORDED = ROOT / "testdata" / "measured"
 PUBLISHED = {
     "all_reduce | processes-plain": "0.947 (0.860 to 1.035) | 1.001 (0.985 to 1.045) | 60 of 62 | 2 void, 0 above",

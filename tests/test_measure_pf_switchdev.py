@@ -1,4 +1,4 @@
-"""scripts/measure-pf-switchdev: the order of turns, what is kept of samples, and the page that its records make."""
+"""measure-pf-switchdev: the order of turns, the samples that are kept, and the page that its records make."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDED = ROOT / "testdata" / "measured" / "pf-switchdev"
 @pytest.fixture
 def parts(monkeypatch):
     """The script's own modules."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts/measured/node-network"))
     from measure_pf_switchdev import page, transfers
 
     return {"page": page, "transfers": transfers}
@@ -46,7 +46,12 @@ def test_few_samples_are_kept_and_the_summary_is_of_all(parts):
 
 def test_a_record_says_what_repeats_it_and_not_where_it_was_written(parts):
     words = ["--rounds", "3", "--output", "/home/somebody/out", "--brief"]
-    assert parts["transfers"].command(words) == ("scripts/measure-pf-switchdev", "--rounds", "3", "--brief")
+    assert parts["transfers"].command(words) == (
+        "scripts/measured/node-network/measure-pf-switchdev",
+        "--rounds",
+        "3",
+        "--brief",
+    )
 
 
 def test_the_recorded_runs_compare_point_by_point():

@@ -218,7 +218,7 @@ def test_a_figure_that_is_not_on_the_page_is_found(tmp_path, text, absent):
 @pytest.mark.machine
 def test_packing_keeps_what_is_there_and_leaves_out_what_is_made_again(tmp_path):
     def packed(folder, *options):
-        argv = [sys.executable, str(ROOT / "scripts" / "pack-records"), str(folder), "subject", *options]
+        argv = [sys.executable, str(ROOT / "scripts/measured/pack-records"), str(folder), "subject", *options]
         done = subprocess.run([*argv, "--measured", str(tmp_path)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         archive = tmp_path / "subject" / "records.tar.xz"

@@ -105,18 +105,6 @@ def test_another_tier_is_misuse(tree, arguments):
     assert "give one of: k8s vm" in told
 
 
-def test_make_runs_both_tiers_and_only_the_whole_may_waive_them():
-    def commands(target: str) -> str:
-        words = ["make", "--no-print-directory", "--dry-run", target]
-        return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True).stdout
-
-    every = (ROOT / "scripts" / "test").read_text()
-    assert commands("test").endswith("scripts/test\n")
-    for tier in ("vm", "k8s"):
-        assert f"scripts/test-tier --may-be-waived {tier}\n" in every
-        assert commands(f"test-{tier}").endswith(f"scripts/test-tier {tier}\n")
-
-
 def beside(tree: Path, *command: str) -> int:
     argv = [tree / "scripts" / "build-beside", "k8s", *command]
     return subprocess.run(argv, capture_output=True, timeout=300, check=False).returncode

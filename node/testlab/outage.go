@@ -3,7 +3,7 @@ package testlab
 import "time"
 
 const (
-	// usualStart of ovs-vswitchd, until it takes flows: the median of 160 that were measured (scripts/measure-switch-restarts).
+	// usualStart of ovs-vswitchd, until it takes flows: the median of 160 that were measured (scripts/measured/node-network/measure-switch-restarts).
 	usualStart = 250 * time.Millisecond
 	// lossAfter it, until the daemon has programmed the flows again: 0.24 s at most of those, where no session ended twice.
 	lossAfter = time.Second

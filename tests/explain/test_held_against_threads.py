@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "scripts/hold-against-threads"
+SCRIPT = ROOT / "scripts/measured/limits/hold-against-threads"
 PAGE = (ROOT / "docs/explain-held-against-threads.md").read_text(encoding="utf-8")
 PASTES = tomllib.loads((ROOT / "testdata/external/threads/threads.toml").read_text(encoding="utf-8"))["paste"]
 SOME = PASTES[3::16]
-"""A few, since all of them take half a minute: scripts/hold-against-threads --write holds all."""
+"""A few, since all of them take half a minute: scripts/measured/limits/hold-against-threads --write holds all."""
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ type load struct {
 	Forward string `json:"forward_timeout,omitempty"`
 }
 
-// shortLoad is what CI does; scripts/measure-node says what it wants as JSON.
+// shortLoad is what CI does; scripts/measured/node-network/measure-node says what it wants as JSON.
 var shortLoad = load{Held: 20, Cycles: 20, Starts: 3}
 
 func wantedLoad(t *testing.T) load {

@@ -42,12 +42,12 @@ type switchRestart struct {
 // seenFor is how long pods talk after each restart: longer than a session takes to come back.
 const seenFor = 6 * time.Second
 
-// TestSwitchRestarts is a measurement: scripts/measure-switch-restarts says in JSON what it wants. What must hold is in
+// TestSwitchRestarts is a measurement: scripts/measured/node-network/measure-switch-restarts says in JSON what it wants. What must hold is in
 // the matrix of faults.
 func TestSwitchRestarts(t *testing.T) {
 	told := os.Getenv("RAILWRIGHT_MEASURE_RESTARTS")
 	if told == "" {
-		t.Skip("this is a measurement: scripts/measure-switch-restarts")
+		t.Skip("this is a measurement: scripts/measured/node-network/measure-switch-restarts")
 	}
 	var wanted struct {
 		FRR                  testlab.FRRVersion `json:"frr"`

@@ -1,0 +1,147 @@
+"""The same transfers over each way, in rounds: a way's turn comes early in one round and late in the next."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from railwright import __version__
+from railwright.benchmarks.registry import find
+from railwright.lab.netns_reach import NetnsReach
+from railwright.launch.hosts import Hosts
+from railwright.launch.session import Planned
+from railwright.results.records import End, Result, Run
+from railwright.results.store import RESULTS_NAME, Writer
+from railwright.run.context import gather
+from railwright.run.measure import Measurement
+from railwright.topology.devices import Topology
+from railwright.topology.sources.load import load
+
+NODES = ("node-1", "node-2")
+MOST_SAMPLES = 250
+Transfers = tuple[tuple[str, dict[str, str]], ...]
+COLLECTIVES = ("mpi_all_reduce", "mpi_all_gather", "mpi_reduce_scatter", "mpi_all_to_all")
+TRANSFERS: Transfers = (
+    ("mpi_latency", {"sizes": "8,16K,64K"}),
+    ("mpi_bandwidth", {"sizes": "1K,8K,64K"}),
+    ("mpi_bidirectional", {"sizes": "1K,8K,64K"}),
+    *((name, {"sizes": "16K,64K,2M"}) for name in COLLECTIVES),
+    ("kv_transfer", {"sizes": "4K,64K"}),
+)
+# Above the sizes that are repeated 10 times as often: with others beside it a message takes milliseconds.
+BRIEF: Transfers = (
+    ("mpi_latency", {"sizes": "9K"}),
+    ("mpi_bandwidth", {"sizes": "1K,16K"}),
+    *((name, {"sizes": "16K,1536K"}) for name in COLLECTIVES),
+    ("kv_transfer", {"sizes": "4K,64K"}),
+)
+PATIENCE_S = 300.0
+"""A packet that passes five namespaces in software waits for a core in each."""
+LEAST_ROUNDS = 3
+
+
+@dataclass
+class Way:
+    """Two namespaces that measure as node-1 and node-2, and what was seen over it."""
+
+    name: str
+    namespaces: tuple[str, str]
+    face: str
+    planned: list[Planned] = field(default_factory=list)
+    measurement: Measurement | None = None
+    switched_bytes: int = 0
+    """What Open vSwitch's uplinks counted meanwhile."""
+
+    def prepare(self, topology: Topology, rounds: int, transfers: Transfers) -> None:
+        """Plan all its launches."""
+        reach = NetnsReach(NODES, (self.face,), dict(zip(NODES, self.namespaces, strict=True)))
+        self.measurement = Measurement(
+            topology=topology, hosts=Hosts(NODES, 1, reach, (self.face,)), silence_s=PATIENCE_S
+        )
+        self.measurement.refuse_unreachable_hosts()
+        found = [(find(name), options) for name, options in transfers]
+        chosen = [(benchmark, benchmark.parse(options)) for benchmark, options in found]
+        self.planned = self.measurement.plan(chosen, rounds)
+
+
+def turns(ways: Sequence[Way], number: int) -> list[Way]:
+    """The ways in the order of a round: there and back in turn, and another one first every second time."""
+    shift = number // 2 % len(ways)
+    order = [*ways[shift:], *ways[:shift]]
+    return order if number % 2 == 0 else order[::-1]
+
+
+def thinned(result: Result) -> Result:
+    """Every k-th sample of a result that has many; its summary is of all."""
+    every = -(-len(result.samples) // MOST_SAMPLES)
+    if every <= 1:
+        return result
+    settings = {**result.settings, "samples_kept": f"1 of {every}"}
+    return msgspec.structs.replace(result, samples=result.samples[::every], settings=settings)
+
+
+def measure(
+    ways: Sequence[Way],
+    rounds: int,
+    most_s: float,
+    transfers: Transfers,
+    output: Path,
+    switched: Callable[[], int],
+) -> int:
+    """Write WAY.jsonl for each way to `output`; the number of rounds that were done.
+
+    No round begins after `most_s`, unless there were too few to compare. `switched` counts what Open vSwitch passed so
+    far, in bytes.
+    """
+    begun, done = time.monotonic(), 0
+    topology = load(None)
+    for way in ways:
+        way.prepare(topology, rounds, transfers)
+    run = Run(railwright=__version__, started_at=_now(), command=command(sys.argv[1:]),
+              context=gather(topology), topology=topology)  # fmt: skip
+    with tempfile.TemporaryDirectory(dir=output) as folder:
+        writers = {way.name: Writer(Path(folder, way.name), run) for way in ways}
+        while done < rounds and (done < LEAST_ROUNDS or time.monotonic() - begun < most_s):
+            for turn in range(len(transfers)):
+                for way in turns(ways, done + turn):
+                    before = switched()
+                    _launch(way, done * len(transfers) + turn, writers[way.name])
+                    way.switched_bytes += switched() - before
+            done += 1
+        for way in ways:
+            writers[way.name].append(End(finished_at=_now()))
+            writers[way.name].close()
+            Path(folder, way.name, RESULTS_NAME).replace(output / f"{way.name}.jsonl")
+    return done
+
+
+def _launch(way: Way, index: int, writer: Writer) -> None:
+    one = way.planned[index]
+    assert way.measurement is not None
+    last = None
+    for result in way.measurement.results(one):
+        if result.outcome != "measured":
+            print(f"{way.name} {result.benchmark}: {result.outcome}: {result.reason}", file=sys.stderr)
+        last = result
+        writer.append(thinned(result))
+    seen = last.summary.median if last is not None and last.summary is not None else float("nan")
+    what = f"round {one.job.launch + 1} {one.benchmark.name} {way.name}"
+    print(f"{what}: {seen:.3g}, load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+def command(words: Sequence[str]) -> tuple[str, ...]:
+    """What repeats it; where somebody wrote his records to concerns nobody else."""
+    kept = [word for word, before in zip(words, ["", *words], strict=False) if "--output" not in (word, before)]
+    return ("scripts/measured/node-network/measure-pf-switchdev", *kept)
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
