@@ -3,7 +3,7 @@
     python -I enter.py INSIDE.json SIDE COMMAND ...
 
 COMMAND is one line for a shell, as ssh takes it. On the side `container` it is run with what INSIDE.json says of one of
-the container's processes (`launch.container` reads and describes it); on any other side as it is.
+the container's processes (`launch.containers.surroundings` reads and describes it); on any other side as it is.
 
 Nothing is changed outside: namespaces that are joined or new, mounts in one of our own. A process-id namespace is
 around the command, so that the kernel kills whatever it started when it ends, or when whoever started this one does.

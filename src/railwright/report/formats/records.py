@@ -1,8 +1,8 @@
 """What `--json` prints: the records that the terminal text is rendered from, one JSON object a line.
 
 run        the machine and the command            (results.records.Run)
-judged     one point beside its limit             (diagnosis.judged.Judged)
-path       one curve with its verdict             (diagnosis.judged.JudgedPath)
+judged     one point beside its limit             (diagnosis.verdicts.judged.Judged)
+path       one curve with its verdict             (diagnosis.verdicts.judged.JudgedPath)
 finding    one fault of the machine's settings    (FindingRecord)
 end        how the run ended; absent when cut off (results.records.End)
 exit       the exit status                        (ExitRecord)
