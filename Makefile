@@ -101,6 +101,8 @@ check-node: debian-packages .cache/golangci-lint
 	cd node && for place in "./..." "--build-tags=k8s ./test/k8s ./internal/tenants/kubernetes" "--build-tags=vm ./test/vm"; do \
 		../.cache/golangci-lint run --show-stats=false $$place; done
 	cd node && $(GO) mod tidy -diff
+	@# Anew each time: Go keeps what a test said, and sees no change of a file outside of its module.
+	cd node && $(GO) test -count 1 -run 'Schemas|Release' ./cmd/railwrightd
 	node/api/generate --check
 
 # The linters of Go and the layers of node/ (node/.golangci.yml), built from the module that pins them.
@@ -178,8 +180,9 @@ format: .venv/dev-ready ## Format and sort imports
 	$(BIN)/ruff format .
 
 .PHONY: schemas
-schemas: .venv/dev-ready ## Write schema/*.json from the models
+schemas: .venv/dev-ready ## Write schema/*.json from the models, and railwrightd's from its own types
 	$(BIN)/python scripts/write-schemas
+	cd node && $(GO) test -count 1 -run Schemas ./cmd/railwrightd -write
 
 .PHONY: measure-overhead
 measure-overhead: test-deps ## Our timed loops against plain C and fio, in interleaved pairs; writes out/measured/overhead

@@ -27,7 +27,7 @@ PAGES = ("README.md", "docs/limits.md", "docs/collectives.md", "docs/cluster-fil
          "docs/known-figures.md", "docs/tour.md", "docs/lab.md", "docs/lab-faults.md", "docs/net-check.md")  # fmt: skip
 LINKING = sorted(
     path.relative_to(ROOT).as_posix()
-    for folder in (".", "docs", "docs/benchmarks", "docs/measured/*", "testdata/*")
+    for folder in (".", "docs", "docs/benchmarks", "docs/measured/*", "testdata/*", "node/**")
     for path in ROOT.glob(f"{folder}/*.md")
 )
 CLUSTERS = sorted((ROOT / "examples/clusters").glob("*.toml"))

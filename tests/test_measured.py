@@ -1,4 +1,4 @@
-"""docs/measured: a page for each subject with its records, and every figure that README and docs cite stands there."""
+"""docs/measured, and that of node/: a page for each subject with its records; what is cited of it stands there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MEASURED = ROOT / "docs" / "measured"
-SUBJECTS = sorted(path for path in MEASURED.iterdir() if path.is_dir())
-CITING = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/benchmarks").glob("*.md")))
+NODE = ROOT / "node" / "docs" / "measured" / "node-network"
+SUBJECTS = (*sorted(path for path in MEASURED.iterdir() if path.is_dir()), NODE)
+CITING = tuple(
+    page
+    for folder in (".", "docs", "docs/benchmarks", "node", "node/docs")
+    for page in sorted((ROOT / folder).glob("*.md"))
+    if page.name != "CHANGELOG.md"
+)
 MOST_LINES = 150
 MOST_BYTES = 8_000_000
 MOST_BYTES_OF_A_PICTURE = 60_000
@@ -112,7 +118,8 @@ def test_the_subjects_are_those_of_the_map():
         "node-network",
     ]
     text = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    assert all(f"(measured/{path.name}/README.md)" in text for path in SUBJECTS)
+    assert all(f"(measured/{path.name}/README.md)" in text for path in SUBJECTS if path != NODE)
+    assert f"({NODE.relative_to(ROOT / 'node')}/README.md)" in (ROOT / "node" / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) < 60
 
 

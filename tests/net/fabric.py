@@ -129,16 +129,18 @@ class Fabric:
 
     def settled(self) -> bool:
         """Whether all rails are well and all is advertised, by the daemon's own word."""
-        ready = subprocess.run(self._asks("status"), capture_output=True, timeout=PATIENCE_S).returncode == 0
+        ready = subprocess.run(self.asks("status"), capture_output=True, timeout=PATIENCE_S).returncode == 0
         return ready and all(one["advertised"] for one in self.attached())
 
     def attached(self) -> list[dict[str, Any]]:
         """The attachments of the first node, by the daemon's own word."""
-        found: list[dict[str, Any]] = json.loads(run(*self._asks("list")))["attached"]
+        found: list[dict[str, Any]] = json.loads(run(*self.asks("list")))["attached"]
         return found
 
-    def _asks(self, verb: str) -> list[str]:
-        return [self.told["railwrightd"], verb, "--json", "--socket", self.node["socket"]]
+    def asks(self, verb: str) -> list[str]:
+        """The command line that asks the first node's daemon; `flows` looks for itself."""
+        option = "config" if verb == "flows" else "socket"
+        return [self.told["railwrightd"], verb, "--json", f"--{option}", self.node[option]]
 
 
 def run(*argv: str) -> str:

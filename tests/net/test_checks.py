@@ -12,7 +12,22 @@ from tests.conftest import ROOT
 from railwright.net.check import exit_status, explained
 from railwright.net.checks import bgp, flows, offload, rdma, route
 from railwright.net.checks.registry import CHECKS
-from railwright.net.view import Attached, CachedFlow, Line, Port, PortAddress, Rail, Route, Unseen, View
+from railwright.net.view import (
+    Addresses,
+    Attached,
+    CachedFlow,
+    Counters,
+    Key,
+    Line,
+    Networks,
+    PodName,
+    Port,
+    PortAddress,
+    Rail,
+    Route,
+    Unseen,
+    View,
+)
 
 VF = Port(
     name="net1",
@@ -30,15 +45,15 @@ VF = Port(
             Route(ip_network("10.1.128.0/17"), ip_address("10.1.0.1"), "main")),
 )  # fmt: skip
 ATTACHED = Attached(
-    pod="a/b",
-    interface="net1",
+    key=Key("net1"),
+    pod=PodName("a", "b"),
     parts=("PART_FLOWS", "PART_ROUTES"),
     rail="rail0",
     tenant="ns:a",
     host_interface="pf0vf2",
     mac=VF.mac,
-    addresses=(ip_address("10.1.0.5"),),
-    gateways=(ip_address("10.1.0.1"),),
+    addresses=Addresses((ip_address("10.1.0.5"),)),
+    gateways=Addresses((ip_address("10.1.0.1"),)),
     gateway_mac="02:00:00:00:00:01",
     open_tenants=(),
     netns="/run/netns/x y",
@@ -46,14 +61,14 @@ ATTACHED = Attached(
     flows_wanted=12,
     flows_installed=12,
     advertised=True,
-    dropped={"spoofed": 0},
+    dropped=Counters(spoofed=0),
 )
 RAIL = Rail(
     rail="rail0",
     switch_ready=True,
-    uplink_up=True,
     session_established=True,
-    prefixes=(ip_network("10.1.0.0/16"), ip_network("fd00:1::/32")),
+    problems=(),
+    prefixes=Networks((ip_network("10.1.0.0/16"), ip_network("fd00:1::/32"))),
 )
 NOTHING = Unseen("was not asked in this test")
 VIEW = View(

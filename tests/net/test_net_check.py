@@ -16,14 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
-from tests.conftest import COMMAND, PATIENCE_S, ROOT, wait_until
+from tests.conftest import COMMAND, PATIENCE_S, wait_until
 from tests.net.fabric import Answer, Fabric, held_fabric, ip_netns, needs_fabric, run
+from tests.schemas import fits
+
+from railwright.net.railwrightd import read_flows, read_list, read_status
 
 pytestmark = [pytest.mark.machine, needs_fabric, pytest.mark.timeout(1500)]
 
-SCHEMA = json.loads((ROOT / "schema/net-check.schema.json").read_text())
 WITHOUT = ("--without", "isolation")
 
 
@@ -69,7 +70,7 @@ def test_a_healthy_pod_is_ok_in_everything(fabric: Fabric) -> None:
     expect_all_ok(answer)
     assert [line["interface"] for line in answer.lines] == ["net1"] * 13 + ["net2"] * 13
     for line in answer.lines:
-        jsonschema.validate(line, SCHEMA)
+        fits(line, "net-check")
         assert line["evidence"], line
     of_net1 = answer.of("net1", "ok")
     assert of_net1["isolation"]["says"].startswith("0 of 80 packets arrived")
@@ -79,6 +80,13 @@ def test_a_healthy_pod_is_ok_in_everything(fabric: Fabric) -> None:
     alone = fabric.check(pod=f"{fabric.stranger['namespace']}/{fabric.stranger['name']}")
     assert alone.status == 3
     assert set(alone.of("net1", "not looked")) == {"leaf", "reach", "mtu", "offload"}
+
+
+def test_what_the_daemon_prints_fits_its_schemas_and_is_read(fabric: Fabric) -> None:
+    for verb, read in (("list", read_list), ("status", read_status), ("flows", read_flows)):
+        said = ip_netns(fabric.node["netns"], *fabric.asks(verb))
+        fits(json.loads(said), f"railwrightd-{verb}")
+        assert read(said), verb
 
 
 def test_what_a_pod_has_lost_is_named_and_the_remedy_brings_it_back(fabric: Fabric) -> None:
@@ -194,7 +202,7 @@ def test_a_flow_that_lets_another_tenant_in_is_seen_by_packets(fabric: Fabric) -
     assert says.startswith("40 of 40 packets of red-1/"), says
 
 
-_PAIRS = "table=30"  # who may talk to whom: docs/node-network.md
+_PAIRS = "table=30"  # who may talk to whom: node/docs/network.md
 
 
 def wanted_flows(fabric: Fabric) -> int:

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.machine
 ATTACHED = {
     "key": {"network": "n", "container_id": "c", "interface": "net1"},
     "pod": {"namespace": "a", "name": "b", "uid": ""},
-    "rail": "rail0", "tenant": "ns:a", "host_interface": "v0", "mac": "02:00:00:00:00:05",
-    "addresses": ["10.1.0.5"], "flows_wanted": 1, "flows_installed": 1, "advertised": True,
+    "parts": ["PART_FLOWS"], "rail": "rail0", "tenant": "ns:a", "host_interface": "v0", "mac": "02:00:00:00:00:05",
+    "addresses": ["10.1.0.5"], "device_id": "", "flows_wanted": 1, "flows_installed": 1, "advertised": True,
 }  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def daemon(folder: Path, prints: str, then: str = "exit 0") -> Railwrightd:
 
 def test_an_older_daemon_that_says_less_is_understood(tmp_path: Path) -> None:
     (one,) = daemon(tmp_path, json.dumps({"attached": [ATTACHED], "of_tomorrow": 1})).attached()
-    assert (one.pod, one.netns, one.gateway_mac, one.dropped, one.counted) == ("a/b", "", "", {}, True)
+    assert (str(one.pod), one.netns, one.gateway_mac, one.dropped, one.counted) == ("a/b", "", "", {}, True)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ func TestThePluginIsSmall(t *testing.T) {
 	slices.Sort(own)
 	want := []string{
 		"api/v1", "cmd/railwright-cni", "internal/attachment", "internal/cni", "internal/durable", "internal/failpoint",
-		"internal/tombstone",
+		"internal/release", "internal/tombstone",
 	}
 	if !slices.Equal(own, want) {
 		t.Errorf("the plugin is made of %q", own)

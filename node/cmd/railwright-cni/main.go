@@ -7,9 +7,14 @@ import (
 	"path/filepath"
 
 	"railwright/node/internal/cni"
+	"railwright/node/internal/release"
 )
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		fmt.Println("railwright-cni " + release.Version)
+		return
+	}
 	failed := cni.Run(filepath.Base(os.Args[0]))
 	if failed == nil {
 		return

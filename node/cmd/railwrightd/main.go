@@ -30,6 +30,7 @@ const usage = `railwrightd: the pods' GPU network of this node
   railwrightd [--config FILE]                 serve the CNI plugins until SIGTERM
   railwrightd --check-config [--config FILE]  check the configuration and what this process may do, say what is wrong
                                               and end: 2 the file is wrong, 1 a right is missing, 3 one cannot be told
+  railwrightd --version                       which release this is
   railwrightd list   [--json] [--socket PATH] the attachments of the daemon that runs
   railwrightd status [--json] [--socket PATH] its rails and problems; status 1 if there is one
   railwrightd flows  [--json] [--config FILE] what the datapath has cached, and where it runs
@@ -81,7 +82,7 @@ func run(ctx context.Context, arguments []string) int {
 type options struct {
 	config, node, socket, logLevel string
 	asn, routerID                  string
-	check, json, bfd               bool
+	check, json, bfd, version      bool
 }
 
 // parse the arguments, up to as many plain words as are wanted.
@@ -98,6 +99,7 @@ func parse(verb string, arguments []string, words int, named ...string) (options
 		"router-id":    func() { flags.StringVar(&given.routerID, "router-id", "", "") },
 		"bfd":          func() { flags.BoolVar(&given.bfd, "bfd", false, "") },
 		"check-config": func() { flags.BoolVar(&given.check, "check-config", false, "") },
+		"version":      func() { flags.BoolVar(&given.version, "version", false, "") },
 		"json":         func() { flags.BoolVar(&given.json, "json", false, "") },
 	}
 	for _, name := range named {

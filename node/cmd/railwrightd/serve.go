@@ -21,6 +21,7 @@ import (
 	"railwright/node/internal/metrics"
 	"railwright/node/internal/openvswitch"
 	"railwright/node/internal/reconcile"
+	"railwright/node/internal/release"
 	"railwright/node/internal/server"
 	"railwright/node/internal/store"
 	"railwright/node/internal/tenants/kinds"
@@ -29,9 +30,13 @@ import (
 
 // serve the plugins until ctx ends.
 func serve(ctx context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("railwrightd", arguments, 0, "config", "node", "log-level", "check-config")
+	given, _, err := parse("railwrightd", arguments, 0, "config", "node", "log-level", "check-config", "version")
 	if err != nil {
 		return 0, err
+	}
+	if given.version {
+		_, err = fmt.Fprintln(told, "railwrightd "+release.Version)
+		return exitOK, err
 	}
 	read, err := readConfig(given)
 	if err != nil {

@@ -32,6 +32,7 @@ import (
 
 	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/release"
 )
 
 // Versions of CNI that the plugins speak. 0.3.1 differs from 0.4.0 only in having no CHECK.
@@ -62,7 +63,7 @@ func Run(name string) *types.Error {
 	}
 	return skel.PluginMainFuncsWithError(skel.CNIFuncs{
 		Add: plugin.add, Del: plugin.delete, Check: plugin.check, GC: plugin.collectGarbage, Status: plugin.status,
-	}, Versions, name+" of Railwright: a CNI plugin, to be called by a container runtime")
+	}, Versions, name+" "+release.Version+" of Railwright: a CNI plugin, to be called by a container runtime")
 }
 
 func (p plugin) has(part attachment.Part) bool { return slices.Contains(p.parts, part) }

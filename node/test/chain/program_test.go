@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"railwright/node/internal/cni/cnitest"
+	"railwright/node/internal/release"
 	"railwright/node/testlab"
 	"railwright/node/testlab/railnode"
 )
@@ -43,6 +44,10 @@ func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
 		if segment.Type == elf.PT_INTERP {
 			t.Error("it needs a dynamic linker")
 		}
+	}
+	if told, err := exec.Command(filepath.Join(ours, "ovs-provider"), "--version").Output(); err != nil ||
+		string(told) != "railwright-cni "+release.Version+"\n" {
+		t.Errorf("--version: %v, %q", err, told)
 	}
 	told, err := exec.Command("go", "list", "-deps", "../../cmd/railwright-cni").Output()
 	if err != nil {

@@ -25,7 +25,7 @@ func (c *cluster) restarts(t *testing.T) {
 		what string
 		do   func(t *testing.T)
 		// stops says that packets may be lost until soon after its return. An unnumbered session ends with the bridge's
-		// interface; the leaf keeps its routes, because the node alone opens it anew (docs/node-network.md, "When ovs-vswitchd
+		// interface; the leaf keeps its routes, because the node alone opens it anew (docs/network.md, "When ovs-vswitchd
 		// ends").
 		stops bool
 	}{

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"railwright/node/internal/release"
 	"railwright/node/testlab"
 )
 
 const (
 	deployFolder = "../../deploy"
 	// nodeImage is what deploy/daemonset.yaml asks for; containerd gives a name without a registry this one.
-	nodeImage = "docker.io/railwright/node:latest"
+	nodeImage = "docker.io/railwright/node:" + release.Version
 )
 
 // makeNodeImage builds our programs and puts into an image what deploy/Containerfile does, from this machine's Debian.

@@ -211,7 +211,7 @@ def _stranger(target: Target, end: packets.End, attached: Known) -> packets.End:
         raise CannotJudge("who is of another tenant cannot be told", hint="name a pod of one: --stranger-netns PATH")
     for other in target.all:
         if other.rail == mine.rail and other.netns and not mine.may_talk_to(other) and Path(other.netns).exists():
-            return packets.End(other.pod, other.netns, other.interface, other.addresses, other.gateways)
+            return packets.End(str(other.pod), other.netns, other.interface, other.addresses, other.gateways)
     raise CannotJudge(_NO_STRANGER, hint="name one on this machine: --stranger-netns PATH")
 
 
@@ -225,7 +225,7 @@ def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached
     if not ports:
         raise CannotJudge(f"{netns} has no interface with an address")
     nearest = max(ports, key=lambda port: max((_nearness(port, one) for one in end.addresses), default=0))
-    return _end(known[0].pod if known else netns, netns, nearest)
+    return _end(str(known[0].pod) if known else netns, netns, nearest)
 
 
 def _announced(target: Target, port: Port | None, attached: Known) -> dict[Address, tuple[str, ...]]:

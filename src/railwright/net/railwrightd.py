@@ -1,69 +1,64 @@
-"""railwrightd's own view, by its verbs. All of its output is bounded and read strictly."""
+"""railwrightd's own view, by its verbs: nothing else is known here of the programs that lay the network.
+
+`schema/railwrightd-*.schema.json` say what they print. It is bounded and read strictly; fields that are not read may
+be anything.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 import shutil
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.net.view import (
     ON_THE_NODE,
+    Addresses,
     Attached,
-    AttachedFacts,
     CachedFlow,
+    Counters,
+    Networks,
     Rail,
-    RailFacts,
     Seen,
     Unseen,
     looked,
 )
 from railwright.process import Child
 
+DEFAULT_SOCKET = "/run/railwright/railwrightd.sock"
 _ASK_S = 10.0
 _MOST_PIECES = 4096  # of 4 KiB each: the flows of a large node
 _SHOWN = 300
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 Answer = TypeVar("Answer")
+Count = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,20}$")]
+"""A whole number of 64 bits, which gRPC's JSON has as text."""
+WRITTEN: Mapping[type, Any] = {Addresses: tuple[str, ...], Networks: tuple[str, ...], Counters: dict[str, Count]}
+"""How JSON has the types that it does not know."""
 
 
-class _Key(msgspec.Struct):
-    network: str
-    interface: str
+class List(msgspec.Struct):
+    """The part of `railwrightd list --json` that is read."""
+
+    attached: tuple[Attached, ...]
 
 
-class _Pod(msgspec.Struct):
-    namespace: str
-    name: str
+class Status(msgspec.Struct):
+    """The part of `railwrightd status --json` that is read."""
+
+    rails: tuple[Rail, ...]
+    problems: tuple[str, ...]
 
 
-class _Attached(AttachedFacts, frozen=True, kw_only=True):
-    """A record in gRPC's JSON, which writes 64-bit numbers as text. Fields that an older daemon lacks have defaults."""
-
-    key: _Key
-    pod: _Pod
-    addresses: tuple[str, ...] = ()
-    gateways: tuple[str, ...] = ()
-    dropped: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class _List(msgspec.Struct):
-    attached: list[_Attached] = []
-
-
-class _Rail(RailFacts, frozen=True, kw_only=True):
-    prefixes: tuple[str, ...] = ()
-    dropped: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class _Status(msgspec.Struct):
-    rails: list[_Rail] = []
-    problems: tuple[str, ...] = ()
+Flows = tuple[CachedFlow, ...]
+"""The part of `railwrightd flows --json` that is read."""
 
 
 @dataclass
@@ -81,29 +76,25 @@ class Railwrightd:
 
     def attached(self) -> tuple[Attached, ...] | Unseen:
         """All attachments of the node."""
-        return self._ask_daemon("list", _List, lambda said: tuple(map(_attached, said.attached)))
+        return self._ask_daemon("list", read_list)
 
     def rails(self) -> dict[str, Rail] | Unseen:
         """Its rails by name."""
-        return self._ask_daemon("status", _Status, lambda said: {one.rail: _rail(one, said) for one in said.rails})
+        return self._ask_daemon("status", read_status)
 
-    def flows(self) -> tuple[CachedFlow, ...] | Unseen:
+    def flows(self) -> Flows | Unseen:
         """The flows that the datapath has cached. The daemon need not run for this."""
-        return looked(lambda: self._ask(tuple[CachedFlow, ...], "flows", "--config", self.config))
+        return looked(lambda: read_flows(self._ask("flows", "--config", self.config)))
 
-    def _ask_daemon(self, verb: str, kind: type[Answer], read: Callable[[Answer], Seen]) -> Seen | Unseen:
-        if self.away is not None:
-            return self.away
-        said = looked(lambda: self._ask(kind, verb, "--socket", self.socket))
-        if isinstance(said, Unseen):
-            self.away = said
-            return said
-        try:
-            return read(said)
-        except ValueError as error:
-            return Unseen(f"railwrightd {verb} says what cannot be: {error}")
+    def _ask_daemon(self, verb: str, read: Callable[[str], Seen]) -> Seen | Unseen:
+        if self.away is None:
+            found = looked(lambda: read(self._ask(verb, "--socket", self.socket)))
+            if not isinstance(found, Unseen):
+                return found
+            self.away = found
+        return self.away
 
-    def _ask(self, kind: type[Answer], verb: str, option: str, value: str | None) -> Answer:
+    def _ask(self, verb: str, option: str, value: str | None) -> str:
         """The output of a verb. Raises CannotJudge."""
         program = self.program or shutil.which("railwrightd")
         if program is None:
@@ -124,36 +115,50 @@ class Railwrightd:
             why = f"{ended.describe()}: {said[-_SHOWN:].removeprefix('railwrightd: ')}"
             hint = f"is {option} right? does railwrightd run? {ON_THE_NODE}"
             raise CannotJudge(f"railwrightd {verb}: {why}", hint=hint)
-        try:
-            return msgspec.json.decode(said, type=kind)
-        except msgspec.MsgspecError as error:
-            why = f"railwrightd {verb} says what is not understood: {error}: {said[:_SHOWN]}"
-            raise CannotJudge(why) from error
+        return said
 
 
-def _attached(one: _Attached) -> Attached:
-    return Attached(
-        **_facts(one, AttachedFacts),
-        pod=f"{one.pod.namespace}/{one.pod.name}",
-        interface=one.key.interface,
-        addresses=tuple(map(ipaddress.ip_address, one.addresses)),
-        gateways=tuple(map(ipaddress.ip_address, one.gateways)),
-        dropped=_counters(one.dropped),
-    )
+def read_list(said: str) -> tuple[Attached, ...]:
+    """The attachments in the output of `list`. Raises CannotJudge."""
+    return _understood("list", List, said).attached
 
 
-def _rail(one: _Rail, status: _Status) -> Rail:
-    return Rail(
-        **{**_facts(one, RailFacts), "problems": one.problems + status.problems},
-        prefixes=tuple(map(ipaddress.ip_network, one.prefixes)),
-        dropped=_counters(one.dropped),
-    )
+def read_status(said: str) -> dict[str, Rail]:
+    """The rails in the output of `status`, by name; problems of all of them are each one's. Raises CannotJudge."""
+    status = _understood("status", Status, said)
+    return {rail.rail: msgspec.structs.replace(rail, problems=rail.problems + status.problems) for rail in status.rails}
 
 
-def _facts(one: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The fields that the daemon's own record and ours share."""
-    return {name: getattr(one, name) for name in kind.__struct_fields__}
+def read_flows(said: str) -> Flows:
+    """The output of `flows`. Raises CannotJudge."""
+    return _understood("flows", Flows, said)
 
 
-def _counters(texts: dict[str, str]) -> dict[str, int]:
-    return {name: int(text[:20]) for name, text in texts.items()}
+def _understood(verb: str, kind: type[Answer], said: str) -> Answer:
+    try:
+        return msgspec.json.decode(said, type=kind, dec_hook=_parsed)
+    except msgspec.MsgspecError as error:
+        why = f"railwrightd {verb} says what is not understood: {str(error)[:_SHOWN]}: {_value_at(str(error), said)}"
+        schema = f"schema/railwrightd-{verb}.schema.json"
+        raise CannotJudge(why, hint=f"railwrightd --version: is it one that prints what {schema} says?") from error
+
+
+def _parsed(kind: type, value: object) -> object:
+    try:
+        written = msgspec.convert(value, WRITTEN[kind])
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error  # so that msgspec adds the path
+    if kind is Counters:
+        return Counters((name, int(text)) for name, text in written.items())
+    return kind(map(ipaddress.ip_address if kind is Addresses else ipaddress.ip_network, written))
+
+
+def _value_at(error: str, said: str) -> str:
+    """The value that an error of msgspec is about, by the path in it; all that was said where it has none."""
+    try:
+        value: Any = msgspec.json.decode(said)
+        for name, number in _STEP.findall(error.rpartition(" - at `$")[2]):
+            value = value[name or int(number)]
+        return msgspec.json.encode(value).decode()[:_SHOWN]
+    except (msgspec.MsgspecError, RecursionError, LookupError, TypeError):
+        return said[:_SHOWN]

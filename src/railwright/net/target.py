@@ -8,10 +8,9 @@ from pathlib import Path
 
 from railwright.errors import CannotJudge, UsageError, unknown_name
 from railwright.net.pod import Pod, netns_path, read_pod, same_netns
-from railwright.net.railwrightd import Railwrightd
+from railwright.net.railwrightd import DEFAULT_SOCKET, Railwrightd
 from railwright.net.view import ON_THE_NODE, Address, Attached, Known, Unseen
 
-_DEFAULT_SOCKET = "/run/railwright/railwrightd.sock"
 _CLUSTER_INTERFACE = "eth0"  # Kubernetes names the cluster's own network so in every pod
 _KINDS_OF_PODS = frozenset({"", "veth", "macvlan", "ipvlan"})  # hardware (a VF) has none
 
@@ -66,11 +65,11 @@ def find_target(question: Question) -> Target:
     if isinstance(attached, Unseen):
         return Target(question, netns, netns, attached, ())
     mine = {one.interface: one for one in attached if same_netns(one.netns, netns)}
-    return Target(question, next((one.pod for one in mine.values()), netns), netns, mine, attached)
+    return Target(question, next((str(one.pod) for one in mine.values()), netns), netns, mine, attached)
 
 
 def _here(question: Question) -> Target:
-    socket = question.daemon.socket or _DEFAULT_SOCKET
+    socket = question.daemon.socket or DEFAULT_SOCKET
     if Path(socket).exists():
         what = f"no pod is named, and this is a node: railwrightd's socket {socket} is here"
         raise UsageError(what, hint="railwright net check --pod NAMESPACE/NAME; railwrightd list shows the pods")
@@ -81,9 +80,9 @@ def _here(question: Question) -> Target:
 def _by_pod(question: Question, name: str, attached: tuple[Attached, ...] | Unseen) -> Target:
     if isinstance(attached, Unseen):
         raise CannotJudge(f"where the pod {name[:80]} is cannot be told: {attached.why}", hint=attached.remedy)
-    mine = {one.interface: one for one in attached if one.pod == name}
+    mine = {one.interface: one for one in attached if str(one.pod) == name}
     if not mine:
-        raise unknown_name("pod on this node", name, {one.pod for one in attached})
+        raise unknown_name("pod on this node", name, {str(one.pod) for one in attached})
     paths = {one.netns for one in mine.values()}
     if len(paths) != 1 or "" in paths:
         what = f"railwrightd names {len(paths - {''})} network namespaces of {name}"

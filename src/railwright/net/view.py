@@ -171,56 +171,81 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     """The receiver's gateway answers it: its interface carries frames."""
 
 
-class AttachedFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of `railwrightd list --json` that are kept as they are. Older daemons have fewer."""
+class Addresses(tuple[Address, ...]):
+    """Addresses, which JSON has as text."""
 
-    parts: tuple[str, ...] = ()
+    __slots__ = ()
+
+
+class Networks(tuple[Network, ...]):
+    """Prefixes, which JSON has as text."""
+
+    __slots__ = ()
+
+
+class Counters(dict[str, int]):
+    """Packets by reason, which JSON has as text."""
+
+
+class Key(msgspec.Struct, frozen=True):
+    """The part of CNI's key of an attachment that is used."""
+
+    interface: str
+
+
+class PodName(msgspec.Struct, frozen=True):
+    """The name of a pod."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Attached(msgspec.Struct, frozen=True, kw_only=True):
+    """An attachment as `railwrightd list --json` has it. What the first daemons did not tell has a default."""
+
+    key: Key
+    pod: PodName
+    parts: tuple[str, ...]
     rail: str
     tenant: str
     host_interface: str
     mac: str
-    gateway_mac: str = ""
-    open_tenants: tuple[str, ...] = ()
-    netns: str = ""
-    device_id: str = ""
+    addresses: Addresses
+    device_id: str
     flows_wanted: int
     flows_installed: int
     advertised: bool
+    netns: str = ""
+    gateways: Addresses = Addresses()
+    open_tenants: tuple[str, ...] = ()
+    gateway_mac: str = ""
+    dropped: Counters = msgspec.field(default_factory=Counters)
     counted: bool = True
     """Whether the bridge could be asked: `flows_installed` and `dropped` say nothing otherwise."""
 
-
-class Attached(AttachedFacts, frozen=True, kw_only=True):
-    """An attachment of railwrightd."""
-
-    pod: str
-    """NAMESPACE/NAME."""
-    interface: str
-    addresses: tuple[Address, ...]
-    gateways: tuple[Address, ...]
-    dropped: dict[str, int]
+    @property
+    def interface(self) -> str:
+        """Its name in the pod."""
+        return self.key.interface
 
     def may_talk_to(self, other: Attached) -> bool:
         """Whether two interfaces belong to one tenant, or to two that are open to each other."""
         return other.tenant in (self.tenant, *self.open_tenants)
 
 
-class RailFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of `railwrightd status --json` that are kept as they are."""
+class Rail(msgspec.Struct, frozen=True, kw_only=True):
+    """A rail as `railwrightd status --json` has it. What the first daemons did not tell has a default."""
 
     rail: str
     switch_ready: bool
-    uplink_up: bool
     session_established: bool
-    problems: tuple[str, ...] = ()
-
-
-class Rail(RailFacts, frozen=True, kw_only=True):
-    """A rail of railwrightd."""
-
-    prefixes: tuple[Network, ...] = ()
+    problems: tuple[str, ...]
+    dropped: Counters = msgspec.field(default_factory=Counters)
+    prefixes: Networks = Networks()
     """That the addresses of its pods are in, on all nodes."""
-    dropped: dict[str, int] = {}
 
 
 class CachedFlow(msgspec.Struct, frozen=True, kw_only=True):

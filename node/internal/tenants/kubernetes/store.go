@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"railwright/node/internal/release"
 	"railwright/node/internal/tenants"
 )
 
@@ -77,7 +78,7 @@ func Config(kubeconfig string) (*rest.Config, error) {
 func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger) (*Store, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
-	config.UserAgent = "railwrightd/" + version
+	config.UserAgent = "railwrightd/" + release.Version
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ def _judge(view: View, note: Note) -> str:
         return counted
     why = "; ".join(sorted({flow.why for flow in software if flow.why})) or "the datapath does not say why"
     if attached.device_id:
-        raise Bad(f"{counted}: {why}", "docs/node-network.md: What a NIC can take")
+        raise Bad(f"{counted}: {why}", "What a NIC can take, in the docs of railwrightd")
     return f"{counted}; {attached.host_interface} is no VF's, so that there is no NIC to run them: {why}"
 
 

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	nodev1 "railwright/node/api/v1"
+	"railwright/node/internal/openvswitch"
+	"railwright/node/internal/plan"
+)
+
+// What other programs read is described in schema/, and testdata/railwrightd/ has a sample of each. Both are of this
+// module: `go test ./cmd/railwrightd -run Schemas -write` writes them anew.
+const (
+	schemaFolder = "../../../schema/"
+	sampleFolder = "../../../testdata/railwrightd/"
+)
+
+var write = flag.Bool("write", false, "write the schemas and samples instead of comparing them")
+
+type schema map[string]any
+
+func TestSchemasAndSamplesAreWhatTheVerbsPrint(t *testing.T) {
+	for verb, one := range map[string]struct {
+		schema schema
+		tell   func(*bytes.Buffer) error
+	}{
+		"list":   {messageSchema(t, sampleList), func(told *bytes.Buffer) error { return tellJSON(told, sampleList) }},
+		"status": {messageSchema(t, sampleStatus), func(told *bytes.Buffer) error { return tellJSON(told, sampleStatus) }},
+		"flows": {
+			schema{"type": "array", "items": structSchema(t, reflect.TypeFor[cachedFlow]())},
+			func(told *bytes.Buffer) error { return tellFlowsJSON(told, sampleFlows) },
+		},
+	} {
+		one.schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+		one.schema["title"] = "What `railwrightd " + verb + " --json` prints"
+		var described, told, sample bytes.Buffer
+		encoder := json.NewEncoder(&described)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(one.schema); err != nil {
+			t.Fatal(err)
+		}
+		if err := one.tell(&told); err != nil {
+			t.Fatal(err)
+		}
+		// protojson puts spaces where it likes, so that nobody compares its bytes.
+		if err := json.Indent(&sample, told.Bytes(), "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		keep(t, schemaFolder+"railwrightd-"+verb+".schema.json", described.Bytes())
+		keep(t, sampleFolder+verb+".json", sample.Bytes())
+	}
+}
+
+// keep a file as it is said to be: it is compared, or written.
+func keep(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if *write {
+		if err := os.WriteFile(file, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(found, content) {
+		t.Errorf("%s is not what the verb prints (%v): go test ./cmd/railwrightd -run Schemas -write", file, err)
+	}
+}
+
+// messageSchema of what protojson writes of a message: every field is there, also an empty one.
+func messageSchema(t *testing.T, message proto.Message) schema {
+	t.Helper()
+	return objectSchema(t, message.ProtoReflect().Descriptor())
+}
+
+func objectSchema(t *testing.T, message protoreflect.MessageDescriptor) schema {
+	properties := schema{}
+	for number := range message.Fields().Len() {
+		field := message.Fields().Get(number)
+		properties[string(field.Name())] = fieldSchema(t, field)
+	}
+	return schema{"type": "object", "properties": properties, "required": slices.Sorted(maps.Keys(properties))}
+}
+
+func fieldSchema(t *testing.T, field protoreflect.FieldDescriptor) schema {
+	switch {
+	case field.IsMap() && field.Name() == "dropped":
+		return schema{
+			"type": "object", "propertyNames": schema{"enum": dropReasons()}, "additionalProperties": valueSchema(t, field.MapValue()),
+		}
+	case field.IsList():
+		return schema{"type": "array", "items": valueSchema(t, field)}
+	}
+	return valueSchema(t, field)
+}
+
+func valueSchema(t *testing.T, field protoreflect.FieldDescriptor) schema {
+	switch field.Kind() {
+	case protoreflect.MessageKind:
+		return objectSchema(t, field.Message())
+	case protoreflect.EnumKind:
+		var names []string
+		for number := range field.Enum().Values().Len() {
+			names = append(names, string(field.Enum().Values().Get(number).Name()))
+		}
+		return schema{"enum": names}
+	case protoreflect.BoolKind:
+		return schema{"type": "boolean"}
+	case protoreflect.StringKind:
+		return schema{"type": "string"}
+	case protoreflect.Uint32Kind:
+		return schema{"type": "integer", "minimum": 0, "maximum": 1<<32 - 1}
+	case protoreflect.Uint64Kind:
+		// As text, for JavaScript has no whole numbers of 64 bits.
+		return schema{"type": "string", "pattern": "^[0-9]{1,20}$"}
+	}
+	t.Fatalf("%s is of the kind %s, which has no schema here", field.FullName(), field.Kind())
+	return nil
+}
+
+func dropReasons() []string {
+	var reasons []string
+	for reason := plan.Reason(0); reason.String() != "unknown"; reason++ {
+		if reason.Drops() {
+			reasons = append(reasons, reason.String())
+		}
+	}
+	return reasons
+}
+
+// structSchema of what encoding/json writes of a struct of plain fields.
+func structSchema(t *testing.T, of reflect.Type) schema {
+	t.Helper()
+	kinds := map[reflect.Kind]schema{
+		reflect.String: {"type": "string"}, reflect.Bool: {"type": "boolean"}, reflect.Uint64: {"type": "integer", "minimum": 0},
+		reflect.Pointer: {"type": []string{"number", "null"}},
+	}
+	properties, required := schema{}, []string{}
+	for _, field := range reflect.VisibleFields(of) {
+		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" || kinds[field.Type.Kind()] == nil {
+			t.Fatalf("%s.%s has no schema here", of, field.Name)
+		}
+		properties[name] = kinds[field.Type.Kind()]
+		if option == "" {
+			required = append(required, name)
+		}
+	}
+	slices.Sort(required)
+	return schema{"type": "object", "properties": properties, "required": required}
+}
+
+var sampleList = &nodev1.ListReply{Attached: []*nodev1.Attached{
+	{
+		Key:   &nodev1.Key{Network: "tenant-a/rail0", ContainerId: "c0ffee", Interface: "net1"},
+		Parts: []nodev1.Part{nodev1.Part_PART_FLOWS, nodev1.Part_PART_ROUTES},
+		Pod:   &nodev1.Pod{Namespace: "tenant-a", Name: "trainer-0", Uid: "0f9d-11"},
+		Rail:  "rail0", Tenant: "ns:tenant-a", HostInterface: "pf0vf2", Mac: "02:00:00:00:01:10",
+		Addresses: []string{"10.1.0.5", "fd00:1::5"}, DeviceId: "0000:01:00.2", FlowsWanted: 19, FlowsInstalled: 19,
+		Advertised: true, Netns: "/var/run/netns/cni-7f", Gateways: []string{"10.1.0.1", "fe80::1"},
+		OpenTenants: []string{"ns:tenant-b"}, GatewayMac: "02:01:00:00:00:00", Counted: true,
+		Dropped: map[string]uint64{plan.DropSpoofed.String(): 3, plan.DropOtherTenant.String(): 1<<64 - 1},
+	},
+	// The bridge could not be asked, and nothing is known that need not be.
+	{
+		Key: &nodev1.Key{Network: "rail1", ContainerId: "c0ffee", Interface: "net2"}, Parts: []nodev1.Part{nodev1.Part_PART_FLOWS},
+		Pod: &nodev1.Pod{Namespace: "tenant-a", Name: "trainer-0"}, Rail: "rail1", Tenant: "ns:tenant-a", HostInterface: "veth2",
+		Mac: "02:00:00:00:02:10", Addresses: []string{"10.2.0.5"}, FlowsWanted: 12,
+	},
+}}
+
+var sampleStatus = &nodev1.StatusReply{
+	Rails: []*nodev1.RailStatus{
+		{
+			Rail: "rail0", SwitchReady: true, UplinkUp: true, SessionEstablished: true, Prefixes: []string{"10.1.0.0/16", "fd00:1::/32"},
+			Dropped: map[string]uint64{plan.DropSpoofed.String(): 3, plan.DropNoLeaf.String(): 0},
+		},
+		{Rail: "rail1", Problems: []string{"the bridge br-rail1 is not there"}, Prefixes: []string{"10.2.0.0/16"}},
+	},
+	Problems: []string{"the state folder cannot be written: no space left on device"},
+	Notes:    []string{"the record of node-9 cannot be read"},
+}
+
+var sampleFlows = []openvswitch.CachedFlow{
+	{
+		InPort: "pf0vf2", Offloaded: true, Layer: "tc", Packets: 90, Bytes: 8820, UsedSeconds: 0.25,
+		Match: "eth_type(0x0800),ipv4(src=10.1.0.5)", Actions: "3",
+	},
+	{
+		InPort: "veth2", Layer: "ovs", Why: "the userspace datapath has nothing below it", UsedSeconds: -1,
+		Match: "eth_type(0x0806)", Actions: "userspace(slow_path)",
+	},
+}
