@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -11,12 +11,22 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.pasted.log_lines import bounded, cut_short, refusal
+from railwright.results.readers.pasted.printed_numbers import Number
 from railwright.results.records import Result, Summary, Verification
 from railwright.results.statistics import summarise
-from railwright.results.workload import Unlimited, Workload
+from railwright.results.workload import Collective, Unlimited, Workload
 from railwright.topology.devices import Scalar
 
 Kind = TypeVar("Kind")
+_MPI_COLLECTIVES = {
+    "allreduce": ("all_reduce", False),
+    "allgather": ("all_gather", True),
+    "alltoall": ("all_to_all", True),
+    "reduce_scatter": ("reduce_scatter", False),
+    "bcast": ("broadcast", False),
+    "reduce": ("reduce", False),
+}
+"""The operation as NCCL calls it, and whether the size of a benchmark is what one rank has for each other."""
 MAX_RUNS = 100
 MAX_VALUES = 10_000
 """Values of one run. A tool doubles its size, or adds a step to it some thousand times."""
@@ -60,10 +70,6 @@ class Reader(Protocol):
         """
         ...
 
-    def workload(self, file: ForeignFile) -> Workload:
-        """What ran, as far as it is the same for all rows of such a file."""
-        ...
-
     def read(self, text: str) -> tuple[ForeignFile, ...]:
         """Every run in the text. Raises UsageError with line, value and reason when a table is not what it claims."""
         ...
@@ -77,6 +83,21 @@ class Measured(NamedTuple):
     shown: str
     summary: Summary | None = None
     """None where the tool printed one number only."""
+
+
+def bandwidth(rate: Number, bytes_per_s: float, unit: str) -> Measured:
+    """A printed rate, in a unit of so many bytes/s."""
+    return Measured("bandwidth_bytes_per_s", rate.value * bytes_per_s, f"{rate.text} {unit}")
+
+
+def latency(time: Number, unit: str, seconds: float = 1e-6) -> Measured:
+    """A printed time, in microseconds or another unit."""
+    return Measured("latency_s", time.value * seconds, f"{time.text} {unit}")
+
+
+def operations(rate: Number, unit: str = "IOPS") -> Measured:
+    """A printed number of operations a second."""
+    return Measured("operations_per_s", rate.value, f"{rate.text} {unit}")
 
 
 @dataclass(kw_only=True)
@@ -102,6 +123,8 @@ class Draft:
     settings: dict[str, Scalar] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
     rivals: tuple[str, ...] = ()
+    workload: Workload | None = None
+    """None where no limit is known for such a test."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -123,12 +146,27 @@ class Draft:
         self.notes.append(cut_short(line, len(words), len(self.columns)))
         return {}
 
+    def cells_of_matrix(self, columns: Sequence[str], words: Sequence[str], line: int) -> list[tuple[str, str]]:
+        """The columns and words of a matrix's row behind its name; raises and notes as `cells` does."""
+        if len(words) == len(columns) + 1:
+            return list(zip(columns, words[1:], strict=True))
+        if line != self.last_line or len(words) > len(columns):
+            raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(columns)}")
+        self.notes.append(cut_short(line, len(words) - 1, len(columns)))
+        return []
+
+    def rise_to(self, size: int, line: int, *, may_repeat: bool = False) -> None:
+        """Takes the size of the next row. Raises UsageError where sizes do not rise."""
+        if size < self.last[0] or (size == self.last[0] and not may_repeat):
+            raise refusal(line, f"size {size} after size {self.last[0]}: the rows of several tables are mixed")
+        self.last = (size, 0)
+
     def add(
         self,
         line: int,
         values: Iterable[Measured],
         parameters: Mapping[str, Scalar],
-        settings: Mapping[str, Scalar],
+        settings: Mapping[str, Scalar] = {},
         verification: Verification | None = None,
         *,
         path: str = "",
@@ -161,8 +199,9 @@ class Draft:
             )
 
     def file(self) -> ForeignFile:
-        """The run as it was read, but for its workload, which the registry asks the reader for."""
-        read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__ if name != "workload"}
+        """The run as it was read."""
+        self.workload = self.workload or Unlimited(why=f"no limit is derived for {self.test}")
+        read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__}
         return ForeignFile(**{**read, "results": tuple(self.results), "notes": tuple(self.notes)})
 
 
@@ -175,6 +214,12 @@ def refuse_too_many(runs: int) -> None:
     """Raises UsageError for more runs than anybody reads."""
     if runs > MAX_RUNS:
         raise UsageError(f"more than {MAX_RUNS} runs in one file", hint="give a part of it")
+
+
+def mpi_collective(name: str) -> Collective | None:
+    """The collective that MPI calls so, as its benchmarks count sizes; None for one without a limit."""
+    operation, of_each_rank = _MPI_COLLECTIVES.get(name, ("", False))
+    return Collective(operation=operation, by="mpi", of_each_rank=of_each_rank) if operation else None
 
 
 def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignFile, ...]:

@@ -21,9 +21,9 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.groups import grouped
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of
-from railwright.results.readers.pasted.log_lines import Line, by_origin, lines_of, refusal, sections
+from railwright.results.readers.pasted.log_lines import Line, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import number
-from railwright.results.workload import Message, Unlimited, Workload
+from railwright.results.workload import Message
 
 NAME = "iperf3 ([ ID] Interval Transfer Bitrate)"
 
@@ -102,41 +102,27 @@ def _is_json(text: str) -> bool:
     return '"sum_sent"' in text and '"bits_per_second"' in text
 
 
-def workload(file: ForeignFile) -> Workload:
-    """A stream of messages over sockets; datagrams go at the rate that was asked for, so that nothing judges them."""
-    datagrams = any(result.settings.get("protocol") == "UDP" for result in file.results)
-    return Unlimited(why=f"no limit is derived for {file.test}") if datagrams else Message(by="sockets")
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every run. Raises UsageError for a rate that is not that of its bytes."""
     if _is_json(text):
         return files_of(_of_json(text), "the report has no sum of what was sent", "give the report of a whole run")
-    drafts = [
-        _run(part)
-        for stream in by_origin(lines_of(text))
-        for part in sections(stream, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
-        if part
-    ]
+    runs = runs_of(text, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
     hint = "give the output to the end, with the lines of sender and receiver"
-    return files_of(drafts, "no row of iperf was found ([ ID] Interval ... sec ... bits/sec)", hint)
+    return files_of(map(_run, runs), "no row of iperf was found ([ ID] Interval ... sec ... bits/sec)", hint)
 
 
 def _run(lines: list[Line]) -> Draft:
-    draft = Draft(tool="iperf3", test="iperf3", ranks=2, notes=["the rate is in powers of 1000 bits"])
+    draft = _draft("UDP" if any("Datagrams" in line.text for line in lines) else "TCP")
+    draft.notes.append("the rate is in powers of 1000 bits")
     rows: list[_Row] = []
-    streams: set[str] = set()
-    datagrams = False
     for line in lines:
         if draft.hosts is None and (ends := _CONNECTED.search(line.text)):
             draft.hosts = 1 if ends[1] == ends[2] else 2
-        datagrams = datagrams or "Datagrams" in line.text
         if found := _PARALLEL.search(line.text):
             draft.parameters["streams"] = int(found[1])
         elif (row := _row(line)) is not None:
             rows.append(row)
-            streams.add(row.stream)
-    draft.settings["protocol"] = "UDP" if datagrams else "TCP"
+    streams = {row.stream for row in rows}
     several, asked = len(streams - {"SUM"}), draft.parameters.get("streams", 0)
     if several > 1:
         draft.parameters["streams"] = several
@@ -151,23 +137,28 @@ def _run(lines: list[Line]) -> Draft:
     return draft
 
 
+def _draft(protocol: str, version: str = "") -> Draft:
+    """A run of messages over sockets; datagrams go at the rate that was asked for, so that nothing judges them."""
+    draft = Draft(tool="iperf3", version=version, test="iperf3", ranks=2, settings={"protocol": protocol})
+    draft.workload = None if protocol == "UDP" else Message(by="sockets")
+    return draft
+
+
 def _row(line: Line) -> _Row | None:
     found = _ROW.search(line.text)
     if found is None:
         return None
     stream, way, start, end, moved, unit, rate, scale, kind, rest = found.groups()
-    seconds = float(end) - float(start)
+    seconds, shown = float(end) - float(start), f"{rate} {scale}{kind}/sec"
     printed = number(rate, "rate", line.number)
     bytes_per_s = printed.value * _SCALE[scale] / 8 if kind == "bits" else printed.value * _BINARY[scale]
     amount = number(moved, "transfer", line.number)
     about = amount.value * _BINARY[unit] / seconds if seconds > 0 else 0.0
     if seconds >= 1 and amount.value >= 1 and abs(about - bytes_per_s) > _ROUNDED * max(about, bytes_per_s):
-        what = f"{amount.text} {unit}Bytes in {seconds:g} s are not {printed.text} {scale}{kind}/sec"
-        raise refusal(line.number, what)
+        raise refusal(line.number, f"{amount.text} {unit}Bytes in {seconds:g} s are not {shown}")
     words = rest.split()
     retried = int(words[0]) if words and words[0].isdecimal() and len(words[0]) <= 12 else None
     last = next((word for word in ("sender", "receiver") if word in words), "")
-    shown = f"{printed.text} {scale}{kind}/sec"
     return _Row(line.number, stream, way or "", last, f"{start}-{end}", seconds, bytes_per_s, shown, retried)
 
 
@@ -207,9 +198,8 @@ def _add(draft: Draft, row: _Row) -> None:
 def _of_json(text: str) -> list[Draft]:
     """The report; of one that was shortened, or of several in a row, every end that can be read."""
     try:
-        report = decoded(
-            text[text.index("{") :], _Report, "report of iperf3 -J", "give the report whole, braces included"
-        )
+        hint = "give the report whole, braces included"
+        report = decoded(text[text.index("{") :], _Report, "report of iperf3 -J", hint)
     except UsageError:
         ends = list(_ends(text))
         if not ends:
@@ -233,8 +223,7 @@ def _ends(text: str) -> Iterator[_Report]:
 
 def _reported(report: _Report, place: str) -> Draft:
     test, end = report.start.test_start, report.end
-    draft = Draft(tool="iperf3", version=report.start.version.partition("iperf ")[2][:16], test="iperf3", ranks=2)
-    draft.settings["protocol"] = test.protocol[:8]
+    draft = _draft(test.protocol[:8], report.start.version.partition("iperf ")[2][:16])
     if place:
         draft.notes.append(f"{place}: it does not stand alone and whole here, so that its end is what was read")
     if test.num_streams > 1:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
 from railwright.results.readers.pasted.log_lines import (
     Line,
     by_origin,
@@ -25,7 +25,7 @@ from railwright.results.readers.pasted.log_lines import (
 )
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
 from railwright.results.records import Verification
-from railwright.results.workload import Files, Message, Unlimited, Workload, is_gpu_memory
+from railwright.results.workload import Files, Message, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
 
 NAME = "nixlbench (columns Block Size (B) and Batch Size)"
@@ -86,16 +86,13 @@ def recognises(text: str) -> bool:
     return "Block Size (B)" in text and "Batch Size" in text and "B/W (" in text
 
 
-def workload(file: ForeignFile) -> Workload:
+def _workload(options: dict[str, str]) -> Workload | None:
     """Messages to another process, or what its back end stores."""
-    parameters = file.results[0].parameters
-    backend = str(parameters.get("backend", "")).upper()
-    from_gpu, to_gpu = (is_gpu_memory(parameters.get(end)) for end in ("initiator", "target"))
+    backend = options.get("backend", "").upper()
+    from_gpu, to_gpu = (is_gpu_memory(options.get(f"{end}_seg_type")) for end in ("initiator", "target"))
     if backend in _FILES:
         return Files(to_gpu=from_gpu)
-    if backend in _OBJECTS:
-        return Unlimited(why=f"no limit is derived for {file.test}")
-    return Message(one_sided=True, from_gpu=from_gpu, to_gpu=to_gpu)
+    return None if backend in _OBJECTS else Message(one_sided=True, from_gpu=from_gpu, to_gpu=to_gpu)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -139,6 +136,7 @@ def _run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
             _row(run, text.split(), line.number)
     run.settle_ranks()
     run.notes = [*_notes(run), *run.notes]
+    run.workload = _workload(run.options)
     return run
 
 
@@ -174,14 +172,9 @@ def _add(run: _Run, numbers: dict[str, Number], size: int, batch: int, line: int
             method="nixlbench --check_consistency", bytes_checked=size * batch, bytes_wrong=int(run.check_failed)
         )
     run.settle_ranks()
-    run.add(
-        line,
-        [Measured("bandwidth_bytes_per_s", rate.value * 1e9, f"{rate.text} GB/Sec")],
-        {"size_bytes": size, "batch": batch, **varied},
-        settings,
-        checked,
-        path=">".join(ends) if len(ends) == 2 else "",
-    )
+    path = ">".join(ends) if len(ends) == 2 else ""
+    parameters = {"size_bytes": size, "batch": batch, **varied}
+    run.add(line, [bandwidth(rate, 1e9, "GB/Sec")], parameters, settings, checked, path=path)
 
 
 def _check(run: _Run, numbers: dict[str, Number], size: int, line: int) -> None:

@@ -143,4 +143,4 @@ def _of(reader: Reader, text: str, collective: str) -> Iterator[ForeignFile]:
     files = nccl_tests.read(text, collective) if reader is nccl_tests else reader.read(text)
     shared = environment_of(text.splitlines()) if len(files) == 1 else {}
     for file in files:
-        yield replace(file, workload=reader.workload(file), environment={**shared, **file.environment})
+        yield replace(file, environment={**shared, **file.environment})

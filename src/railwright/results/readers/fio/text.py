@@ -19,7 +19,7 @@ from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured
 from railwright.results.readers.pasted.log_lines import Line, lines_of, refusal
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
 from railwright.results.records import Summary, Verification
-from railwright.results.workload import Files, Workload
+from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
 from railwright.units import parse_size
 
@@ -81,18 +81,13 @@ def recognises(text: str) -> bool:
     return rates or fio_json.recognises(text) or fio_terse.recognises(text)
 
 
-def workload(_: ForeignFile) -> Workload:
-    """Files."""
-    return Files()
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All jobs as one file. Raises UsageError for what contradicts itself, and for fio 2."""
     if fio_json.recognises(text):
         return fio_json.read(text)
     if fio_terse.recognises(text):
         return fio_terse.read(text)
-    draft = Draft(tool="fio", test="fio")
+    draft = Draft(tool="fio", test="fio", workload=Files())
     lines = lines_of(text)
     definitions, jobs = _parsed(draft, lines)
     for job in jobs:

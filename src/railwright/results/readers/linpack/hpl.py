@@ -17,7 +17,7 @@ from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured
 from railwright.results.readers.pasted.log_lines import Line, by_origin, lines_of, refusal
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
 from railwright.results.records import Verification
-from railwright.results.workload import Linpack, Unlimited, Workload
+from railwright.results.workload import Linpack
 from railwright.topology.devices import Scalar
 
 NAME = "HPL (T/V N NB P Q Time Gflops)"
@@ -44,22 +44,15 @@ def recognises(text: str) -> bool:
     )
 
 
-def workload(file: ForeignFile) -> Workload:
-    """Linpack; its version of mixed precision has no limit."""
-    if file.test != "hpl":
-        return Unlimited(why=f"no limit is derived for {file.test}")
-    return Linpack(by_vendor=True)
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All runs as one file. Raises UsageError for a row whose rate is not its size over its time."""
-    draft = Draft(tool="HPL", test="hpl")
+    draft = Draft(tool="HPL", test="hpl", workload=Linpack(by_vendor=True))
     for run in [run for stream in by_origin(lines_of(text)) for run in _runs(stream)]:
         _add(draft, run)
     ranks = {result.ranks for result in draft.results}
     draft.ranks = ranks.pop() if len(ranks) == 1 else None
     if "MxP" in draft.tool:
-        draft.test = "hpl_mxp"
+        draft.test, draft.workload = "hpl_mxp", None  # no limit is known of mixed precision
         draft.notes.append("HPL-MxP solves in low precision: its flop/s are not those of FP64")
     if "Begin of HPL section" in text:
         draft.notes.append("an HPC Challenge file: of its sections HPL and STREAM are read")

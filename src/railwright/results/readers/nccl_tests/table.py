@@ -16,6 +16,7 @@ from railwright.results.readers.foreign_file import Draft, Measured
 from railwright.results.readers.pasted.log_lines import refusal
 from railwright.results.readers.pasted.printed_numbers import Number, Range, overlap
 from railwright.results.records import Verification
+from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar
 
 TYPE_BYTES = {
@@ -120,6 +121,7 @@ class Table(Draft):
         `logged_ranks` are those of the communicators in NCCL's own log.
         """
         _settle_operation(self)
+        self.workload = Collective(operation=self.test)
         _settle_ranks(self, logged_ranks)
         for row in self.rows:
             _check_row(self, row)

@@ -25,7 +25,6 @@ from railwright.results.readers.nccl_tests.table import OPERATION_OF, TYPE_BYTES
 from railwright.results.readers.nccl_tests.torn import TornRow, begins_row, output_of, writers_of
 from railwright.results.readers.pasted.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
 from railwright.results.readers.pasted.printed_numbers import number, whole
-from railwright.results.workload import Collective, Workload
 
 NAME = "nccl-tests (columns algbw and busbw)"
 
@@ -55,11 +54,6 @@ _MAX_VARIABLES = 64
 def recognises(text: str) -> bool:
     """Text with both bandwidth columns, or a `-J` file."""
     return ("algbw" in text and "busbw" in text) or nccl_tests_json.recognises(text)
-
-
-def workload(file: ForeignFile) -> Workload:
-    """Collectives by NCCL or RCCL."""
-    return Collective(operation=file.test)
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, bandwidth, files_of, latency
 from railwright.results.readers.pasted.log_lines import Line, cut_short, last_row, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
-from railwright.results.workload import Message, Workload, is_gpu_memory
+from railwright.results.workload import Message, is_gpu_memory
 from railwright.topology.devices import Scalar
 
 NAME = "ucx_perftest (# iterations, overall, message rate)"
@@ -62,15 +62,6 @@ def recognises(text: str) -> bool:
     return is_headed or ("Final:" in text and _FINAL.search(text) is not None)
 
 
-def workload(file: ForeignFile) -> Workload:
-    """Streams of messages; latencies have no limit."""
-    settings = file.results[0].settings
-    return Message(
-        from_gpu=is_gpu_memory(settings.get("send_memory")),
-        to_gpu=is_gpu_memory(settings.get("receive_memory")),
-    )
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every table. Raises UsageError for a message rate that is not the inverse of the time of a message."""
     above: list[Line] = []
@@ -102,6 +93,8 @@ def _run(part: list[Line], above: list[Line], is_csv: bool) -> _Run:
         elif not run.line:  # what follows the results is of the next test
             _told(run, line.text)
     _results(run)
+    from_gpu, to_gpu = (is_gpu_memory(run.settings.get(end)) for end in ("send_memory", "receive_memory"))
+    run.workload = Message(from_gpu=from_gpu, to_gpu=to_gpu)
     return run
 
 
@@ -216,12 +209,11 @@ def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) 
     at = {**_at(run, values), **over}
     held: dict[str, Scalar] = {"iterations": int(values["iterations"].value)}
     if run.is_latency:
-        percentile, mean = values["percentile"], values["overall"]
-        held["mean_s"] = mean.value * 1e-6
-        run.add(line, [Measured("latency_s", percentile.value * 1e-6, f"{percentile.text} usec")], at, held)
+        held["mean_s"] = values["overall"].value * 1e-6
+        run.add(line, [latency(values["percentile"], "usec")], at, held)
         return
-    bandwidth, rate = values["bandwidth_overall"], values["rate_overall"]
-    found = [Measured("bandwidth_bytes_per_s", bandwidth.value * _MB, f"{bandwidth.text} MB/s")]
+    rate = values["rate_overall"]
+    found = [bandwidth(values["bandwidth_overall"], _MB, "MB/s")]
     found += [Measured("messages_per_s", rate.value, f"{rate.text} msg/s")] if rate.value else []
     run.add(line, found, at, held)
 
@@ -237,9 +229,7 @@ def _fastest(run: _Run) -> tuple[int, dict[str, Number]] | None:
 
 def _add_fastest(run: _Run, line: int, values: dict[str, Number]) -> None:
     """The fastest second is a row too: what it reached, nothing of the machine forbids."""
-    rate = values["bandwidth"]
-    found = Measured("bandwidth_bytes_per_s", rate.value * _MB, f"{rate.text} MB/s")
-    run.add(line, [found], {**_at(run, values), "over": "fastest second"}, {})
+    run.add(line, [bandwidth(values["bandwidth"], _MB, "MB/s")], {**_at(run, values), "over": "fastest second"})
 
 
 def _size_from(values: dict[str, Number]) -> int | None:
