@@ -25,8 +25,6 @@ from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Copy
 from railwright.topology.devices import Scalar
 
-NAME = "p2pBandwidthLatencyTest and bandwidthTest (P2P=)"
-
 _MATRIX = re.compile(
     r"(?:(Unidirectional|Bidirectional) )?P2P=(Enabled|Disabled) (Bandwidth|Latency)"
     r"(?: \(P2P (Writes|Reads)\))? Matrix \((GB/s|us)\)"

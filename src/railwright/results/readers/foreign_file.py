@@ -60,9 +60,6 @@ class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 class Reader(Protocol):
     """A module of this package that reads one format."""
 
-    NAME: str
-    """The tool, and the words that its output is known by: `fio (fio-3, IOPS=)`."""
-
     def recognises(self, text: str) -> bool:
         """Whether the text has this format's fixed words.
 

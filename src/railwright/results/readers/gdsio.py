@@ -16,8 +16,6 @@ from railwright.results.readers.pasted.printed_numbers import Number, number
 from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
 
-NAME = "gdsio (XferType:, Throughput: ... GiB/sec)"
-
 _RUN = re.compile(
     r"IoType: (\w{2,16}) XferType: (\w{2,24}) Threads: (\d{1,7})(?: IoDepth: (\d{1,7}))? "
     r"DataSetSize: (\d{1,16})(?:/(\d{1,16}))?\(KiB\) IOSize: ([\d-]{1,48})\(KiB\)\s{1,8}"

@@ -30,8 +30,6 @@ from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured
 from railwright.results.readers.pasted.log_lines import Line, in_order_of_origin, refusal
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
 
-NAME = "HPCG (Final Summary::HPCG result is VALID)"
-
 _RATE = re.compile(
     r"(?:^|:: ?)\s{0,8}HPCG result is (VALID|INVALID)\b.{0,40}?(?:rating of\s?[=:]?\s?(\d\S{0,23}))?\s*$"
 )

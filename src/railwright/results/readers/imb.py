@@ -24,8 +24,6 @@ from railwright.results.readers.pasted.printed_numbers import Number, Range, num
 from railwright.results.workload import Message, Workload
 from railwright.topology.devices import Scalar
 
-NAME = "IMB (#bytes #repetitions)"
-
 _VERSION = re.compile(r"Intel ?\(R\) MPI Benchmark(?:s| Suite) V?(\d[\w. ]{0,20}?),")
 _NAMED = re.compile(r"Benchmarking (?:Multi-)?(\w{2,40})\s*$")
 _PROCESSES = re.compile(r"#processes = (\d{1,7})\b")

@@ -20,8 +20,6 @@ from railwright.results.readers.pasted.log_lines import Line, in_order_of_origin
 from railwright.results.readers.pasted.printed_numbers import disagree, mean_of, number
 from railwright.results.workload import Files
 
-NAME = "IOR (access bw(MiB/s) ... iter)"
-
 _VERSION = re.compile(r"IOR-(\d{1,3}[\w.+-]{1,24}): MPI Coordinated Test")
 _OPTION = re.compile(r"(api|access|nodes|clients|tasks|xfersize|aggregate filesize)\s{1,24}[:=] {1,4}(\S.{0,80}?)\s*$")
 _SIZE = re.compile(r"([\d.]{1,16}) (bytes|KiB|MiB|GiB|TiB)$")

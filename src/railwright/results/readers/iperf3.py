@@ -25,8 +25,6 @@ from railwright.results.readers.pasted.log_lines import Line, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Message
 
-NAME = "iperf3 ([ ID] Interval Transfer Bitrate)"
-
 _ROW = re.compile(
     r"\[\s{0,4}(SUM|\d{1,5})\](?:\[([TR]X)-[CS]\])?\s{1,8}(\d{1,7}\.\d{1,4})-\s?(\d{1,7}\.\d{1,4})\s{1,8}sec\s{1,8}"
     r"(\d{1,12}(?:\.\d{1,3})?) ([KMGT]?)Bytes\s{1,8}(\d{1,12}(?:\.\d{1,3})?) ([KMGT]?)(bits|Bytes)/sec(.{0,120})"

@@ -20,8 +20,6 @@ from railwright.results.readers.pasted.log_lines import in_order_of_origin
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Files
 
-NAME = "kbench (FIO Benchmark Summary)"
-
 _PART = re.compile(r"(IOPS|Bandwidth in KiB/sec|Latency in ns)(?: \(([A-Z][a-z]{3,5})(?:/([A-Z][a-z]{3,5}))?\))?\s*$")
 _ROW = re.compile(r"(Random|Sequential):\s{1,40}([\d,]{1,20})(?:\s{0,4}/\s{0,4}([\d,]{1,20}))?\s*$")
 _BOTH: tuple[str, ...] = ("read", "write")

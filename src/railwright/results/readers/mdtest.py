@@ -17,8 +17,6 @@ from railwright.results.readers.foreign_file import Draft, ForeignFile, files_of
 from railwright.results.readers.pasted.log_lines import in_order_of_origin
 from railwright.results.readers.pasted.printed_numbers import mean_of
 
-NAME = "mdtest (Operation Max Min Mean Std Dev)"
-
 _BEGIN = re.compile(r"mdtest-(\S{1,24}) was launched with (\d{1,8}) total task\(s\) on (\d{1,7}) node\(s\)")
 _COUNT = re.compile(r"\d{1,8} tasks, (\d{1,15}) files")
 _RATES = r"[^\S\n]{0,12}:?((?:[^\S\n]{1,24}[\d.]{1,20}){3,4})[^\S\n]*$"

@@ -28,8 +28,6 @@ from railwright.results.records import Verification
 from railwright.results.workload import Files, Message, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
 
-NAME = "nixlbench (columns Block Size (B) and Batch Size)"
-
 _OPTION = re.compile(r"\(--([a-z_]{2,32})(?:=[^)]{0,120})?\)\s{0,60}: ?(\S{0,64})")
 _LARGEST = re.compile(r"--max_block_size[ =](\d{1,18})(?:\s|$)")
 _COLUMN = re.compile(

@@ -33,8 +33,6 @@ from railwright.results.records import Verification
 from railwright.results.workload import Message, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
 
-NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
-
 _TITLE = re.compile(
     r"#? ?(?:OSU (MPI|NCCL|OpenSHMEM|UPC\+{0,2})|OMB Python MPI)(?:-([A-Z]{2,10}))?(_\w{3,20})? (.{2,60}?)"
     r" Test(?: (?:v|\(Version )(\d[\w.-]{0,15})|\s*$)"

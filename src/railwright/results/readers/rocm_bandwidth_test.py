@@ -19,8 +19,6 @@ from railwright.results.readers.pasted.log_lines import Line, by_origin, last_ro
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Copy
 
-NAME = "rocm_bandwidth_test (copy peak bandwidth GB/s)"
-
 _MATRIX = re.compile(r"(Uni|B|Bi)directional copy (?:peak|average) bandwidth GB/s")
 _DEVICE = re.compile(r"Device: (\d{1,4}),\s{1,8}(\S.{0,60}?)(,\s{1,8}GPU-\w{1,40}.{0,60})?\s*$")
 _VERSION = re.compile(r"RocmBandwidthTest Version: (\d[\w.]{0,16})")

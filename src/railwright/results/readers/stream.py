@@ -16,8 +16,6 @@ from railwright.results.readers.pasted.log_lines import Line, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import number, overlap
 from railwright.results.workload import Memory
 
-NAME = "STREAM (Function Best Rate MB/s)"
-
 _HEAD = re.compile(r"Function\s{1,16}(Best Rate MB/s|MBytes/sec|GBytes/sec|MB/s|Rate \([MG]B/s\))\s")
 _ROW = re.compile(r"(Copy|Scale|Add|Triad|Mul|Dot|Nstream):?\s{1,24}(\S{1,24})((?:\s{1,24}\S{1,24}){2,4})\s*$")
 _ROW_ALONE = re.compile(

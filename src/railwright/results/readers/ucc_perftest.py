@@ -29,8 +29,6 @@ from railwright.results.readers.pasted.printed_numbers import Number, Range, num
 from railwright.results.workload import Unlimited, Workload
 from railwright.topology.devices import Scalar
 
-NAME = "ucc_perftest (Count, Size, Time, us)"
-
 _HEADER = re.compile(r"\bCount\s{1,20}Size\s{1,40}Time, us(\s{1,80}(?:Bus )?Bandwidth, GB/s)?\s*$", re.MULTILINE)
 _SAID = re.compile(r"(Collective|Memory type|Data ?type|Reduction|Inplace|Iteration mode):\s{0,40}(\S.{0,40}?)\s*$")
 _ROW = re.compile(r"(?:\d{1,19}|N/A)(?:\s{1,40}(?:\d[\d.]{0,24}|N/A|-?nan|-?inf)){1,8}")

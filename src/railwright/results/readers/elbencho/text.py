@@ -22,8 +22,6 @@ from railwright.results.readers.pasted.log_lines import in_order_of_origin, refu
 from railwright.results.readers.pasted.printed_numbers import Number, disagree, number
 from railwright.results.workload import Files
 
-NAME = "elbencho (OPERATION RESULT TYPE FIRST DONE LAST DONE)"
-
 _PHASE = re.compile(r"^\s{0,8}([A-Z][A-Z0-9]{2,15})\s{1,16}Elapsed (time|ms)\s{0,24}: ?(.{1,60})$")
 _ROW = re.compile(
     r"^\s{0,24}(IOPS|Throughput MiB/s|Total MiB|IO lat(?:ency)? us|Files/s|Objects/s)\s{0,24}: ?(.{1,120})$"
@@ -109,9 +107,9 @@ def _finish(draft: Draft, phase: _Phase | None) -> None:
     if phase is None or "Throughput MiB/s" not in phase.cells or phase.name not in _READS:
         return
     rate, total = phase.cells["Throughput MiB/s"], phase.cells.get("Total MiB")
-    if total is not None and phase.seconds >= _LONG_ENOUGH_S:
-        if disagree(rate.value, total.value / phase.seconds, _AGREEMENT, 1):
-            raise refusal(phase.line, f"{rate.text} MiB/s is not {total.text} MiB in {phase.seconds:g} s")
+    long_enough = total is not None and phase.seconds >= _LONG_ENOUGH_S
+    if long_enough and disagree(rate.value, total.value / phase.seconds, _AGREEMENT, 1):
+        raise refusal(phase.line, f"{rate.text} MiB/s is not {total.text} MiB in {phase.seconds:g} s")
     values = [bandwidth(rate, 2**20, "MiB/s")]
     values += [operations(phase.cells["IOPS"])] if "IOPS" in phase.cells else []
     if phase.latency_us:

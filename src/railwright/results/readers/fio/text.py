@@ -23,8 +23,6 @@ from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
 from railwright.units import parse_size
 
-NAME = "fio (fio-3, IOPS= and BW=, or JSON)"
-
 _BINARY = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
 _DECIMAL = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 _THOUSANDS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}

@@ -16,8 +16,6 @@ from railwright.results.readers.pasted.printed_numbers import disagree, number
 from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
 
-NAME = "fio 2 (io=, bw=, iops=, runt=)"
-
 _RATE = re.compile(
     r"(read|write|trim) ?: io=([\d.]{1,16})([KMGT]?)B?, bw=([\d.]{1,16})([KMGT]?)B/s, iops=([\d.]{1,16})([kM]?),"
     r" runt= {0,12}(\d{1,12})msec"

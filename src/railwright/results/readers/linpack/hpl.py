@@ -20,8 +20,6 @@ from railwright.results.records import Verification
 from railwright.results.workload import Linpack
 from railwright.topology.devices import Scalar
 
-NAME = "HPL (T/V N NB P Q Time Gflops)"
-
 _ROW = re.compile(
     r"(W[RC]\w{1,12}) +(?:\d{1,4} +)?(\d{1,10}) +(\d{1,7}) +(\d{1,7}) +(\d{1,7}) +(\S{1,24}) +(\S{1,24})"
     r"(?: +\( *(\S{1,24})\))?$"

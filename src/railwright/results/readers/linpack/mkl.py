@@ -16,8 +16,6 @@ from railwright.results.readers.pasted.printed_numbers import number, overlap
 from railwright.results.records import Verification
 from railwright.results.workload import Linpack
 
-NAME = "Intel LINPACK (Size LDA Align. Time(s) GFlops)"
-
 _HEAD = re.compile(r"Size\s{1,16}LDA\s{1,16}Align\.?\s{1,16}Time\(s\)\s{1,16}GFlops", re.IGNORECASE)
 _ROW = re.compile(
     r"(\d{1,9})\s{1,16}\d{1,9}\s{1,16}\d{1,6}\s{1,16}(\S{1,16})\s{1,16}(\S{1,16})((?:\s{1,16}\S{1,16}){0,3})\s*"

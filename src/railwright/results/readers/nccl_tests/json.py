@@ -10,7 +10,8 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import ForeignFile, decoded
-from railwright.results.readers.nccl_tests.table import OPERATION_OF, Row, Table, Timing
+from railwright.results.readers.nccl_tests.rows import OPERATION_OF, Row, Timing
+from railwright.results.readers.nccl_tests.table import Table
 from railwright.results.readers.pasted.log_lines import bounded
 from railwright.results.readers.pasted.printed_numbers import Number
 

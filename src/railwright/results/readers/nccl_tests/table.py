@@ -8,68 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from railwright import busbw
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import Draft, Measured
+from railwright.results.readers.nccl_tests.rows import TYPE_BYTES, Row, Timing
 from railwright.results.readers.pasted.log_lines import refusal
 from railwright.results.readers.pasted.printed_numbers import Number, Range, overlap
 from railwright.results.records import Verification
 from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar
-
-TYPE_BYTES = {
-    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1,
-    "half": 2, "bfloat16": 2, "int": 4, "int32": 4, "uint32": 4, "float": 4, "int64": 8, "uint64": 8, "double": 8,
-}  # fmt: skip
-"""Bytes of an element (nccl-tests src/common.cu `test_typenames`; fp8_* is what RCCL's fork prints)."""
-
-OPERATION_OF = {
-    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
-    "alltoall": "all_to_all", "alltoallv": "all_to_allv", "sendrecv": "send_recv", "broadcast": "broadcast",
-    "reduce": "reduce", "gather": "gather", "scatter": "scatter", "hypercube": "hypercube",
-}  # fmt: skip
-"""Our names of the tests, by the program's own name without `_perf`."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """One half of a row: out of place or in place."""
-
-    placement: str
-    time_us: Number
-    algbw: Number
-    busbw: Number
-    wrong: float | None
-    """Wrong elements (since 2.13) or the largest error (before); None where the data was not checked."""
-    extras: dict[str, float] = field(default_factory=dict)
-    """Per-iteration columns of `-I`, in seconds or percent."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: a size with its timings."""
-
-    line: int
-    size_bytes: int
-    count: int | None
-    """None, like an empty type, where the table has no such column, as after somebody cut columns out."""
-    type: str
-    redop: str
-    root: int
-    timings: tuple[Timing, ...]
-    cycle: int = 0
-
-    @property
-    def series(self) -> tuple[str, str, int]:
-        """These may change within one table without a new header."""
-        return (self.type, self.redop, self.root)
-
-    @property
-    def sends(self) -> bool:
-        """Whether anything was sent."""
-        return self.size_bytes > 0 and self.count != 0
 
 
 @dataclass(kw_only=True)
@@ -111,7 +59,7 @@ class Table(Draft):
 
     def _rises(self, previous: Row, row: Row) -> bool:
         same = row.size_bytes == previous.size_bytes
-        divided = self.test in busbw.DIVIDED if self.test else bool(row.count) and _elements_per_count(row) != 1
+        divided = self.test in busbw.DIVIDED if self.test else bool(row.count) and row.elements_per_count != 1
         may_repeat = divided or not row.size_bytes
         return row.size_bytes > previous.size_bytes or (same and may_repeat)
 
@@ -129,13 +77,6 @@ class Table(Draft):
         for row in self.rows:
             for timing in row.timings if row.sends else ():
                 _add(self, row, timing)
-
-
-def _elements_per_count(row: Row) -> Fraction:
-    """Size / (count x bytes of the type): 1, or the ranks for the operations that divide their buffer."""
-    if row.type not in TYPE_BYTES or not row.count:
-        raise refusal(row.line, f"type {row.type[:40]!r} is not one of NCCL's")
-    return Fraction(row.size_bytes, row.count * TYPE_BYTES[row.type])
 
 
 _NAME_IT = "say which it is with --collective NAME, or add the command line above the table"
@@ -162,7 +103,7 @@ def _settle_operation(table: Table) -> None:
     row = next((row for row in table.rows if row.count), None)
     if row is None:
         raise UsageError("the table has no row with data, count and type, so its operation is unknown", hint=_NAME_IT)
-    divided, rooted, reducing = _elements_per_count(row) != 1, row.root >= 0, row.redop not in ("", "none")
+    divided, rooted, reducing = row.elements_per_count != 1, row.root >= 0, row.redop not in ("", "none")
     table.test = _BY_COLUMNS.get((divided, rooted, reducing), "")
     checked = {timing.placement for timing in row.timings if timing.wrong is not None}
     if len(row.timings) > 1 and not rooted and divided != reducing:
@@ -186,7 +127,7 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
     """Ranks from the device lines, else from size and count, NCCL's log, or busbw / algbw. Raises UsageError."""
     data = [row for row in table.rows if row.sends]
     if table.test in busbw.DIVIDED and any(row.count for row in data):
-        ratios = {row.line: _elements_per_count(row) for row in data if row.count}
+        ratios = {row.line: row.elements_per_count for row in data if row.count}
         least, ratio = min(ratios.values()), max(ratios.values())
         if least != ratio or ratio.denominator != 1:
             line = next(line for line, one in ratios.items() if one != least or ratio.denominator != 1)
@@ -239,7 +180,7 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
 
 def _check_row(table: Table, row: Row) -> None:
     """Raises UsageError when the columns of the row contradict each other."""
-    if table.test not in busbw.DIVIDED and row.count and _elements_per_count(row) != 1:
+    if table.test not in busbw.DIVIDED and row.count and row.elements_per_count != 1:
         raise refusal(
             row.line, f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
         )

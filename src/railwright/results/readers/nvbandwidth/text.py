@@ -23,8 +23,6 @@ from railwright.results.readers.pasted.log_lines import Line, last_row, refusal,
 from railwright.results.readers.pasted.printed_numbers import Number, number
 from railwright.results.workload import Copy
 
-NAME = "nvbandwidth (memcpy CE or SM, bandwidth (GB/s))"
-
 _RUNNING = re.compile(r"Running ([a-z_0-9]{4,80})\.")
 _HEAD = re.compile(r"memcpy (?:CE|SM) (CPU|GPU)\(row\) (<->|<-|->) (CPU|GPU)(?:\(column\))? bandwidth \(GB/s\)")
 _LOCAL = re.compile(r"memcpy local GPU\(column\) bandwidth \(GB/s\)")

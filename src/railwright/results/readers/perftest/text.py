@@ -32,8 +32,6 @@ from railwright.results.readers.perftest import json as perftest_json
 from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
 
-NAME = "perftest (columns #bytes and BW average or t_avg)"
-
 _TITLE = re.compile(
     r"(Send|RDMA_Write|RDMA_Read|Atomic)(?:_imm|_with_imm)?(?: (FETCH_AND_ADD|CMP_AND_SWAP))?"
     r"( Bidirectional)?( Post List)? (BW|Latency)(?: forwarding| Multicast)? Test"

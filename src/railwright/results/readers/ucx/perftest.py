@@ -20,8 +20,6 @@ from railwright.results.readers.pasted.printed_numbers import Number, number, ov
 from railwright.results.workload import Message, is_gpu_memory
 from railwright.topology.devices import Scalar
 
-NAME = "ucx_perftest (# iterations, overall, message rate)"
-
 _HEAD = re.compile(r"# iterations \|")
 _CSV = re.compile(r"iterations,(?:typical|[\d.]{1,6}_percentile)_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,")
 _ROW = re.compile(r"(?:^|(?<=\s)|(?<=:))(Final|\[thread (\d{1,5})\]):?\s{1,40}(\S.{0,200})|^\s{4,40}(\d.{20,200})$")
