@@ -24,6 +24,7 @@ from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured
 from railwright.results.readers.pasted.log_lines import Line, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Message
+from railwright.topology.devices import Scalar
 
 _ROW = re.compile(
     r"\[\s{0,4}(SUM|\d{1,5})\](?:\[([TR]X)-[CS]\])?\s{1,8}(\d{1,7}\.\d{1,4})-\s?(\d{1,7}\.\d{1,4})\s{1,8}sec\s{1,8}"
@@ -47,20 +48,17 @@ class _Sum(msgspec.Struct):
     seconds: float
     bytes: float
     bits_per_second: float
-    retransmits: int = 0
 
 
 class _End(msgspec.Struct):
     sum_sent: _Sum | None = None
     sum_received: _Sum | None = None
-    sum_sent_bidir_reverse: _Sum | None = None
     sum_received_bidir_reverse: _Sum | None = None
 
 
 class _Test(msgspec.Struct):
     protocol: str = "TCP"
     num_streams: int = 1
-    reverse: int = 0
 
 
 class _Start(msgspec.Struct):
@@ -93,7 +91,7 @@ def recognises(text: str) -> bool:
     """The words above the rows, or those of -J."""
     as_text = "Interval" in text and "Transfer" in text and ("Bitrate" in text or "Bandwidth" in text)
     rows_alone = "bits/sec" in text and "Bytes " in text and " sec " in text and "]" in text
-    return ((as_text and "its/sec" in text) or (as_text and "Bytes/sec" in text)) or rows_alone or _is_json(text)
+    return (as_text and ("its/sec" in text or "Bytes/sec" in text)) or rows_alone or _is_json(text)
 
 
 def _is_json(text: str) -> bool:
@@ -127,7 +125,9 @@ def _run(lines: list[Line]) -> Draft:
     if "SUM" not in streams and isinstance(asked, int) and 0 < several < asked:
         draft.notes.append(f"{several} of {asked} streams are in the text, and their sum: the whole has more")
     for row in _standing(rows):
-        _add(draft, row)
+        settings: dict[str, Scalar] = {"duration_s": row.seconds}
+        settings |= {} if row.retransmits is None else {"retransmits": row.retransmits}
+        _add(draft, row.line, row.bytes_per_s, row.shown, row.way, settings)
     if draft.hosts == 2:
         draft.notes.append("the ends have two addresses, and are taken to be two hosts")
     if rows and not any(row.end for row in rows):
@@ -186,11 +186,9 @@ def _together(rows: list[_Row]) -> list[_Row]:
     return found
 
 
-def _add(draft: Draft, row: _Row) -> None:
-    sender = {} if row.retransmits is None else {"retransmits": row.retransmits}
-    value = Measured("bandwidth_bytes_per_s", row.bytes_per_s, row.shown)
-    parameters = {"direction": row.way} if row.way else {}
-    draft.add(row.line, [value], parameters, {"duration_s": row.seconds, **sender})
+def _add(draft: Draft, line: int, bytes_per_s: float, shown: str, way: str, settings: dict[str, Scalar]) -> None:
+    value = Measured("bandwidth_bytes_per_s", bytes_per_s, shown)
+    draft.add(line, [value], {"direction": way} if way else {}, settings)
 
 
 def _of_json(text: str) -> list[Draft]:
@@ -232,7 +230,6 @@ def _reported(report: _Report, place: str) -> Draft:
             continue
         if abs(found.bytes / found.seconds - found.bits_per_second / 8) > 0.01 * max(found.bits_per_second / 8, 1.0):
             raise refusal(1, f"{found.bytes:g} bytes in {found.seconds:g} s are not {found.bits_per_second:g} bits/s")
-        gigabits = found.bits_per_second / 1e9
-        value = Measured("bandwidth_bytes_per_s", found.bits_per_second / 8, f"{gigabits:.3g} Gbits/sec")
-        draft.add(1, [value], {"direction": way} if way else {}, {"duration_s": found.seconds})
+        shown = f"{found.bits_per_second / 1e9:.3g} Gbits/sec"
+        _add(draft, 1, found.bits_per_second / 8, shown, way, {"duration_s": found.seconds})
     return draft

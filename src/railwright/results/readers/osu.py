@@ -66,14 +66,10 @@ _ONE_SIDED = {
     "_Put": "osu_put", "_Get": "osu_get", "_Accumulate": "osu_acc", "_Get_accumulate": "osu_get_acc",
     "_Compare_and_swap": "osu_cas", "_Fetch_and_op": "osu_fop",
 }  # fmt: skip
-_COLLECTIVES = {
-    "Allgather": "allgather", "Allgatherv": "allgatherv", "Allreduce": "allreduce", "Barrier": "barrier",
-    "All-to-All Personalized Exchange": "alltoall", "All-to-Allv Personalized Exchange": "alltoallv",
-    "All-to-Allw Personalized Exchange": "alltoallw", "Alltoall": "alltoall", "Alltoallv": "alltoallv",
-    "All-to-All": "alltoall",
-    "Broadcast": "bcast", "Gather": "gather", "Gatherv": "gatherv", "Reduce": "reduce",
-    "Reduce_scatter": "reduce_scatter", "Scatter": "scatter", "Scatterv": "scatterv",
-}  # fmt: skip
+_COLLECTIVES = (
+    "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "alltoallw", "barrier", "bcast", "gather",
+    "gatherv", "reduce", "reduce_scatter", "scatter", "scatterv",
+)  # fmt: skip
 _ENDS = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s([DHM]) ([DHM])(?:\s|$)")
 _TO = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s(?:-m|--message-size)[ =](?:\d{1,12}:)?(\d{1,12})(?:\s|$)")
 _PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
@@ -189,10 +185,10 @@ def _name(one_sided: str | None, title: str) -> str:
     if one_sided is not None:
         kind = {"Bandwidth": "bw", "Bi-directional Bandwidth": "bibw", "Bi-Directional Bandwidth": "bibw"}
         return f"{_ONE_SIDED[one_sided]}_{kind.get(title, 'latency')}" if one_sided in _ONE_SIDED else ""
-    plain = _NON_BLOCKING.sub("", title)
-    plain = plain.removesuffix(" Latency").removesuffix(" latency")
+    plain = _NON_BLOCKING.sub("", title).lower().removesuffix(" latency").removesuffix(" personalized exchange")
+    plain = plain.replace("all-to-all", "alltoall").replace("broadcast", "bcast")
     if plain in _COLLECTIVES:
-        return f"osu_{'i' if _NON_BLOCKING.match(title) else ''}{_COLLECTIVES[plain]}"
+        return f"osu_{'i' if _NON_BLOCKING.match(title) else ''}{plain}"
     return _POINT_TO_POINT.get(title, "")
 
 

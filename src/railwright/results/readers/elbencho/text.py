@@ -107,8 +107,7 @@ def _finish(draft: Draft, phase: _Phase | None) -> None:
     if phase is None or "Throughput MiB/s" not in phase.cells or phase.name not in _READS:
         return
     rate, total = phase.cells["Throughput MiB/s"], phase.cells.get("Total MiB")
-    long_enough = total is not None and phase.seconds >= _LONG_ENOUGH_S
-    if long_enough and disagree(rate.value, total.value / phase.seconds, _AGREEMENT, 1):
+    if total and phase.seconds >= _LONG_ENOUGH_S and disagree(rate.value, total.value / phase.seconds, _AGREEMENT, 1):
         raise refusal(phase.line, f"{rate.text} MiB/s is not {total.text} MiB in {phase.seconds:g} s")
     values = [bandwidth(rate, 2**20, "MiB/s")]
     values += [operations(phase.cells["IOPS"])] if "IOPS" in phase.cells else []

@@ -80,10 +80,8 @@ def _add_groups(draft: Draft, text: str) -> None:
             value = number(rate, "aggrb", line.number).value * _UNITS[rate_unit]
             about = number(moved, "io", line.number).value * _UNITS[moved_unit] / max(int(milliseconds) / 1e3, 1e-3)
             if int(milliseconds) >= _LONG_ENOUGH_MS and disagree(value, about, 2 * _AGREEMENT):
-                raise refusal(
-                    line.number,
-                    f"aggrb={rate}{rate_unit}B/s is not io={moved}{moved_unit}B / {milliseconds} ms",
-                )
+                what = f"aggrb={rate}{rate_unit}B/s is not io={moved}{moved_unit}B / {milliseconds} ms"
+                raise refusal(line.number, what)
             measured = Measured("bandwidth_bytes_per_s", value, f"{rate}{rate_unit}B/s of the group")
             draft.add(line.number, [measured], {"operation": name.lower()}, {"duration_s": int(milliseconds) / 1e3})
 

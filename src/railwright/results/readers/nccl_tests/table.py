@@ -33,8 +33,6 @@ class Table(Draft):
     algbw_is_busbw: bool = False
     named_ranks: int | None = None
     """One more than the highest rank that a device line names, where lines are missing: so many ranks at least."""
-    collective: str = ""
-    """The collective that the user named, for a table that names none."""
 
     @property
     def is_computed(self) -> bool:
@@ -96,9 +94,6 @@ def _settle_operation(table: Table) -> None:
     nccl-tests checks no data in place where the operation has no such form: all_to_all and send_recv.
     """
     if table.test:
-        return
-    if table.collective:
-        table.test = table.collective
         return
     row = next((row for row in table.rows if row.count), None)
     if row is None:

@@ -79,11 +79,11 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     previous_end = 0
     files = []
     for section in sections:
-        section.collective = collective
         around, above = lines[previous_end : section.end], lines[previous_end : section.rows[0].line]
         previous_end = section.end
         for part in _parts(section):
-            _finish(part, around, above)
+            part.test = part.test or _program(above) or collective
+            _finish(part, around)
             files.append(part.file())
     return tuple(files)
 
@@ -332,9 +332,8 @@ def _timings(columns: list[str], words: list[str], line: int) -> tuple[Timing, .
     return tuple(timings)
 
 
-def _finish(section: _Section, around: list[Line], above: list[Line]) -> None:
-    """Makes the rows results. `around` are the lines since the table before, `above` those of them above the rows."""
-    section.test = section.test or _program(above)
+def _finish(section: _Section, around: list[Line]) -> None:
+    """Makes the rows results. `around` are the lines since the table before."""
     section.environment = _environment(around)
     logged_ranks = _logged_ranks(around)
     _settle_devices(section, logged_ranks)

@@ -41,16 +41,18 @@ _KNOWN_TO = 1e-3
 """A size is computed from rate and time where both have so many digits."""
 
 
+_Row = tuple[int, dict[str, Number]]
+"""A line of results by its number."""
+
+
 @dataclass(kw_only=True)
 class _Run(Draft):
     is_latency: bool | None = None
     """Whether the time is that of a message one way; None where the text does not say."""
     size: int | None = None
-    final: list[tuple[int, dict[str, Number]]] = field(default_factory=list)
-    threads: dict[str, tuple[int, dict[str, Number]]] = field(default_factory=dict)
-    """The last line of each thread, which counts where no final one was printed."""
-    seconds: list[tuple[int, dict[str, Number]]] = field(default_factory=list)
-    """Every line of progress."""
+    final: list[_Row] = field(default_factory=list)
+    seconds: dict[str, list[_Row]] = field(default_factory=dict)
+    """Every line of progress, by thread: the last of each counts where no final one was printed."""
     is_cut: bool = False
 
 
@@ -105,11 +107,8 @@ def _row(run: _Run, stage: str, words: list[str], line: int) -> None:
     values = {name: number(word, name, line) for name, word in zip(_COLUMNS, words, strict=True)}
     _check(values, line)
     run.line, run.last = run.line or line, (line, 0)
-    if stage.startswith("["):
-        run.threads[stage] = (line, values)
-        run.seconds.append((line, values))
-    else:
-        run.final.append((line, values))
+    rows = run.seconds.setdefault(stage, []) if stage.startswith("[") else run.final
+    rows.append((line, values))
 
 
 def _told(run: _Run, text: str) -> None:
@@ -182,7 +181,7 @@ def _check(values: dict[str, Number], line: int) -> None:
 
 
 def _results(run: _Run) -> None:
-    rows = run.final or list(run.threads.values())
+    rows = run.final or [rows[-1] for rows in run.seconds.values()]
     if not run.final and rows:
         run.notes.append("the final line is not in the text: what stands here is up to its last one")
     if run.is_latency is None and rows:
@@ -191,9 +190,11 @@ def _results(run: _Run) -> None:
     run.test = run.test or ("ucx_lat" if run.is_latency else "ucx_bw")
     fastest = _fastest(run)
     for line, values in rows:
-        _add(run, line, values, {"over": "all"} if fastest is not None else {})
-    if fastest is not None:
-        _add_fastest(run, *fastest)
+        _add(run, line, values, {"over": "all"} if fastest else {})
+    if fastest:
+        line, values = fastest  # it is a row too: what it reached, nothing of the machine forbids
+        at = {**_at(run, values), "over": "fastest second"}
+        run.add(line, [bandwidth(values["bandwidth"], _MB, "MB/s")], at)
     if not run.is_latency and run.results:
         run.notes.append("the sender counts what it has sent, also where the last of it has not arrived yet")
 
@@ -216,18 +217,14 @@ def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) 
     run.add(line, found, at, held)
 
 
-def _fastest(run: _Run) -> tuple[int, dict[str, Number]] | None:
+def _fastest(run: _Run) -> _Row | None:
     """The line of the fastest second, where seconds differ by far."""
-    rates = [values["bandwidth"].value for _, values in run.seconds]
-    if run.is_latency or len(run.threads) != 1 or len(rates) < _FEW_SECONDS or max(rates) < _DIFFER_BY * min(rates):
+    seconds = [row for rows in run.seconds.values() for row in rows]
+    rates = [values["bandwidth"].value for _, values in seconds]
+    if run.is_latency or len(run.seconds) != 1 or len(rates) < _FEW_SECONDS or max(rates) < _DIFFER_BY * min(rates):
         return None
     run.notes.append(f"the rate alternates: from {min(rates):.0f} to {max(rates):.0f} MB/s by the second")
-    return max(run.seconds, key=lambda second: second[1]["bandwidth"].value)
-
-
-def _add_fastest(run: _Run, line: int, values: dict[str, Number]) -> None:
-    """The fastest second is a row too: what it reached, nothing of the machine forbids."""
-    run.add(line, [bandwidth(values["bandwidth"], _MB, "MB/s")], {**_at(run, values), "over": "fastest second"})
+    return max(seconds, key=lambda second: second[1]["bandwidth"].value)
 
 
 def _size_from(values: dict[str, Number]) -> int | None:
