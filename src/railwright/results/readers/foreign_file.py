@@ -135,22 +135,24 @@ class Draft:
 
         A row that the end of the text cut off has no cells, and a note says so.
         """
-        if len(words) == len(self.columns):
-            self.line = self.line or line
-            return dict(zip(self.columns, words, strict=True))
-        if line != self.last_line or len(words) > len(self.columns):
-            raise refusal(line, f"{len(words)} columns where the header has {len(self.columns)}")
-        self.notes.append(cut_short(line, len(words), len(self.columns)))
-        return {}
+        if not self.is_whole(len(words), len(self.columns), line):
+            return {}
+        self.line = self.line or line
+        return dict(zip(self.columns, words, strict=True))
 
     def cells_of_matrix(self, columns: Sequence[str], words: Sequence[str], line: int) -> list[tuple[str, str]]:
         """The columns and words of a matrix's row behind its name; raises and notes as `cells` does."""
-        if len(words) == len(columns) + 1:
-            return list(zip(columns, words[1:], strict=True))
-        if line != self.last_line or len(words) > len(columns):
-            raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(columns)}")
-        self.notes.append(cut_short(line, len(words) - 1, len(columns)))
-        return []
+        is_whole = self.is_whole(len(words) - 1, len(columns), line, "the matrix has")
+        return list(zip(columns, words[1:], strict=True)) if is_whole else []
+
+    def is_whole(self, found: int, expected: int, line: int, others: str = "the header has") -> bool:
+        """Whether a row has all columns. One that the end of the text cut off becomes a note, any other an error."""
+        if found == expected:
+            return True
+        if line != self.last_line or found > expected:
+            raise refusal(line, f"{found} columns where {others} {expected}")
+        self.notes.append(cut_short(line, found, expected))
+        return False
 
     def rise_to(self, size: int, line: int, *, may_repeat: bool = False) -> None:
         """Takes the size of the next row. Raises UsageError where sizes do not rise."""

@@ -19,15 +19,7 @@ from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, latency, mpi_collective
 from railwright.results.readers.pasted.command_line import environment_of, launched
-from railwright.results.readers.pasted.log_lines import (
-    Line,
-    columns_of,
-    cut_short,
-    last_row,
-    refusal,
-    runs_of,
-    sections,
-)
+from railwright.results.readers.pasted.log_lines import Line, columns_of, last_row, refusal, runs_of, sections
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, refuse_outside, whole
 from railwright.results.records import Verification
 from railwright.results.workload import Message, Workload, is_gpu_memory
@@ -183,8 +175,8 @@ def _named(line: Line) -> tuple[_Test, str]:
 def _name(one_sided: str | None, title: str) -> str:
     """The program that prints a title, "" where none is known."""
     if one_sided is not None:
-        kind = {"Bandwidth": "bw", "Bi-directional Bandwidth": "bibw", "Bi-Directional Bandwidth": "bibw"}
-        return f"{_ONE_SIDED[one_sided]}_{kind.get(title, 'latency')}" if one_sided in _ONE_SIDED else ""
+        kind = {"bandwidth": "bw", "bi-directional bandwidth": "bibw"}.get(title.lower(), "latency")
+        return f"{_ONE_SIDED[one_sided]}_{kind}" if one_sided in _ONE_SIDED else ""
     plain = _NON_BLOCKING.sub("", title).lower().removesuffix(" latency").removesuffix(" personalized exchange")
     plain = plain.replace("all-to-all", "alltoall").replace("broadcast", "bcast")
     if plain in _COLLECTIVES:
@@ -252,15 +244,10 @@ def _runs_beside(test: _Test, words: list[str], line: int) -> None:
     if not test.beside:
         test.beside = len(words) - 1
         test.notes.append(f"{test.beside} columns stand under the header of one: each is taken for a run")
-    if len(words) - 1 == test.beside:
+    if test.is_whole(len(words), test.beside + 1, line, "the rows above have"):
         test.rise_to(whole(words[0], "size", line), line)
-    elif line != test.last_line or len(words) > test.beside:
-        raise refusal(line, f"{len(words)} columns where the rows above have {test.beside + 1}")
-    else:
-        test.notes.append(cut_short(line, len(words), test.beside + 1))
-        return
-    for place, word in enumerate(words[1:], 1):
-        _add(test, {test.columns[1]: word}, line, {"column": place})
+        for place, word in enumerate(words[1:], 1):
+            _add(test, {test.columns[1]: word}, line, {"column": place})
 
 
 def _row(test: _Test, words: list[str], line: int) -> None:
