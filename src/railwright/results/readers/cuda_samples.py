@@ -17,7 +17,8 @@ bandwidthTest is 2^20 bytes/s (its source). Copies inside one GPU and latencies 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
 from railwright.results.readers.pasted.log_lines import Line, by_origin, last_row, lines_of, refusal
@@ -47,13 +48,12 @@ _LOSES = 0.8
 """Our choice: peers that reach less than this part of a copy through the host are told."""
 
 
-@dataclass(kw_only=True)
-class _Copies:
+class _Copies(msgspec.Struct, kw_only=True):
     """What the lines above a row say of it."""
 
     test: str = ""
-    settings: dict[str, Scalar] = field(default_factory=dict)
-    columns: list[str] = field(default_factory=list)
+    settings: dict[str, Scalar] = {}
+    columns: list[str] = []
     source: str = ""
     target: str = ""
     devices: int = 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -97,8 +96,7 @@ def operations(rate: Number, unit: str = "IOPS") -> Measured:
     return Measured("operations_per_s", rate.value, f"{rate.text} {unit}")
 
 
-@dataclass(kw_only=True)
-class Draft:
+class Draft(msgspec.Struct, kw_only=True):
     """A `ForeignFile` while its text is read. Every reader builds its results here."""
 
     tool: str
@@ -108,21 +106,21 @@ class Draft:
     """Where the run begins; its first row where no line before it says so."""
     last_line: int = 0
     """The last line that can belong to this run: only there may a row be cut off."""
-    columns: list[str] = field(default_factory=list)
+    columns: list[str] = []
     last: tuple[int, int] = (-1, -1)
     """Size and batch of the row before, where a table must rise."""
     ranks: int | None = None
     hosts: int | None = None
     gpus: tuple[str, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
-    parameters: dict[str, Scalar] = field(default_factory=dict)
+    environment: dict[str, str] = {}
+    parameters: dict[str, Scalar] = {}
     """What was varied, where it is the same for all rows."""
-    settings: dict[str, Scalar] = field(default_factory=dict)
-    results: list[Result] = field(default_factory=list)
+    settings: dict[str, Scalar] = {}
+    results: list[Result] = []
     rivals: tuple[str, ...] = ()
     workload: Workload | None = None
     """None where no limit is known for such a test."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = []
 
     @property
     def method(self) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
 from railwright.results.readers.pasted.log_lines import (
@@ -59,8 +60,7 @@ _FAILED_CHECK = "Consistency check failed"
 _MOST_THREADS = 1024
 
 
-@dataclass(kw_only=True)
-class _Run(Draft):
+class _Run(Draft, kw_only=True):
     options: dict[str, str] = field(default_factory=dict)
     """What the configuration says, by nixlbench's own names."""
     check_failed: bool = False

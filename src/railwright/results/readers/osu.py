@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
@@ -78,8 +77,7 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
 """Columns by how their names begin, with quantity and unit. The other columns become settings."""
 
 
-@dataclass(kw_only=True)
-class _Test(Draft):
+class _Test(Draft, kw_only=True):
     beside: int = 0
     """How many runs a hand put side by side, each with a column; 0 for a table as OSU prints it."""
 

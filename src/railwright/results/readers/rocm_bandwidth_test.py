@@ -12,7 +12,8 @@ rate both ways is the sum of both.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
 from railwright.results.readers.pasted.log_lines import Line, by_origin, last_row, lines_of
@@ -24,10 +25,9 @@ _DEVICE = re.compile(r"Device: (\d{1,4}),\s{1,8}(\S.{0,60}?)(,\s{1,8}GPU-\w{1,40
 _VERSION = re.compile(r"RocmBandwidthTest Version: (\d[\w.]{0,16})")
 
 
-@dataclass(kw_only=True)
-class _Matrix:
+class _Matrix(msgspec.Struct, kw_only=True):
     both: bool
-    columns: list[str] = field(default_factory=list)
+    columns: list[str] = []
 
 
 def recognises(text: str) -> bool:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from math import ceil, floor, inf
 from typing import NamedTuple
 
+from msgspec import field
 from msgspec.structs import replace
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, files_of, latency, mpi_collective
@@ -56,8 +56,7 @@ class _Row(NamedTuple):
     numbers: dict[str, Number]
 
 
-@dataclass(kw_only=True)
-class _Table(Draft):
+class _Table(Draft, kw_only=True):
     said: dict[str, str] = field(default_factory=dict)
     rows: list[_Row] = field(default_factory=list)
     is_since_1_5: bool = False

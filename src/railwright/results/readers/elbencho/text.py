@@ -14,7 +14,8 @@ LAST DONE is the whole phase (elbencho's README), and is what becomes a result. 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+import msgspec
 
 from railwright.results.readers.elbencho import csv as elbencho_csv
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, bandwidth, files_of, operations
@@ -40,14 +41,13 @@ _LONG_ENOUGH_S = 1.0
 """Of shorter phases the printed milliseconds say too little."""
 
 
-@dataclass
-class _Phase:
+class _Phase(msgspec.Struct):
     """One block while it is read."""
 
     name: str
     line: int
     seconds: float
-    cells: dict[str, Number] = field(default_factory=dict)
+    cells: dict[str, Number] = {}
     latency_us: int | None = None
 
 

@@ -11,7 +11,8 @@ A job that verifies reads back what it wrote: those reads are the check, not a m
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+import msgspec
 
 from railwright.results.readers.fio import json as fio_json
 from railwright.results.readers.fio import terse as fio_terse
@@ -49,8 +50,7 @@ _OPTION_SIZE = re.compile(r"\bfio\b.{0,400}?\s--?bs[= ](\d{1,9}[kKmMgG]?)")
 _ISSUED = re.compile(r"issued rwts: total=(\d{1,15}),(\d{1,15}),(\d{1,15}),")
 
 
-@dataclass
-class _Operation:
+class _Operation(msgspec.Struct):
     """One `read:`, `write:` or `trim:` block."""
 
     rate: re.Match[str]
@@ -58,17 +58,16 @@ class _Operation:
     clat: re.Match[str] | None = None
     unit: str = "usec"
     reads_clat: bool = False
-    percentiles: dict[str, float] = field(default_factory=dict)
+    percentiles: dict[str, float] = {}
 
 
-@dataclass
-class _Job:
+class _Job(msgspec.Struct):
     """One job, or a group of them under `--group_reporting`."""
 
     name: str
     jobs: int
     error: int
-    operations: list[_Operation] = field(default_factory=list)
+    operations: list[_Operation] = []
     issued: tuple[int, ...] = ()
 
 

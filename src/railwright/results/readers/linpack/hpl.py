@@ -11,7 +11,8 @@ HPL_pdtest.c), which is checked within the rounding of both.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.pasted.log_lines import Line, by_origin, lines_of, refusal
@@ -63,8 +64,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-@dataclass
-class _Run:
+class _Run(msgspec.Struct):
     """One row with what stood above and below it."""
 
     row: re.Match[str]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
+
+import msgspec
 
 from railwright.results.readers.pasted.log_lines import refusal
 from railwright.results.readers.pasted.printed_numbers import Number
@@ -37,8 +38,7 @@ _MOST_LANES = 64
 """Processes whose tables are told apart."""
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """One half of a row: out of place or in place."""
 
     placement: str
@@ -47,12 +47,11 @@ class Timing:
     busbw: Number
     wrong: float | None
     """Wrong elements (since 2.13) or the largest error (before); None where the data was not checked."""
-    extras: dict[str, float] = field(default_factory=dict)
+    extras: dict[str, float] = {}
     """Per-iteration columns of `-I`, in seconds or percent."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One row: a size with its timings."""
 
     line: int

@@ -7,7 +7,9 @@ Until 2020-06 all_gather and reduce_scatter printed busbw as algbw too (nccl-tes
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import field
+from msgspec.structs import replace
 
 from railwright import busbw
 from railwright.errors import UsageError
@@ -20,8 +22,7 @@ from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar
 
 
-@dataclass(kw_only=True)
-class Table(Draft):
+class Table(Draft, kw_only=True):
     """One table with what was printed around it. Its `test` is the operation."""
 
     tool: str = "nccl-tests"

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import field
+from msgspec.structs import replace
 
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import MAX_VALUES, ForeignFile, refuse_too_many, too_many_rows
@@ -135,8 +137,7 @@ def _parts(section: _Section) -> list[_Section]:
     return [section]
 
 
-@dataclass(kw_only=True)
-class _Section(Table):
+class _Section(Table, kw_only=True):
     """A table while it is read, with what was printed for it."""
 
     end: int = 0

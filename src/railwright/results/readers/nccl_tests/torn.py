@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from railwright.results.readers.pasted.log_lines import Line, refusal
 
@@ -52,8 +53,7 @@ def output_of(text: str, writers: frozenset[str]) -> tuple[str, bool]:
     return (before + writer[: ends[0]], True) if len(ends) == 1 else (text, False)
 
 
-@dataclass
-class TornRow:
+class TornRow(msgspec.Struct):
     """A row whose end has not come yet. `starts` are the places where its two halves begin, `width` its columns."""
 
     line: int

@@ -15,7 +15,8 @@ GB/s is 10^9 bytes/s (nvbandwidth README). The arrow says which way the data goe
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
 from railwright.results.readers.nvbandwidth import json as nvbandwidth_json
@@ -33,15 +34,14 @@ _SAME = "same"
 """The row of a copy inside the GPU of the column."""
 
 
-@dataclass(kw_only=True)
-class _Matrix:
+class _Matrix(msgspec.Struct, kw_only=True):
     """One test while it is read."""
 
     test: str
     row: str
     arrow: str
     column: str
-    columns: list[str] = field(default_factory=list)
+    columns: list[str] = []
     total: float = 0.0
     half: float = 0.0
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 from railwright.results.readers.foreign_file import (
@@ -75,8 +74,7 @@ _KNOWN_TO = 0.01
 _ORDER = ("t_min[usec]", "t_typical[usec]", "99% percentile[usec]", "99.9% percentile[usec]", "t_max[usec]")
 
 
-@dataclass(kw_only=True)
-class _Test(Draft):
+class _Test(Draft, kw_only=True):
     unit: str = ""
     """The unit of the bandwidths, as in the header."""
 

@@ -12,7 +12,8 @@ it is what posting a message took (`overhead`) and, overall, the inverse of the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, bandwidth, files_of, latency
 from railwright.results.readers.pasted.log_lines import Line, cut_short, last_row, refusal, runs_of
@@ -45,8 +46,7 @@ _Row = tuple[int, dict[str, Number]]
 """A line of results by its number."""
 
 
-@dataclass(kw_only=True)
-class _Run(Draft):
+class _Run(Draft, kw_only=True):
     is_latency: bool | None = None
     """Whether the time is that of a message one way; None where the text does not say."""
     size: int | None = None
