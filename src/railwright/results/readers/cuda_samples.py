@@ -72,7 +72,7 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every stream of lines. Raises UsageError for a matrix whose rows are not as wide as its head."""
     return files_of(
-        [_run(stream) for stream in by_origin(lines_of(text)) if stream],
+        map(_run, by_origin(lines_of(text))),
         "no matrix of p2pBandwidthLatencyTest and no way of bandwidthTest has a value",
         "give the output from its first matrix or way on, with the words above it",
     )

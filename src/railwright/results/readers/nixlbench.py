@@ -113,8 +113,8 @@ def _runs(stream: list[Line]) -> Iterator[_Run]:
         if part:
             run = _run(part, options, largest)
             yield run
-            told = (_LARGEST.search(line.text) for line in part if "nixlbench " in line.text)
-            largest = next((found[1] for found in told if found is not None), largest)
+            told = [line.text for line in part if "nixlbench " in line.text]
+            largest = next((found[1] for text in told if (found := _LARGEST.search(text))), largest)
             options = {} if run.results else run.options  # the configuration stands above its table's header
 
 
@@ -188,11 +188,8 @@ def _check(run: _Run, numbers: dict[str, Number], size: int, line: int) -> None:
         overlap(rate.range(), (size * n / latency.high / 1e3, size * n / latency.low / 1e3))
         for n in {1, int(threads) if threads.isdecimal() else min(run.shown_threads, _MOST_THREADS)}
     ):
-        raise refusal(
-            line,
-            f"B/W {rate.text} GB/s is not block size {size} / average latency {latency.text} us = "
-            f"{size / latency.value / 1e3:.6g} GB/s",
-        )
+        computed = f"average latency {latency.text} us = {size / latency.value / 1e3:.6g} GB/s"
+        raise refusal(line, f"B/W {rate.text} GB/s is not block size {size} / {computed}")
     for name, scale in _RATES.items():
         other = numbers.get(name)
         # Six significant digits: the half unit of a printed integer says too little of how it was rounded.

@@ -38,7 +38,7 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every stream of lines. Raises UsageError for a matrix whose rows are not as wide as its head."""
     return files_of(
-        [_run(stream) for stream in by_origin(lines_of(text)) if stream],
+        map(_run, by_origin(lines_of(text))),
         "no matrix of rocm_bandwidth_test was found (copy peak bandwidth GB/s)",
         "give the output from its list of devices on",
     )

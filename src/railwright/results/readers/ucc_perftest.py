@@ -177,11 +177,8 @@ def _narrow(table: _Table, numbers: Mapping[str, Number], size: int, line: int) 
             low, high = numbers[bandwidth].range(1e3 / size)  # GB/s x us is 1000 bytes
             found = (low * numbers[time].low, high * numbers[time].high)
             if not overlap(left, found):
-                raise refusal(
-                    line,
-                    f"{numbers[bandwidth].text} GB/s are not {size} bytes in {numbers[time].text} us"
-                    " by the factor of the other bandwidths",
-                )
+                computed = f"{size} bytes in {numbers[time].text} us by the factor of the other bandwidths"
+                raise refusal(line, f"{numbers[bandwidth].text} GB/s are not {computed}")
             left = (max(left[0], found[0]), max(left[0], min(left[1], found[1])))
     table.factor = left
 

@@ -132,8 +132,5 @@ def _check(order: int, seconds: Number, gflops: Number, line: int) -> None:
     operations = (2 / 3 * order**3 + 3 / 2 * order**2) / 1e9
     slowest, fastest = operations / seconds.high, operations / max(seconds.low, 1e-9)
     if not overlap(gflops.range(), (slowest, fastest)):
-        raise refusal(
-            line,
-            f"{gflops.text} Gflops is not (2/3 N^3 + 3/2 N^2) / {seconds.text} s for N = {order}: "
-            f"{operations / max(seconds.value, 1e-9):.4g}",
-        )
+        computed = f"{seconds.text} s for N = {order}: {operations / max(seconds.value, 1e-9):.4g}"
+        raise refusal(line, f"{gflops.text} Gflops is not (2/3 N^3 + 3/2 N^2) / {computed}")

@@ -97,10 +97,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     hint = "a run that died leaves it open: give the text output"
     file = decoded(bounded(text), _File, "-J file of nccl-tests", hint)
     if file.version not in _KNOWN_VERSIONS:
-        raise UsageError(
-            f"-J file version {file.version} is not known, only {_KNOWN_VERSIONS[0]} to {_KNOWN_VERSIONS[-1]}",
-            hint="give the text output of the same run",
-        )
+        why = f"-J file version {file.version} is not known, only {_KNOWN_VERSIONS[0]} to {_KNOWN_VERSIONS[-1]}"
+        raise UsageError(why, hint="give the text output of the same run")
     table = _table(file)
     table.finish()
     return (table.file(),)

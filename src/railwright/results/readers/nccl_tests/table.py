@@ -132,9 +132,8 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
             table.ranks = int(ratio)
             table.notes.append(f"no device lines: {table.ranks} ranks follow from size and count")
         elif ratio != table.ranks:
-            raise refusal(
-                data[0].line, f"size {data[0].size_bytes} is for {ratio} ranks, the device lines name {table.ranks}"
-            )
+            why = f"size {data[0].size_bytes} is for {ratio} ranks, the device lines name {table.ranks}"
+            raise refusal(data[0].line, why)
     if table.ranks is None and logged_ranks is not None:
         table.ranks = logged_ranks
         table.notes.append(f"no device lines: {logged_ranks} ranks by NCCL's log")
@@ -148,10 +147,8 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
     elif "threads" in table.settings:
         table.ranks = named  # the head is whole, so the row that contradicts it is refused
     else:
-        table.notes.append(
-            f"the device lines name rank {named - 1}, but busbw / algbw is that of {table.ranks} ranks: they are not of"
-            " one run"
-        )
+        differ = f"the device lines name rank {named - 1}, but busbw / algbw is that of {table.ranks} ranks"
+        table.notes.append(f"{differ}: they are not of one run")
 
 
 def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
@@ -177,9 +174,8 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
 def _check_row(table: Table, row: Row) -> None:
     """Raises UsageError when the columns of the row contradict each other."""
     if table.test not in busbw.DIVIDED and row.count and row.elements_per_count != 1:
-        raise refusal(
-            row.line, f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
-        )
+        why = f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
+        raise refusal(row.line, why)
     if row.size_bytes and row.count == 0:
         raise refusal(row.line, f"size {row.size_bytes} with a count of 0")
     for timing in row.timings if row.sends else ():
@@ -200,18 +196,12 @@ def _check_timing(table: Table, row: Row, timing: Timing) -> None:
             table.algbw_is_busbw = share is not None and _is_old_definition(table, timing, computed, share)
             if table.algbw_is_busbw:
                 return
-            raise refusal(
-                row.line,
-                f"algbw {algbw.text} GB/s is not size {row.size_bytes} / time {time.text} us = "
-                f"{size / time.value / 1e3:.2f} GB/s",
-            )
+            size_over_time = f"size {row.size_bytes} / time {time.text} us = {size / time.value / 1e3:.2f} GB/s"
+            raise refusal(row.line, f"algbw {algbw.text} GB/s is not {size_over_time}")
         low, high = max(low, computed[0]), min(high, computed[1])
     if share is not None and not overlap(timing.busbw.range(), (low * share, high * share)):
-        raise refusal(
-            row.line,
-            f"busbw {timing.busbw.text} is not algbw {algbw.text} x {share:.4g}, the factor of {table.test} "
-            f"for {table.ranks} ranks",
-        )
+        factor = f"{share:.4g}, the factor of {table.test} for {table.ranks} ranks"
+        raise refusal(row.line, f"busbw {timing.busbw.text} is not algbw {algbw.text} x {factor}")
 
 
 def _is_old_definition(table: Table, timing: Timing, computed: Range, share: float) -> bool:
@@ -255,10 +245,8 @@ def _closing_notes(table: Table) -> Iterable[str]:
     """What a user must know of the whole table."""
     timings = [timing for row in table.rows for timing in row.timings]
     if table.average is not None:
-        yield (
-            f"the average bus bandwidth of {table.average.text} GB/s is over all sizes and both placements: "
-            "it says nothing about any size"
-        )
+        average = f"the average bus bandwidth of {table.average.text} GB/s"
+        yield f"{average} is over all sizes and both placements: it says nothing about any size"
         mean = sum(timing.busbw.value for timing in timings) / max(len(timings), 1)
         slack = 0.0051 + 1e-5 * mean + table.average.half
         if abs(mean - table.average.value) > slack:
@@ -274,8 +262,7 @@ def _closing_notes(table: Table) -> Iterable[str]:
         yield "which rows were wrong is not known: this version prints the largest error and one count for all rows"
     if table.out_of_bounds:
         yield f"nccl-tests counted {table.out_of_bounds} values out of bounds: the data was wrong"
-    empty = sum(1 for row in table.rows if not row.sends)
-    if empty:
+    if empty := sum(not row.sends for row in table.rows):
         yield f"rows with less than 16 bytes per rank, where nothing was sent: {empty}, left out"
     if table.algbw_is_busbw:
         yield "this version prints busbw in both columns: algbw was computed from size and time"

@@ -155,7 +155,7 @@ class _Section(Table, kw_only=True):
 
 
 def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
-    last_line = last_row(stream) if stream else 0
+    last_line = last_row(stream)
     sections = [_Section(last_line=last_line)]
     for line in stream:
         text = line.text.strip()
@@ -341,9 +341,8 @@ def _finish(section: _Section, around: list[Line]) -> None:
     if not section.closing_line:
         section.notes.append("the table has no end ('# Avg bus bandwidth'): it was cut off or the run died")
     if section.first_halves:
-        section.notes.append(
-            f"NCCL's log cut the rows apart, and of {section.first_halves} the in-place half is not in the text"
-        )
+        halves = section.first_halves
+        section.notes.append(f"NCCL's log cut the rows apart, and of {halves} the in-place half is not in the text")
     section.finish(logged_ranks)
 
 

@@ -118,12 +118,13 @@ def _begins(line: Line) -> bool:
 
 def _test(part: list[Line]) -> _Test:
     """One table. Where no title names its test, the last program named above it does."""
-    test = _Test(tool="perftest", ranks=2, last_line=last_row(part), parameters={"direction": "one"})
+    test = _Test(tool="perftest", ranks=2, last_line=last_row(part))
     failed = ""
     title = _TITLE.search(part[0].text)
-    if title is not None:
+    if title:
         test.test = f"ib_{_VERB[title[1]]}_{'bw' if title[5] == 'BW' else 'lat'}"
-        test.parameters["direction"] = "both" if title[3] else "one"
+    both_ways = title is not None and title[3] is not None
+    test.parameters["direction"] = "both" if both_ways else "one"
     for line in part[1:] if title else part:
         text = line.text
         if found := _HEADER.search(text):
@@ -146,7 +147,6 @@ def _test(part: list[Line]) -> _Test:
             _settings(test, text)
     test.notes = [*_notes(test), *test.notes, *([failed] if failed else [])]
     on_gpus = "gpu_memory" in test.settings
-    both_ways = test.parameters["direction"] == "both"
     test.workload = Message(by="verbs", both_ways=both_ways, from_gpu=on_gpus, to_gpu=on_gpus)
     return test
 
@@ -193,11 +193,8 @@ def _add_bandwidth(test: _Test, numbers: dict[str, Number], size: int, iteration
     values = [bandwidth(average, scale, unit)]
     if rate := numbers.get("MsgRate[Mpps]"):
         if not overlap(average.range(), rate.range(1e6 * size / scale)):
-            raise refusal(
-                line,
-                f"average {average.text} {unit} is not {rate.text} Mpps x {size} bytes = "
-                f"{rate.value * 1e6 * size / scale:.2f} {unit}",
-            )
+            computed = f"{rate.text} Mpps x {size} bytes = {rate.value * 1e6 * size / scale:.2f} {unit}"
+            raise refusal(line, f"average {average.text} {unit} is not {computed}")
         values.append(Measured("messages_per_s", rate.value * 1e6, f"{rate.text} Mpps"))
     test.add(line, values, {"size_bytes": size}, settings)
 
