@@ -84,10 +84,10 @@ def recognises(text: str) -> bool:
     return "Block Size (B)" in text and "Batch Size" in text and "B/W (" in text
 
 
-def _workload(options: dict[str, str]) -> Workload | None:
+def _workload(parameters: dict[str, Scalar]) -> Workload | None:
     """Messages to another process, or what its back end stores."""
-    backend = options.get("backend", "").upper()
-    from_gpu, to_gpu = (is_gpu_memory(options.get(f"{end}_seg_type")) for end in ("initiator", "target"))
+    backend = str(parameters.get("backend", "")).upper()
+    from_gpu, to_gpu = (is_gpu_memory(parameters.get(end)) for end in ("initiator", "target"))
     if backend in _FILES:
         return Files(to_gpu=from_gpu)
     return None if backend in _OBJECTS else Message(one_sided=True, from_gpu=from_gpu, to_gpu=to_gpu)
@@ -134,7 +134,7 @@ def _run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
             _row(run, text.split(), line.number)
     run.settle_ranks()
     run.notes = [*_notes(run), *run.notes]
-    run.workload = _workload(run.options)
+    run.workload = _workload(run.results[0].parameters) if run.results else None
     return run
 
 
