@@ -11,7 +11,7 @@ from tests.expected.finders import Finder
 from railwright.benchmarks.registry import DECLARATIONS, EVERY
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.limits.limit import NoLimit
-from railwright.results.declarations import Declaration, ceilings_of, first_covering
+from railwright.results.declarations import Declaration, ceilings_of, declared_for
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.results.workload import Unlimited, Workload
@@ -112,7 +112,7 @@ def test_the_first_declaration_that_covers_a_result_counts():
     )
 
     def why(**changed):
-        declared = first_covering(rows, msgspec.structs.replace(copied(), **changed))
+        declared = declared_for(msgspec.structs.replace(copied(), **changed), {copied().benchmark: rows})
         return declared.workload.why
 
     assert why() == "without an order"

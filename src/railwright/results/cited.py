@@ -40,7 +40,6 @@ def digest_of(path: Path) -> tuple[str, int]:
                 digest.update(part)
                 lines += part.count(b"\n")
     except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}", hint="a sheet cites the records that it rests on"
-        ) from error
+        hint = "a sheet cites the records that it rests on"
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
     return digest.hexdigest(), lines

@@ -6,7 +6,7 @@ cannot choose its own limit. A result that nothing was declared for has no limit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -95,12 +95,7 @@ def measured_alike(name: str, ceiling: str, declarations: Declarations) -> bool:
 
 def declared_for(result: Result, declarations: Declarations) -> Declaration | None:
     """The first declaration of its benchmark that covers a result; None where there is none."""
-    return first_covering(declarations.get(result.benchmark, ()), result)
-
-
-def first_covering(declarations: Iterable[Declaration], result: Result) -> Declaration | None:
-    """The first that covers a result; None where none does."""
-    return next((row for row in declarations if row.covers(result)), None)
+    return next((row for row in declarations.get(result.benchmark, ()) if row.covers(result)), None)
 
 
 def workload_of(result: Result, declarations: Declarations) -> Workload:

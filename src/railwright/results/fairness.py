@@ -86,26 +86,24 @@ def _completeness(file: ResultFile) -> str:
 def _load(a: Context, b: Context) -> Iterator[Difference]:
     """A busy machine, more noise, or another clock."""
     if max(a.busy_fraction, b.busy_fraction) > _BUSY_FRACTION:
-        yield Difference(
-            what="busy before the run", a=f"{percent(a.busy_fraction)} of all cores", severity="caution",
-            b=f"{percent(b.busy_fraction)} of all cores", why="other work took part of the machine",
-        )  # fmt: skip
+        first, second = (f"{percent(each.busy_fraction)} of all cores" for each in (a, b))
+        yield _caution("busy before the run", first, second, "other work took part of the machine")
     if a.noise is None or b.noise is None:
         first, second = ("measured" if each.noise else "not measured" for each in (a, b))
         yield from _unequal("noise", first, second)
         return
     less, more = sorted((a.noise.lost_fraction, b.noise.lost_fraction))
     if more > 2 * less and more - less > _LOST_FRACTION:
-        yield Difference(
-            what="noise", a=f"{percent(a.noise.lost_fraction)} of the time lost", severity="caution",
-            b=f"{percent(b.noise.lost_fraction)} of the time lost", why="one machine was disturbed much more",
-        )  # fmt: skip
+        first, second = (f"{percent(each.lost_fraction)} of the time lost" for each in (a.noise, b.noise))
+        yield _caution("noise", first, second, "one machine was disturbed much more")
     quick, long = sorted((a.noise.quantum_s, b.noise.quantum_s))
     if quick > 0 and long / quick > 1 + _CLOCK_FRACTION:
-        yield Difference(
-            what="clocks", a=f"{format_duration(a.noise.quantum_s)} for fixed work", severity="caution",
-            b=f"{format_duration(b.noise.quantum_s)} for fixed work", why="a core ran at another speed",
-        )  # fmt: skip
+        first, second = (f"{format_duration(each.quantum_s)} for fixed work" for each in (a.noise, b.noise))
+        yield _caution("clocks", first, second, "a core ran at another speed")
+
+
+def _caution(what: str, a: str, b: str, why: str) -> Difference:
+    return Difference(what=what, a=a, b=b, severity="caution", why=why)
 
 
 def _topologies(a: Topology, b: Topology) -> Iterator[Difference]:

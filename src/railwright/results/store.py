@@ -144,10 +144,7 @@ def _refuse_other_version(path: Path, line: bytes) -> None:
         version = msgspec.json.decode(line, type=_Versioned).schema_version
         if version not in READ_VERSIONS:
             known = f"this railwright reads versions {READ_VERSIONS[0]} to {SCHEMA_VERSION}"
-            raise UsageError(
-                f"{path} is of schema version {version}; {known}",
-                hint="use the railwright that wrote it",
-            )
+            raise UsageError(f"{path} is of schema version {version}; {known}", hint="use the railwright that wrote it")
 
 
 def collect(records: Iterator[Record], name: str = "this results file") -> ResultFile:

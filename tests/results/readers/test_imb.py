@@ -57,7 +57,7 @@ def test_rates_count_the_messages_of_an_operation():
     for name, count in (("Sendrecv", 2), ("Exchange", 4)):
         (file,) = imb.read(HEAD.format(name, 2, columns) + row.format(f"{count * 1048576 / 100:.2f}"))
         assert rates(file) == {1048576: pytest.approx(count * 1048576e4, rel=1e-4)}
-        assert imb.workload(file).both_ways
+        assert file.workload.both_ways
         with pytest.raises(UsageError, match="are not 1048576 bytes"):
             imb.read(HEAD.format(name, 2, columns) + row.format(f"{count * 1048576 / 300:.2f}"))
 
@@ -66,9 +66,9 @@ def test_uniband_has_messages_and_no_time():
     text = HEAD.format("Uniband", 2, "Mbytes/sec  Msg/sec") + "  0 1000 0.00 2189915\n  4194304 10 12000.00 2861\n"
     (file,) = imb.read(text)
     assert rates(file) == {4194304: 12000e6}
-    assert not imb.workload(file).one_at_a_time
+    assert not file.workload.one_at_a_time
     many = imb.read(text.replace("= 2", "= 8"))[0]
-    assert isinstance(imb.workload(many), Unlimited)  # of four pairs together
+    assert isinstance(many.workload, Unlimited)  # of four pairs together
 
 
 def test_a_barrier_has_no_sizes_and_a_table_without_a_name_is_of_a_pair():
@@ -109,5 +109,5 @@ def test_groups_that_run_at_once_are_told_from_one_pair():
         "  #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]   Mbytes/sec\n"
         "    1024       100000        56.92        61.39        59.15        16.68\n"
     )
-    assert (file.test, file.ranks, type(imb.workload(file))) == ("PingPong", 4, Unlimited)
+    assert (file.test, file.ranks, type(file.workload)) == ("PingPong", 4, Unlimited)
     assert rates(file) == {1024: 16.68e6}

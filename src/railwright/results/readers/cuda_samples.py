@@ -17,15 +17,14 @@ bandwidthTest is 2^20 bytes/s (its source). Copies inside one GPU and latencies 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.pasted.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
+import msgspec
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
+from railwright.results.readers.pasted.log_lines import Line, by_origin, last_row, lines_of, refusal
 from railwright.results.readers.pasted.printed_numbers import number
-from railwright.results.workload import Copy, Workload
+from railwright.results.workload import Copy
 from railwright.topology.devices import Scalar
-
-NAME = "p2pBandwidthLatencyTest and bandwidthTest (P2P=)"
 
 _MATRIX = re.compile(
     r"(?:(Unidirectional|Bidirectional) )?P2P=(Enabled|Disabled) (Bandwidth|Latency)"
@@ -45,18 +44,16 @@ _WAY = re.compile(r"(Host|Device) to (Host|Device) Bandwidth, (\d{1,3}) Device\(
 _KIND = re.compile(r"(PINNED|PAGEABLE) Memory Transfers")
 _UNIT = re.compile(r"Transfer Size \(Bytes\)\s+Bandwidth\(([GM]B)/s\)")
 _BYTES_OF = {"GB": 1e9, "MB": 2.0**20}
-_MOST_CELLS = 20_000
 _LOSES = 0.8
 """Our choice: peers that reach less than this part of a copy through the host are told."""
 
 
-@dataclass(kw_only=True)
-class _Copies:
+class _Copies(msgspec.Struct, kw_only=True):
     """What the lines above a row say of it."""
 
     test: str = ""
-    settings: dict[str, Scalar] = field(default_factory=dict)
-    columns: list[str] = field(default_factory=list)
+    settings: dict[str, Scalar] = {}
+    columns: list[str] = []
     source: str = ""
     target: str = ""
     devices: int = 1
@@ -72,23 +69,18 @@ def recognises(text: str) -> bool:
     return "Memory Transfers" in text and _WAY.search(text) is not None and _UNIT.search(text) is not None
 
 
-def workload(_: ForeignFile) -> Workload:
-    """Copies between the memories that each row names."""
-    return Copy()
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every stream of lines. Raises UsageError for a matrix whose rows are not as wide as its head."""
     return files_of(
-        [_run(stream) for stream in by_origin(lines_of(text)) if stream],
+        map(_run, by_origin(lines_of(text))),
         "no matrix of p2pBandwidthLatencyTest and no way of bandwidthTest has a value",
         "give the output from its first matrix or way on, with the words above it",
     )
 
 
 def _run(lines: list[Line]) -> Draft:
-    draft = Draft(tool="CUDA samples", test="bandwidthTest", notes=["the data was not checked"])
-    draft.last_line = last_row(lines)
+    draft = Draft(tool="CUDA samples", test="bandwidthTest", workload=Copy(), last_line=last_row(lines))
+    draft.notes.append("the data was not checked")
     gpus: dict[str, None] = {}
     seen = _Copies()
     for line in lines:
@@ -144,10 +136,10 @@ def _line(draft: Draft, found: re.Match[str], line: int) -> None:
     """One size of one way. A copy inside a GPU counts what is read and what is written, and has no path."""
     way, memory, rate, unit, size, devices = found.groups()
     if way == "D2D":
-        value = number(rate, "bandwidth", line)
-        if value.value > 0:
-            measured = Measured("bandwidth_bytes_per_s", value.value * _BYTES_OF[unit] / 2, f"{rate} {unit}/s")
-            draft.add(line, [measured], {"test": "device_local_copy", "size_bytes": int(size)}, {})
+        printed = number(rate, "bandwidth", line)
+        if printed.value > 0:
+            value = bandwidth(printed, _BYTES_OF[unit] / 2, f"{unit}/s")
+            draft.add(line, [value], {"test": "device_local_copy", "size_bytes": int(size)})
         return
     ends = {"H": "Host", "D": "Device"}
     seen = _way(ends[way[0]], ends[way[2]], int(devices))
@@ -157,25 +149,18 @@ def _line(draft: Draft, found: re.Match[str], line: int) -> None:
 
 
 def _row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
-    if len(words) != len(seen.columns) + 1:
-        if line == draft.last_line and len(words) <= len(seen.columns):
-            draft.notes.append(cut_short(line, len(words) - 1, len(seen.columns)))
-        elif seen.test:
-            raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(seen.columns)}")
+    if not seen.test and (line != draft.last_line or len(words) > len(seen.columns)):
         return
-    if not seen.test:
-        return
-    for column, word in zip(seen.columns, words[1:], strict=True):
+    for column, word in draft.cells_of_matrix(seen.columns, words, line):
         printed = number(word, "bandwidth", line)
-        if column == words[0] or printed.value <= 0 or len(draft.results) >= _MOST_CELLS:
+        if column == words[0] or printed.value <= 0:
             continue
-        path = f"gpu{int(words[0])}>gpu{int(column)}" if column.isdecimal() else ""
-        if not path:
+        if not column.isdecimal():
             raise refusal(line, f"{column[:20]!r} is no GPU's number")
-        each = printed.value * 1e9 / (2 if seen.settings["direction"] == "both" else 1)
-        value = Measured("bandwidth_bytes_per_s", each, f"{printed.text} GB/s")
+        path = f"gpu{int(words[0])}>gpu{int(column)}"
+        value = bandwidth(printed, 0.5e9 if seen.settings["direction"] == "both" else 1e9, "GB/s")
         which = seen.test if seen.settings["peer_access"] else f"{seen.test}_through_host"
-        draft.add(line, [value], {"test": which, "copy": path}, dict(seen.settings), path=path)
+        draft.add(line, [value], {"test": which, "copy": path}, seen.settings, path=path)
 
 
 def _transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
@@ -184,12 +169,11 @@ def _transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
         return
     if seen.devices > 1:
         seen.settings["added_gpus"] = seen.devices
-    value = printed.value * _BYTES_OF[seen.unit]
     path = f"{seen.source}>{seen.target}"
     memory = "" if seen.settings.get("host") != "pageable" else "_pageable"
     parameters: dict[str, Scalar] = {"test": f"{seen.test}{memory}", "copy": path, "size_bytes": int(words[0])}
-    measured = Measured("bandwidth_bytes_per_s", value, f"{printed.text} {seen.unit}/s")
-    draft.add(line, [measured], parameters, dict(seen.settings), path=path)
+    value = bandwidth(printed, _BYTES_OF[seen.unit], f"{seen.unit}/s")
+    draft.add(line, [value], parameters, seen.settings, path=path)
 
 
 def _slower_peers(draft: Draft) -> list[str]:

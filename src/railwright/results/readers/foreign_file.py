@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -11,12 +10,22 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.pasted.log_lines import bounded, cut_short, refusal
+from railwright.results.readers.pasted.printed_numbers import Number
 from railwright.results.records import Result, Summary, Verification
 from railwright.results.statistics import summarise
-from railwright.results.workload import Unlimited, Workload
+from railwright.results.workload import Collective, Unlimited, Workload
 from railwright.topology.devices import Scalar
 
 Kind = TypeVar("Kind")
+_MPI_COLLECTIVES = {
+    "allreduce": ("all_reduce", False),
+    "allgather": ("all_gather", True),
+    "alltoall": ("all_to_all", True),
+    "reduce_scatter": ("reduce_scatter", False),
+    "bcast": ("broadcast", False),
+    "reduce": ("reduce", False),
+}
+"""The operation as NCCL calls it, and whether the size of a benchmark is what one rank has for each other."""
 MAX_RUNS = 100
 MAX_VALUES = 10_000
 """Values of one run. A tool doubles its size, or adds a step to it some thousand times."""
@@ -50,18 +59,11 @@ class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 class Reader(Protocol):
     """A module of this package that reads one format."""
 
-    NAME: str
-    """The tool, and the words that its output is known by: `fio (fio-3, IOPS=)`."""
-
     def recognises(self, text: str) -> bool:
         """Whether the text has this format's fixed words.
 
         Must be cheap: words first, and a pattern only where they are there; no loop over lines.
         """
-        ...
-
-    def workload(self, file: ForeignFile) -> Workload:
-        """What ran, as far as it is the same for all rows of such a file."""
         ...
 
     def read(self, text: str) -> tuple[ForeignFile, ...]:
@@ -79,8 +81,22 @@ class Measured(NamedTuple):
     """None where the tool printed one number only."""
 
 
-@dataclass(kw_only=True)
-class Draft:
+def bandwidth(rate: Number, bytes_per_s: float, unit: str) -> Measured:
+    """A printed rate, in a unit of so many bytes/s."""
+    return Measured("bandwidth_bytes_per_s", rate.value * bytes_per_s, f"{rate.text} {unit}")
+
+
+def latency(time: Number, unit: str, seconds: float = 1e-6) -> Measured:
+    """A printed time, in microseconds or another unit."""
+    return Measured("latency_s", time.value * seconds, f"{time.text} {unit}")
+
+
+def operations(rate: Number, unit: str = "IOPS") -> Measured:
+    """A printed number of operations a second."""
+    return Measured("operations_per_s", rate.value, f"{rate.text} {unit}")
+
+
+class Draft(msgspec.Struct, kw_only=True):
     """A `ForeignFile` while its text is read. Every reader builds its results here."""
 
     tool: str
@@ -90,19 +106,21 @@ class Draft:
     """Where the run begins; its first row where no line before it says so."""
     last_line: int = 0
     """The last line that can belong to this run: only there may a row be cut off."""
-    columns: list[str] = field(default_factory=list)
+    columns: list[str] = []
     last: tuple[int, int] = (-1, -1)
     """Size and batch of the row before, where a table must rise."""
     ranks: int | None = None
     hosts: int | None = None
     gpus: tuple[str, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
-    parameters: dict[str, Scalar] = field(default_factory=dict)
+    environment: dict[str, str] = {}
+    parameters: dict[str, Scalar] = {}
     """What was varied, where it is the same for all rows."""
-    settings: dict[str, Scalar] = field(default_factory=dict)
-    results: list[Result] = field(default_factory=list)
+    settings: dict[str, Scalar] = {}
+    results: list[Result] = []
     rivals: tuple[str, ...] = ()
-    notes: list[str] = field(default_factory=list)
+    workload: Workload | None = None
+    """None where no limit is known for such a test."""
+    notes: list[str] = []
 
     @property
     def method(self) -> str:
@@ -115,20 +133,37 @@ class Draft:
 
         A row that the end of the text cut off has no cells, and a note says so.
         """
-        if len(words) == len(self.columns):
-            self.line = self.line or line
-            return dict(zip(self.columns, words, strict=True))
-        if line != self.last_line or len(words) > len(self.columns):
-            raise refusal(line, f"{len(words)} columns where the header has {len(self.columns)}")
-        self.notes.append(cut_short(line, len(words), len(self.columns)))
-        return {}
+        if not self.is_whole(len(words), len(self.columns), line):
+            return {}
+        self.line = self.line or line
+        return dict(zip(self.columns, words, strict=True))
+
+    def cells_of_matrix(self, columns: Sequence[str], words: Sequence[str], line: int) -> list[tuple[str, str]]:
+        """The columns and words of a matrix's row behind its name; raises and notes as `cells` does."""
+        is_whole = self.is_whole(len(words) - 1, len(columns), line, "the matrix has")
+        return list(zip(columns, words[1:], strict=True)) if is_whole else []
+
+    def is_whole(self, found: int, expected: int, line: int, others: str = "the header has") -> bool:
+        """Whether a row has all columns. One that the end of the text cut off becomes a note, any other an error."""
+        if found == expected:
+            return True
+        if line != self.last_line or found > expected:
+            raise refusal(line, f"{found} columns where {others} {expected}")
+        self.notes.append(cut_short(line, found, expected))
+        return False
+
+    def rise_to(self, size: int, line: int, *, may_repeat: bool = False) -> None:
+        """Takes the size of the next row. Raises UsageError where sizes do not rise."""
+        if size < self.last[0] or (size == self.last[0] and not may_repeat):
+            raise refusal(line, f"size {size} after size {self.last[0]}: the rows of several tables are mixed")
+        self.last = (size, 0)
 
     def add(
         self,
         line: int,
         values: Iterable[Measured],
         parameters: Mapping[str, Scalar],
-        settings: Mapping[str, Scalar],
+        settings: Mapping[str, Scalar] = {},
         verification: Verification | None = None,
         *,
         path: str = "",
@@ -161,8 +196,9 @@ class Draft:
             )
 
     def file(self) -> ForeignFile:
-        """The run as it was read, but for its workload, which the registry asks the reader for."""
-        read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__ if name != "workload"}
+        """The run as it was read."""
+        self.workload = self.workload or Unlimited(why=f"no limit is derived for {self.test}")
+        read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__}
         return ForeignFile(**{**read, "results": tuple(self.results), "notes": tuple(self.notes)})
 
 
@@ -175,6 +211,12 @@ def refuse_too_many(runs: int) -> None:
     """Raises UsageError for more runs than anybody reads."""
     if runs > MAX_RUNS:
         raise UsageError(f"more than {MAX_RUNS} runs in one file", hint="give a part of it")
+
+
+def mpi_collective(name: str) -> Collective | None:
+    """The collective that MPI calls so, as its benchmarks count sizes; None for one without a limit."""
+    operation, of_each_rank = _MPI_COLLECTIVES.get(name, ("", False))
+    return Collective(operation=operation, by="mpi", of_each_rank=of_each_rank) if operation else None
 
 
 def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignFile, ...]:

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of, latency
 from railwright.results.readers.pasted.log_lines import lines_of, refusal
-from railwright.results.readers.pasted.printed_numbers import number
-from railwright.results.workload import Files, Workload
+from railwright.results.readers.pasted.printed_numbers import Number, number
+from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
-
-NAME = "gdsio (XferType:, Throughput: ... GiB/sec)"
 
 _RUN = re.compile(
     r"IoType: (\w{2,16}) XferType: (\w{2,24}) Threads: (\d{1,7})(?: IoDepth: (\d{1,7}))? "
@@ -43,15 +41,10 @@ def recognises(text: str) -> bool:
     return "Throughput:" in text and "GiB/sec, Avg_Latency:" in text
 
 
-def workload(_: ForeignFile) -> Workload:
-    """Files."""
-    return Files()
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All runs as one file, a bandwidth and a mean latency each. Raises UsageError for a contradiction."""
     lines = lines_of(text)
-    draft = Draft(tool="gdsio", test="gdsio")
+    draft = Draft(tool="gdsio", test="gdsio", workload=Files())
     command: dict[str, str] = {}
     for place, line in enumerate(lines):
         if "gdsio" in line.text and (given := _COMMAND.search(line.text)):
@@ -84,32 +77,25 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 def _add_short(draft: Draft, command: dict[str, str], found: re.Match[str], line: int) -> None:
     """A line without its first half, described by the command above it; nothing of it can be checked."""
-    rate, latency = (number(printed, "number", line) for printed in found.groups())
+    rate, time = (number(printed, "number", line) for printed in found.groups())
     size = command.get("i", "")
     size_bytes = (
         int(size[:-1]) * _UNITS[size[-1].upper()] if size[:-1].isdecimal() and size[-1].upper() in _UNITS else 0
     )
     transfer = _TRANSFERS.get(command.get("x", ""), "unknown")
     threads = command.get("w", "")
-    draft.add(
-        line,
-        [
-            Measured("bandwidth_bytes_per_s", rate.value * 2**30, f"{rate.text} GiB/sec"),
-            Measured("latency_s", latency.value * 1e-6, f"{latency.text} usecs mean"),
-        ],
-        {
-            **({"size_bytes": size_bytes} if size_bytes else {}),
-            "operation": _OPERATIONS.get(command.get("I", ""), "unknown"),
-            "transfer": transfer,
-            **({"threads": int(threads)} if threads.isdecimal() else {}),
-        },
-        {"crosses": _PATHS[transfer]} if transfer in _PATHS else {},
-    )
+    parameters: dict[str, Scalar] = {
+        **({"size_bytes": size_bytes} if size_bytes else {}),
+        "operation": _OPERATIONS.get(command.get("I", ""), "unknown"),
+        "transfer": transfer,
+        **({"threads": int(threads)} if threads.isdecimal() else {}),
+    }
+    _add_run(draft, line, rate, time, parameters, {})
 
 
 def _add(draft: Draft, found: re.Match[str], line: int) -> None:
     io_type, transfer, threads, depth, moved, files, io_size, *printed = found.groups()
-    rate, latency, seconds = (number(printed[place], "number", line) for place in (0, 1, 3))
+    rate, time, seconds = (number(printed[place], "number", line) for place in (0, 1, 3))
     operations, moved_bytes = int(printed[2]), int(moved) * 1024
     value = rate.value * 2**30
     if seconds.value <= 0 or abs(moved_bytes / seconds.value - value) > _AGREEMENT * value + rate.half * 2**30:
@@ -128,10 +114,12 @@ def _add(draft: Draft, found: re.Match[str], line: int) -> None:
     settings: dict[str, Scalar] = {"operations": operations, "duration_s": seconds.value, "moved_bytes": moved_bytes}
     if files:
         settings["files_bytes"] = int(files) * 1024
-    if transfer in _PATHS:
+    _add_run(draft, line, rate, time, parameters, settings)
+
+
+def _add_run(
+    draft: Draft, line: int, rate: Number, time: Number, parameters: dict[str, Scalar], settings: dict[str, Scalar]
+) -> None:
+    if (transfer := str(parameters["transfer"])) in _PATHS:
         settings["crosses"] = _PATHS[transfer]
-    values = [
-        Measured("bandwidth_bytes_per_s", value, f"{rate.text} GiB/sec"),
-        Measured("latency_s", latency.value * 1e-6, f"{latency.text} usecs mean"),
-    ]
-    draft.add(line, values, parameters, settings)
+    draft.add(line, [bandwidth(rate, 2**30, "GiB/sec"), latency(time, "usecs mean")], parameters, settings)

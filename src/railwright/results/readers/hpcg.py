@@ -29,9 +29,6 @@ import msgspec
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.pasted.log_lines import Line, in_order_of_origin, refusal
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
-from railwright.results.workload import Unlimited, Workload
-
-NAME = "HPCG (Final Summary::HPCG result is VALID)"
 
 _RATE = re.compile(
     r"(?:^|:: ?)\s{0,8}HPCG result is (VALID|INVALID)\b.{0,40}?(?:rating of\s?[=:]?\s?(\d\S{0,23}))?\s*$"
@@ -58,28 +55,22 @@ def recognises(text: str) -> bool:
     )
 
 
-def workload(_: ForeignFile) -> Workload:
-    """A solver that memory and network bound together, for which no limit is derived."""
-    return Unlimited(why="no limit is derived for hpcg")
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every result. Raises UsageError for one that HPCG itself calls invalid."""
     draft = Draft(tool="HPCG", test="hpcg")
-    settings: dict[str, int | float] = {}
     raw: tuple[str, int] | None = None
     for line in in_order_of_origin(text):
         if found := _RAW.search(line.text):
             raw = found[1], line.number
         elif found := _OF_NVIDIA.search(line.text):
-            _of_nvidia(draft, found, settings, line.number)
+            _of_nvidia(draft, found, line.number)
         elif found := _RATE.search(line.text):
-            _rated(draft, found, settings, line.number)
+            _rated(draft, found, line.number)
         else:
-            _take_setting(draft, settings, line)
+            _take_setting(draft, line)
     if raw is not None and not draft.results:
         rate, place = raw
-        _add(draft, number(rate, "GFLOP/s", place), settings, place)
+        _add(draft, number(rate, "GFLOP/s", place), "GFLOP/s", place)
         draft.notes.append("a raw total: HPCG's last line, which says whether the result is valid, is not in the text")
     draft.notes.append(
         "HPCG moves memory for each operation: the rate of STREAM on the same machine is what it is held against"
@@ -87,15 +78,15 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     return files_of([draft], "no result of HPCG was found (Final Summary::HPCG result is VALID)", "give its whole file")
 
 
-def _take_setting(draft: Draft, settings: dict[str, int | float], line: Line) -> None:
+def _take_setting(draft: Draft, line: Line) -> None:
     if found := _PROCESSES.search(line.text):
         draft.ranks = int(found[1])
     elif found := _THREADS.search(line.text):
-        settings["threads"] = int(found[1])
+        draft.settings["threads"] = int(found[1])
     elif found := _GRID.search(line.text):
-        settings[f"n{found[1]}"] = int(found[2])
+        draft.settings[f"n{found[1]}"] = int(found[2])
     elif found := _READ_WRITE.search(line.text):
-        settings["memory_bytes_per_s"] = number(found[1], "GB/s", line.number).value * 1e9
+        draft.settings["memory_bytes_per_s"] = number(found[1], "GB/s", line.number).value * 1e9
     elif found := _VERSION.search(line.text):
         draft.version = found[1] or found[2]
     elif found := _PROCESS_GRID.search(line.text):
@@ -104,7 +95,7 @@ def _take_setting(draft: Draft, settings: dict[str, int | float], line: Line) ->
         draft.gpus = (found[1],)
 
 
-def _rated(draft: Draft, found: re.Match[str], settings: dict[str, int | float], line: int) -> None:
+def _rated(draft: Draft, found: re.Match[str], line: int) -> None:
     """A result, once: MKL's prints it, and writes it to its file."""
     if found[1] == "INVALID" or found[2] is None:
         raise refusal(line, "HPCG says that its result is not valid", "look for FAILED in its file")
@@ -112,19 +103,18 @@ def _rated(draft: Draft, found: re.Match[str], settings: dict[str, int | float],
     low, high = rate.range(1e9)
     for place, one in enumerate(draft.results):
         if one.summary is not None and low <= one.summary.median <= high:
-            draft.results[place] = msgspec.structs.replace(one, settings={**one.settings, **settings})
+            draft.results[place] = msgspec.structs.replace(one, settings={**one.settings, **draft.settings})
             return
-    _add(draft, rate, settings, line)
+    _add(draft, rate, "GFLOP/s", line)
 
 
-def _add(draft: Draft, rate: Number, settings: dict[str, int | float], line: int) -> None:
-    draft.add(line, [Measured("flop_per_s", rate.value * 1e9, f"{rate.text} GFLOP/s")], {}, settings)
+def _add(draft: Draft, rate: Number, unit: str, line: int) -> None:
+    draft.add(line, [Measured("flop_per_s", rate.value * 1e9, f"{rate.text} {unit}")], {})
 
 
-def _of_nvidia(draft: Draft, found: re.Match[str], settings: dict[str, int | float], line: int) -> None:
+def _of_nvidia(draft: Draft, found: re.Match[str], line: int) -> None:
     rate, each = number(found[1], "GF", line), number(found[3], "GF_per", line)
     if draft.ranks and draft.ranks > 1 and not overlap(rate.range(), each.range(draft.ranks)):
         raise refusal(line, f"{rate.text} GF is not {each.text} GF of each of {draft.ranks} processes")
-    memory = number(found[2], "GB/s", line).value * 1e9
-    value = Measured("flop_per_s", rate.value * 1e9, f"{rate.text} GF")
-    draft.add(line, [value], {}, {**settings, "memory_bytes_per_s": memory})
+    draft.settings["memory_bytes_per_s"] = number(found[2], "GB/s", line).value * 1e9
+    _add(draft, rate, "GF", line)

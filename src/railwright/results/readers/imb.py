@@ -17,14 +17,12 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of, latency, mpi_collective
 from railwright.results.readers.pasted.command_line import environment_of, launched
 from railwright.results.readers.pasted.log_lines import Line, columns_of, last_row, refusal, runs_of
-from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, whole
-from railwright.results.workload import Collective, Message, Unlimited, Workload
+from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, refuse_outside, whole
+from railwright.results.workload import Message, Workload
 from railwright.topology.devices import Scalar
-
-NAME = "IMB (#bytes #repetitions)"
 
 _VERSION = re.compile(r"Intel ?\(R\) MPI Benchmark(?:s| Suite) V?(\d[\w. ]{0,20}?),")
 _NAMED = re.compile(r"Benchmarking (?:Multi-)?(\w{2,40})\s*$")
@@ -36,16 +34,7 @@ _MESSAGES = {"PingPong": 1, "PingPing": 1, "Sendrecv": 2, "Exchange": 4}
 """How many messages the rate counts in the time of one operation."""
 _OF_TWO = ("PingPong", "PingPing", "PingPongSpecificSource", "PingPingSpecificSource", "PingPongAnySource",
            "PingPingAnySource")  # fmt: skip
-_ONE_WAY, _BOTH_WAYS = ("PingPong", "Uniband"), ("Biband", "Sendrecv", "Exchange", "PingPing")
-_OPERATIONS = {
-    "Allreduce": ("all_reduce", False),
-    "Allgather": ("all_gather", True),
-    "Alltoall": ("all_to_all", True),
-    "Reduce_scatter": ("reduce_scatter", False),
-    "Bcast": ("broadcast", False),
-    "Reduce": ("reduce", False),
-}
-"""Benchmark -> the operation as NCCL calls it, and whether IMB's size is what one rank has for each other."""
+_BOTH_WAYS = ("Biband", "Sendrecv", "Exchange")
 _MEGABYTES = (1e6, 2.0**20)
 _ABOVE = 60
 """Lines above a table in which its command may be."""
@@ -56,19 +45,11 @@ def recognises(text: str) -> bool:
     return "#repetitions" in text and ("[usec]" in text or "Mbytes/sec" in text)
 
 
-def workload(file: ForeignFile) -> Workload:
+def _workload(table: Draft) -> Workload | None:
     """Messages between two processes, and collectives."""
-    operation, of_each_rank = _OPERATIONS.get(file.test, ("", False))
-    between_two = file.ranks == 2 and not operation
-    if operation:
-        return Collective(operation=operation, by="mpi", of_each_rank=of_each_rank)
-    if not between_two:
-        return Unlimited(why=f"no limit is derived for {file.test}")
-    return Message(
-        one_at_a_time=file.test not in ("Uniband", "Biband"),
-        both_ways=file.test in _BOTH_WAYS[:3],
-        pages="small",
-    )
+    one_at_a_time, both_ways = table.test not in ("Uniband", "Biband"), table.test in _BOTH_WAYS
+    message = Message(one_at_a_time=one_at_a_time, both_ways=both_ways, pages="small") if table.ranks == 2 else None
+    return mpi_collective(table.test.lower()) or message
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -129,11 +110,12 @@ def _row(table: Draft, words: list[str], line: int) -> _Row | None:
         return None
     repetitions = whole(cells.pop("#repetitions"), "repetitions", line)
     size = whole(cells.pop("#bytes"), "size", line) if "#bytes" in cells else None
-    if size is not None and size <= table.last[0]:
-        raise refusal(line, f"size {size} after size {table.last[0]}: the rows of several tables are mixed")
-    table.last = (size or 0, 0)
+    if size is not None:
+        table.rise_to(size, line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
-    _check_order(numbers, line)
+    least, average, most = (numbers.get(f"t_{kind}[usec]") for kind in ("min", "avg", "max"))
+    if least and average and most:
+        refuse_outside("average", average, least, most, line, " us")
     return _Row(line, size, repetitions, numbers)
 
 
@@ -144,25 +126,20 @@ def _filled(table: Draft, rows: list[_Row]) -> Draft:
         numbers, values = row.numbers, []
         seconds, rate = _time(numbers), numbers.get("Mbytes/sec")
         if rate is not None and row.size:
-            values.append(Measured("bandwidth_bytes_per_s", rate.value * megabyte, f"{rate.text} Mbytes/sec"))
+            values.append(bandwidth(rate, megabyte, "Mbytes/sec"))
         if seconds is not None:
-            values.append(Measured("latency_s", seconds.value * 1e-6, f"{seconds.text} usec"))
+            values.append(latency(seconds, "usec"))
         extras: dict[str, Scalar] = {"iterations": row.repetitions}
         extras |= {f"{kind}_rank_s": numbers[f"t_{kind}[usec]"].value * 1e-6
                    for kind in ("min", "avg") if f"t_{kind}[usec]" in numbers}  # fmt: skip
         table.add(row.line, values, {} if row.size is None else {"size_bytes": row.size}, extras)
     table.notes = [*_notes(table, rows, megabyte), *table.notes]
+    table.workload = _workload(table)
     return table
 
 
 def _time(numbers: dict[str, Number]) -> Number | None:
     return numbers.get("t_max[usec]", numbers.get("t[usec]"))
-
-
-def _check_order(numbers: dict[str, Number], line: int) -> None:
-    least, average, most = (numbers.get(f"t_{kind}[usec]") for kind in ("min", "avg", "max"))
-    if least and average and most and not (least.low <= average.high and average.low <= most.high):
-        raise refusal(line, f"the average {average.text} us is not between {least.text} and {most.text} us")
 
 
 def _megabyte(test: str, rows: list[_Row]) -> float:

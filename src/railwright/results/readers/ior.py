@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of, operations
 from railwright.results.readers.pasted.log_lines import Line, in_order_of_origin, lines_of, refusal
 from railwright.results.readers.pasted.printed_numbers import disagree, mean_of, number
-from railwright.results.workload import Files, Workload
-
-NAME = "IOR (access bw(MiB/s) ... iter)"
+from railwright.results.workload import Files
 
 _VERSION = re.compile(r"IOR-(\d{1,3}[\w.+-]{1,24}): MPI Coordinated Test")
 _OPTION = re.compile(r"(api|access|nodes|clients|tasks|xfersize|aggregate filesize)\s{1,24}[:=] {1,4}(\S.{0,80}?)\s*$")
@@ -49,11 +47,6 @@ def recognises(text: str) -> bool:
     return ("write " in text or "read " in text) and len(_ROW_ALONE.findall(text)) >= _LEAST_ROWS
 
 
-def workload(_: ForeignFile) -> Workload:
-    """Files."""
-    return Files()
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All passes of each run. Raises UsageError for a bandwidth that is not the size over the time."""
     runs: list[Draft] = []
@@ -74,26 +67,25 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 def _summary(text: str) -> Draft:
     """What IOR sums up of its passes, where these are not in the text: the mean of each way, else the best."""
-    draft = Draft(tool="IOR", test="ior", notes=["MiB is 2^20 bytes"])
+    draft = Draft(tool="IOR", test="ior", workload=Files(), notes=["MiB is 2^20 bytes"])
     best: list[tuple[int, str, str]] = []
     for line in lines_of(text):
         if found := _SUMMARY.search(line.text):
             mean = mean_of(found[2].split()[:3], "bandwidth", line.number)
-            value = Measured("bandwidth_bytes_per_s", mean.value * 2**20, f"{mean.text} MiB/s mean")
-            draft.add(line.number, [value], {"operation": found[1]}, {})
+            draft.add(line.number, [bandwidth(mean, 2**20, "MiB/s mean")], {"operation": found[1]})
         elif found := _BEST.search(line.text):
             best.append((line.number, found[1].lower(), found[2]))
     if not draft.results:
         draft.notes.append("the best of its passes alone: how much they differ is not in the text")
         for line_number, way, rate in best:
-            printed = number(rate, "bandwidth", line_number)
-            value = Measured("bandwidth_bytes_per_s", printed.value * 2**20, f"{rate} MiB/s")
-            draft.add(line_number, [value], {"operation": way}, {})
+            value = bandwidth(number(rate, "bandwidth", line_number), 2**20, "MiB/s")
+            draft.add(line_number, [value], {"operation": way})
     return draft
 
 
 def _begun(line: Line, before: Draft | None, words: str) -> Draft:
-    draft = Draft(tool="IOR", test="ior", notes=["MiB is 2^20 bytes; from the first open to the last close"])
+    draft = Draft(tool="IOR", test="ior", workload=Files())
+    draft.notes.append("MiB is 2^20 bytes; from the first open to the last close")
     if found := _VERSION.search(words):
         draft.version, draft.line = found[1], line.number
     elif before is not None:  # a table of the same run, after other words
@@ -124,8 +116,7 @@ def _take_row(draft: Draft, row: re.Match[str], line: int, total_bytes: int | No
         about = total_bytes / seconds.value / 2**20
         if disagree(rate.value, about, _AGREEMENT, 1):
             raise refusal(line, f"{rate.text} MiB/s is not {total_bytes} bytes in {seconds.text} s")
-    found = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]
-    if "iops" in cells:
-        found.append(Measured("operations_per_s", cells["iops"].value, f"{cells['iops'].text} IOPS"))
+    found = [bandwidth(rate, 2**20, "MiB/s")]
+    found += [operations(cells["iops"])] if "iops" in cells else []
     size = {} if "size_bytes" in draft.parameters else {"size_bytes": round(cells["xfer"].value * 2**10)}
     draft.add(line, found, {"operation": row[1], **size}, {"duration_s": seconds.value})

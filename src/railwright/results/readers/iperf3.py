@@ -21,11 +21,10 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.groups import grouped
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of
-from railwright.results.readers.pasted.log_lines import Line, by_origin, lines_of, refusal, sections
+from railwright.results.readers.pasted.log_lines import Line, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import number
-from railwright.results.workload import Message, Unlimited, Workload
-
-NAME = "iperf3 ([ ID] Interval Transfer Bitrate)"
+from railwright.results.workload import Message
+from railwright.topology.devices import Scalar
 
 _ROW = re.compile(
     r"\[\s{0,4}(SUM|\d{1,5})\](?:\[([TR]X)-[CS]\])?\s{1,8}(\d{1,7}\.\d{1,4})-\s?(\d{1,7}\.\d{1,4})\s{1,8}sec\s{1,8}"
@@ -49,20 +48,17 @@ class _Sum(msgspec.Struct):
     seconds: float
     bytes: float
     bits_per_second: float
-    retransmits: int = 0
 
 
 class _End(msgspec.Struct):
     sum_sent: _Sum | None = None
     sum_received: _Sum | None = None
-    sum_sent_bidir_reverse: _Sum | None = None
     sum_received_bidir_reverse: _Sum | None = None
 
 
 class _Test(msgspec.Struct):
     protocol: str = "TCP"
     num_streams: int = 1
-    reverse: int = 0
 
 
 class _Start(msgspec.Struct):
@@ -95,59 +91,54 @@ def recognises(text: str) -> bool:
     """The words above the rows, or those of -J."""
     as_text = "Interval" in text and "Transfer" in text and ("Bitrate" in text or "Bandwidth" in text)
     rows_alone = "bits/sec" in text and "Bytes " in text and " sec " in text and "]" in text
-    return ((as_text and "its/sec" in text) or (as_text and "Bytes/sec" in text)) or rows_alone or _is_json(text)
+    return (as_text and ("its/sec" in text or "Bytes/sec" in text)) or rows_alone or _is_json(text)
 
 
 def _is_json(text: str) -> bool:
     return '"sum_sent"' in text and '"bits_per_second"' in text
 
 
-def workload(file: ForeignFile) -> Workload:
-    """A stream of messages over sockets; datagrams go at the rate that was asked for, so that nothing judges them."""
-    datagrams = any(result.settings.get("protocol") == "UDP" for result in file.results)
-    return Unlimited(why=f"no limit is derived for {file.test}") if datagrams else Message(by="sockets")
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every run. Raises UsageError for a rate that is not that of its bytes."""
     if _is_json(text):
         return files_of(_of_json(text), "the report has no sum of what was sent", "give the report of a whole run")
-    drafts = [
-        _run(part)
-        for stream in by_origin(lines_of(text))
-        for part in sections(stream, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
-        if part
-    ]
+    runs = runs_of(text, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
     hint = "give the output to the end, with the lines of sender and receiver"
-    return files_of(drafts, "no row of iperf was found ([ ID] Interval ... sec ... bits/sec)", hint)
+    return files_of(map(_run, runs), "no row of iperf was found ([ ID] Interval ... sec ... bits/sec)", hint)
 
 
 def _run(lines: list[Line]) -> Draft:
-    draft = Draft(tool="iperf3", test="iperf3", ranks=2, notes=["the rate is in powers of 1000 bits"])
+    draft = _draft("UDP" if any("Datagrams" in line.text for line in lines) else "TCP")
+    draft.notes.append("the rate is in powers of 1000 bits")
     rows: list[_Row] = []
-    streams: set[str] = set()
-    datagrams = False
     for line in lines:
         if draft.hosts is None and (ends := _CONNECTED.search(line.text)):
             draft.hosts = 1 if ends[1] == ends[2] else 2
-        datagrams = datagrams or "Datagrams" in line.text
         if found := _PARALLEL.search(line.text):
             draft.parameters["streams"] = int(found[1])
         elif (row := _row(line)) is not None:
             rows.append(row)
-            streams.add(row.stream)
-    draft.settings["protocol"] = "UDP" if datagrams else "TCP"
+    streams = {row.stream for row in rows}
     several, asked = len(streams - {"SUM"}), draft.parameters.get("streams", 0)
     if several > 1:
         draft.parameters["streams"] = several
     if "SUM" not in streams and isinstance(asked, int) and 0 < several < asked:
         draft.notes.append(f"{several} of {asked} streams are in the text, and their sum: the whole has more")
     for row in _standing(rows):
-        _add(draft, row)
+        settings: dict[str, Scalar] = {"duration_s": row.seconds}
+        settings |= {} if row.retransmits is None else {"retransmits": row.retransmits}
+        _add(draft, row.line, row.bytes_per_s, row.shown, row.way, settings)
     if draft.hosts == 2:
         draft.notes.append("the ends have two addresses, and are taken to be two hosts")
     if rows and not any(row.end for row in rows):
         draft.notes.append("the end of the run is not in the text: the rows are its intervals")
+    return draft
+
+
+def _draft(protocol: str, version: str = "") -> Draft:
+    """A run of messages over sockets; datagrams go at the rate that was asked for, so that nothing judges them."""
+    draft = Draft(tool="iperf3", version=version, test="iperf3", ranks=2, settings={"protocol": protocol})
+    draft.workload = None if protocol == "UDP" else Message(by="sockets")
     return draft
 
 
@@ -156,18 +147,16 @@ def _row(line: Line) -> _Row | None:
     if found is None:
         return None
     stream, way, start, end, moved, unit, rate, scale, kind, rest = found.groups()
-    seconds = float(end) - float(start)
+    seconds, shown = float(end) - float(start), f"{rate} {scale}{kind}/sec"
     printed = number(rate, "rate", line.number)
     bytes_per_s = printed.value * _SCALE[scale] / 8 if kind == "bits" else printed.value * _BINARY[scale]
     amount = number(moved, "transfer", line.number)
     about = amount.value * _BINARY[unit] / seconds if seconds > 0 else 0.0
     if seconds >= 1 and amount.value >= 1 and abs(about - bytes_per_s) > _ROUNDED * max(about, bytes_per_s):
-        what = f"{amount.text} {unit}Bytes in {seconds:g} s are not {printed.text} {scale}{kind}/sec"
-        raise refusal(line.number, what)
+        raise refusal(line.number, f"{amount.text} {unit}Bytes in {seconds:g} s are not {shown}")
     words = rest.split()
     retried = int(words[0]) if words and words[0].isdecimal() and len(words[0]) <= 12 else None
     last = next((word for word in ("sender", "receiver") if word in words), "")
-    shown = f"{printed.text} {scale}{kind}/sec"
     return _Row(line.number, stream, way or "", last, f"{start}-{end}", seconds, bytes_per_s, shown, retried)
 
 
@@ -197,19 +186,16 @@ def _together(rows: list[_Row]) -> list[_Row]:
     return found
 
 
-def _add(draft: Draft, row: _Row) -> None:
-    sender = {} if row.retransmits is None else {"retransmits": row.retransmits}
-    value = Measured("bandwidth_bytes_per_s", row.bytes_per_s, row.shown)
-    parameters = {"direction": row.way} if row.way else {}
-    draft.add(row.line, [value], parameters, {"duration_s": row.seconds, **sender})
+def _add(draft: Draft, line: int, bytes_per_s: float, shown: str, way: str, settings: dict[str, Scalar]) -> None:
+    value = Measured("bandwidth_bytes_per_s", bytes_per_s, shown)
+    draft.add(line, [value], {"direction": way} if way else {}, settings)
 
 
 def _of_json(text: str) -> list[Draft]:
     """The report; of one that was shortened, or of several in a row, every end that can be read."""
     try:
-        report = decoded(
-            text[text.index("{") :], _Report, "report of iperf3 -J", "give the report whole, braces included"
-        )
+        hint = "give the report whole, braces included"
+        report = decoded(text[text.index("{") :], _Report, "report of iperf3 -J", hint)
     except UsageError:
         ends = list(_ends(text))
         if not ends:
@@ -233,8 +219,7 @@ def _ends(text: str) -> Iterator[_Report]:
 
 def _reported(report: _Report, place: str) -> Draft:
     test, end = report.start.test_start, report.end
-    draft = Draft(tool="iperf3", version=report.start.version.partition("iperf ")[2][:16], test="iperf3", ranks=2)
-    draft.settings["protocol"] = test.protocol[:8]
+    draft = _draft(test.protocol[:8], report.start.version.partition("iperf ")[2][:16])
     if place:
         draft.notes.append(f"{place}: it does not stand alone and whole here, so that its end is what was read")
     if test.num_streams > 1:
@@ -245,7 +230,6 @@ def _reported(report: _Report, place: str) -> Draft:
             continue
         if abs(found.bytes / found.seconds - found.bits_per_second / 8) > 0.01 * max(found.bits_per_second / 8, 1.0):
             raise refusal(1, f"{found.bytes:g} bytes in {found.seconds:g} s are not {found.bits_per_second:g} bits/s")
-        gigabits = found.bits_per_second / 1e9
-        value = Measured("bandwidth_bytes_per_s", found.bits_per_second / 8, f"{gigabits:.3g} Gbits/sec")
-        draft.add(1, [value], {"direction": way} if way else {}, {"duration_s": found.seconds})
+        shown = f"{found.bits_per_second / 1e9:.3g} Gbits/sec"
+        _add(draft, 1, found.bits_per_second / 8, shown, way, {"duration_s": found.seconds})
     return draft

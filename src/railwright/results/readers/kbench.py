@@ -18,9 +18,7 @@ from railwright.limits.limit import Quantity
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.pasted.log_lines import in_order_of_origin
 from railwright.results.readers.pasted.printed_numbers import number
-from railwright.results.workload import Files, Workload
-
-NAME = "kbench (FIO Benchmark Summary)"
+from railwright.results.workload import Files
 
 _PART = re.compile(r"(IOPS|Bandwidth in KiB/sec|Latency in ns)(?: \(([A-Z][a-z]{3,5})(?:/([A-Z][a-z]{3,5}))?\))?\s*$")
 _ROW = re.compile(r"(Random|Sequential):\s{1,40}([\d,]{1,20})(?:\s{0,4}/\s{0,4}([\d,]{1,20}))?\s*$")
@@ -35,11 +33,6 @@ _KINDS: dict[str, tuple[Quantity, float, str]] = {
 def recognises(text: str) -> bool:
     """The title of the summary."""
     return "FIO Benchmark Summary" in text
-
-
-def workload(_: ForeignFile) -> Workload:
-    """Files."""
-    return Files()
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -59,7 +52,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _draft() -> Draft:
-    return Draft(tool="kbench", test="kbench", notes=["KiB is 1024 bytes", "the sizes of requests are not printed"])
+    notes = ["KiB is 1024 bytes", "the sizes of requests are not printed"]
+    return Draft(tool="kbench", test="kbench", workload=Files(), notes=notes)
 
 
 def _take_row(draft: Draft, row: re.Match[str], part: str, operations: tuple[str, ...], line: int) -> None:
@@ -67,8 +61,6 @@ def _take_row(draft: Draft, row: re.Match[str], part: str, operations: tuple[str
     for operation, printed in zip(operations, row.groups()[1:], strict=False):
         if printed is None:
             continue
-        value = number(printed.replace(",", ""), part, line)
-        if not value.value:
-            continue
-        measured = Measured(quantity, value.value * unit, f"{printed} {shown}")
-        draft.add(line, [measured], {"operation": f"{row[1].lower()} {operation}"}, {})
+        if value := number(printed.replace(",", ""), part, line).value:
+            measured = Measured(quantity, value * unit, f"{printed} {shown}")
+            draft.add(line, [measured], {"operation": f"{row[1].lower()} {operation}"})

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, files_of, operations
 from railwright.results.readers.pasted.log_lines import in_order_of_origin
 from railwright.results.readers.pasted.printed_numbers import mean_of
-from railwright.results.workload import Unlimited, Workload
-
-NAME = "mdtest (Operation Max Min Mean Std Dev)"
 
 _BEGIN = re.compile(r"mdtest-(\S{1,24}) was launched with (\d{1,8}) total task\(s\) on (\d{1,7}) node\(s\)")
 _COUNT = re.compile(r"\d{1,8} tasks, (\d{1,15}) files")
@@ -34,11 +31,6 @@ def recognises(text: str) -> bool:
         and ("File stat" in text or "File removal" in text)
         and _CREATION.search(text) is not None
     )
-
-
-def workload(_: ForeignFile) -> Workload:
-    """Operations on names, which no limit is known for."""
-    return Unlimited(why="no limit is derived for mdtest")
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -63,7 +55,5 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
     words = row[2].split()[:3]
     mean = mean_of(words, row[1], line)
-    if not float(words[0]):
-        return
-    value = Measured("operations_per_s", mean.value, f"{mean.text} a second")
-    draft.add(line, [value], {"operation": row[1].lower()}, {})
+    if float(words[0]):
+        draft.add(line, [operations(mean, "a second")], {"operation": row[1].lower()})

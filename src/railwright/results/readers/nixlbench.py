@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from msgspec import field
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
 from railwright.results.readers.pasted.log_lines import (
     Line,
     by_origin,
@@ -25,10 +26,8 @@ from railwright.results.readers.pasted.log_lines import (
 )
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
 from railwright.results.records import Verification
-from railwright.results.workload import Files, Message, Unlimited, Workload, is_gpu_memory
+from railwright.results.workload import Files, Message, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
-
-NAME = "nixlbench (columns Block Size (B) and Batch Size)"
 
 _OPTION = re.compile(r"\(--([a-z_]{2,32})(?:=[^)]{0,120})?\)\s{0,60}: ?(\S{0,64})")
 _LARGEST = re.compile(r"--max_block_size[ =](\d{1,18})(?:\s|$)")
@@ -61,8 +60,7 @@ _FAILED_CHECK = "Consistency check failed"
 _MOST_THREADS = 1024
 
 
-@dataclass(kw_only=True)
-class _Run(Draft):
+class _Run(Draft, kw_only=True):
     options: dict[str, str] = field(default_factory=dict)
     """What the configuration says, by nixlbench's own names."""
     check_failed: bool = False
@@ -86,16 +84,13 @@ def recognises(text: str) -> bool:
     return "Block Size (B)" in text and "Batch Size" in text and "B/W (" in text
 
 
-def workload(file: ForeignFile) -> Workload:
+def _workload(parameters: dict[str, Scalar]) -> Workload | None:
     """Messages to another process, or what its back end stores."""
-    parameters = file.results[0].parameters
     backend = str(parameters.get("backend", "")).upper()
     from_gpu, to_gpu = (is_gpu_memory(parameters.get(end)) for end in ("initiator", "target"))
     if backend in _FILES:
         return Files(to_gpu=from_gpu)
-    if backend in _OBJECTS:
-        return Unlimited(why=f"no limit is derived for {file.test}")
-    return Message(one_sided=True, from_gpu=from_gpu, to_gpu=to_gpu)
+    return None if backend in _OBJECTS else Message(one_sided=True, from_gpu=from_gpu, to_gpu=to_gpu)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -118,8 +113,8 @@ def _runs(stream: list[Line]) -> Iterator[_Run]:
         if part:
             run = _run(part, options, largest)
             yield run
-            told = (_LARGEST.search(line.text) for line in part if "nixlbench " in line.text)
-            largest = next((found[1] for found in told if found is not None), largest)
+            told = [line.text for line in part if "nixlbench " in line.text]
+            largest = next((found[1] for text in told if (found := _LARGEST.search(text))), largest)
             options = {} if run.results else run.options  # the configuration stands above its table's header
 
 
@@ -139,6 +134,7 @@ def _run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
             _row(run, text.split(), line.number)
     run.settle_ranks()
     run.notes = [*_notes(run), *run.notes]
+    run.workload = _workload(run.results[0].parameters) if run.results else None
     return run
 
 
@@ -174,14 +170,9 @@ def _add(run: _Run, numbers: dict[str, Number], size: int, batch: int, line: int
             method="nixlbench --check_consistency", bytes_checked=size * batch, bytes_wrong=int(run.check_failed)
         )
     run.settle_ranks()
-    run.add(
-        line,
-        [Measured("bandwidth_bytes_per_s", rate.value * 1e9, f"{rate.text} GB/Sec")],
-        {"size_bytes": size, "batch": batch, **varied},
-        settings,
-        checked,
-        path=">".join(ends) if len(ends) == 2 else "",
-    )
+    path = ">".join(ends) if len(ends) == 2 else ""
+    parameters = {"size_bytes": size, "batch": batch, **varied}
+    run.add(line, [bandwidth(rate, 1e9, "GB/Sec")], parameters, settings, checked, path=path)
 
 
 def _check(run: _Run, numbers: dict[str, Number], size: int, line: int) -> None:
@@ -197,11 +188,8 @@ def _check(run: _Run, numbers: dict[str, Number], size: int, line: int) -> None:
         overlap(rate.range(), (size * n / latency.high / 1e3, size * n / latency.low / 1e3))
         for n in {1, int(threads) if threads.isdecimal() else min(run.shown_threads, _MOST_THREADS)}
     ):
-        raise refusal(
-            line,
-            f"B/W {rate.text} GB/s is not block size {size} / average latency {latency.text} us = "
-            f"{size / latency.value / 1e3:.6g} GB/s",
-        )
+        computed = f"average latency {latency.text} us = {size / latency.value / 1e3:.6g} GB/s"
+        raise refusal(line, f"B/W {rate.text} GB/s is not block size {size} / {computed}")
     for name, scale in _RATES.items():
         other = numbers.get(name)
         # Six significant digits: the half unit of a printed integer says too little of how it was rounded.

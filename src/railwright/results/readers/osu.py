@@ -13,27 +13,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, latency, mpi_collective
 from railwright.results.readers.pasted.command_line import environment_of, launched
-from railwright.results.readers.pasted.log_lines import (
-    Line,
-    columns_of,
-    cut_short,
-    last_row,
-    refusal,
-    runs_of,
-    sections,
-)
-from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
+from railwright.results.readers.pasted.log_lines import Line, columns_of, last_row, refusal, runs_of, sections
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, refuse_outside, whole
 from railwright.results.records import Verification
-from railwright.results.workload import Collective, Message, Unlimited, Workload, is_gpu_memory
+from railwright.results.workload import Message, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
-
-NAME = "OSU Micro-Benchmarks (OSU MPI ... Test v)"
 
 _TITLE = re.compile(
     r"#? ?(?:OSU (MPI|NCCL|OpenSHMEM|UPC\+{0,2})|OMB Python MPI)(?:-([A-Z]{2,10}))?(_\w{3,20})? (.{2,60}?)"
@@ -68,23 +57,10 @@ _ONE_SIDED = {
     "_Put": "osu_put", "_Get": "osu_get", "_Accumulate": "osu_acc", "_Get_accumulate": "osu_get_acc",
     "_Compare_and_swap": "osu_cas", "_Fetch_and_op": "osu_fop",
 }  # fmt: skip
-_COLLECTIVES = {
-    "Allgather": "allgather", "Allgatherv": "allgatherv", "Allreduce": "allreduce", "Barrier": "barrier",
-    "All-to-All Personalized Exchange": "alltoall", "All-to-Allv Personalized Exchange": "alltoallv",
-    "All-to-Allw Personalized Exchange": "alltoallw", "Alltoall": "alltoall", "Alltoallv": "alltoallv",
-    "All-to-All": "alltoall",
-    "Broadcast": "bcast", "Gather": "gather", "Gatherv": "gatherv", "Reduce": "reduce",
-    "Reduce_scatter": "reduce_scatter", "Scatter": "scatter", "Scatterv": "scatterv",
-}  # fmt: skip
-_OPERATIONS = {
-    "osu_allreduce": ("all_reduce", False),
-    "osu_allgather": ("all_gather", True),
-    "osu_alltoall": ("all_to_all", True),
-    "osu_reduce_scatter": ("reduce_scatter", False),
-    "osu_bcast": ("broadcast", False),
-    "osu_reduce": ("reduce", False),
-}
-"""Test -> the operation as NCCL calls it, and whether OSU's size is what one rank has for each other."""
+_COLLECTIVES = (
+    "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "alltoallw", "barrier", "bcast", "gather",
+    "gatherv", "reduce", "reduce_scatter", "scatter", "scatterv",
+)  # fmt: skip
 _ENDS = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s([DHM]) ([DHM])(?:\s|$)")
 _TO = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s(?:-m|--message-size)[ =](?:\d{1,12}:)?(\d{1,12})(?:\s|$)")
 _PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
@@ -101,8 +77,7 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
 """Columns by how their names begin, with quantity and unit. The other columns become settings."""
 
 
-@dataclass(kw_only=True)
-class _Test(Draft):
+class _Test(Draft, kw_only=True):
     beside: int = 0
     """How many runs a hand put side by side, each with a column; 0 for a table as OSU prints it."""
 
@@ -113,19 +88,15 @@ def recognises(text: str) -> bool:
     return is_titled or ("Size" in text and _HEADER.search(text) is not None)
 
 
-def workload(file: ForeignFile) -> Workload:
+def _workload(test: _Test) -> Workload | None:
     """Messages between processes, and MPI's collectives."""
-    operation, of_each_rank = _OPERATIONS.get(file.test, ("", False))
-    if operation:
-        return Collective(operation=operation, by="mpi", of_each_rank=of_each_rank)
-    if file.test not in _BETWEEN_TWO:
-        return Unlimited(why=f"no limit is derived for {file.test}")
-    parameters = file.results[0].parameters
-    from_gpu, to_gpu = (is_gpu_memory(parameters.get(end)) for end in ("send_buffer", "receive_buffer"))
+    if test.test not in _BETWEEN_TWO:
+        return mpi_collective(test.test.removeprefix("osu_"))
+    from_gpu, to_gpu = (is_gpu_memory(test.parameters.get(end)) for end in ("send_buffer", "receive_buffer"))
     return Message(
-        both_ways=file.test == "osu_bibw",
-        one_at_a_time=file.test == "osu_latency",
-        pairs=max(1, (file.ranks or 2) // 2),
+        both_ways=test.test == "osu_bibw",
+        one_at_a_time=test.test == "osu_latency",
+        pairs=max(1, (test.ranks or 2) // 2),
         from_gpu=from_gpu,
         to_gpu=to_gpu,
         # OSU allocates by posix_memalign at page size; only a kernel that joins pages by itself gives huge ones.
@@ -202,12 +173,12 @@ def _named(line: Line) -> tuple[_Test, str]:
 def _name(one_sided: str | None, title: str) -> str:
     """The program that prints a title, "" where none is known."""
     if one_sided is not None:
-        kind = {"Bandwidth": "bw", "Bi-directional Bandwidth": "bibw", "Bi-Directional Bandwidth": "bibw"}
-        return f"{_ONE_SIDED[one_sided]}_{kind.get(title, 'latency')}" if one_sided in _ONE_SIDED else ""
-    plain = _NON_BLOCKING.sub("", title)
-    plain = plain.removesuffix(" Latency").removesuffix(" latency")
+        kind = {"bandwidth": "bw", "bi-directional bandwidth": "bibw"}.get(title.lower(), "latency")
+        return f"{_ONE_SIDED[one_sided]}_{kind}" if one_sided in _ONE_SIDED else ""
+    plain = _NON_BLOCKING.sub("", title).lower().removesuffix(" latency").removesuffix(" personalized exchange")
+    plain = plain.replace("all-to-all", "alltoall").replace("broadcast", "bcast")
     if plain in _COLLECTIVES:
-        return f"osu_{'i' if _NON_BLOCKING.match(title) else ''}{_COLLECTIVES[plain]}"
+        return f"osu_{'i' if _NON_BLOCKING.match(title) else ''}{plain}"
     return _POINT_TO_POINT.get(title, "")
 
 
@@ -224,6 +195,7 @@ def _test(test: _Test, part: list[Line], above: list[str]) -> None:
         elif text[:1].isdigit() and "Size" in test.columns:
             _row(test, text.split(), line.number)
     test.notes = [*_notes(test), *test.notes]
+    test.workload = _workload(test)
 
 
 def _launched(test: _Test, above: list[str]) -> None:
@@ -262,7 +234,7 @@ def _barrier(test: _Test, words: list[str], line: int) -> None:
     numbers = {name: number(word, name, line) for name, word in zip(test.columns, words, strict=True)}
     _check(numbers, 0, line)
     average = numbers.get("Pure Comm.(us)", numbers[test.columns[0]])
-    test.add(line, [Measured("latency_s", average.value * 1e-6, f"{average.text} us")], {}, _extras(numbers))
+    test.add(line, [latency(average, "us")], {}, _extras(numbers))
 
 
 def _runs_beside(test: _Test, words: list[str], line: int) -> None:
@@ -270,14 +242,10 @@ def _runs_beside(test: _Test, words: list[str], line: int) -> None:
     if not test.beside:
         test.beside = len(words) - 1
         test.notes.append(f"{test.beside} columns stand under the header of one: each is taken for a run")
-    if len(words) - 1 != test.beside:
-        if line != test.last_line or len(words) > test.beside:
-            raise refusal(line, f"{len(words)} columns where the rows above have {test.beside + 1}")
-        test.notes.append(cut_short(line, len(words), test.beside + 1))
-        return
-    for place, word in enumerate(words[1:], 1):
-        _cells(test, dict(zip(test.columns, (words[0], word), strict=True)), line, {"column": place})
-    test.last = (whole(words[0], "size", line), 0)
+    if test.is_whole(len(words), test.beside + 1, line, "the rows above have"):
+        test.rise_to(whole(words[0], "size", line), line)
+        for place, word in enumerate(words[1:], 1):
+            _add(test, {test.columns[1]: word}, line, {"column": place})
 
 
 def _row(test: _Test, words: list[str], line: int) -> None:
@@ -286,19 +254,17 @@ def _row(test: _Test, words: list[str], line: int) -> None:
     if test.beside or (len(words) > len(test.columns) == 2 and not test.results and all(map(_is_number, words))):
         _runs_beside(test, words, line)
     elif cells := test.cells(words, line):
-        _cells(test, cells, line, {})
-        test.last = (whole(words[0], "size", line), 0)
+        test.rise_to(whole(cells.pop("Size"), "size", line), line)
+        _add(test, cells, line, {})
 
 
 def _is_number(word: str) -> bool:
     return word.replace(".", "", 1).isdecimal()
 
 
-def _cells(test: _Test, cells: dict[str, str], line: int, which: dict[str, Scalar]) -> None:
-    """The values of one row by column; `which` tells apart the runs of one row."""
-    size = whole(cells.pop("Size"), "size", line)
-    if size <= test.last[0]:
-        raise refusal(line, f"size {size} after size {test.last[0]}: the rows of several tables are mixed")
+def _add(test: _Test, cells: dict[str, str], line: int, which: dict[str, Scalar]) -> None:
+    """The values of one row by column, at the last size; `which` tells apart the runs of one row."""
+    size = test.last[0]
     checked = _verification(cells.pop("Validation", ""), size, line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
     _check(numbers, size, line)
@@ -326,9 +292,7 @@ def _check(numbers: dict[str, Number], size: int, line: int) -> None:
         raise refusal(line, f"{megabytes.text} MB/s is not {messages.text} messages/s x {size} bytes")
     latencies = {name[:3]: cell for name, cell in reversed(numbers.items()) if name[3:].startswith(" Lat")}
     if {"Avg", "Min", "Max"} <= latencies.keys():
-        average, least, most = latencies["Avg"], latencies["Min"], latencies["Max"]
-        if not (least.low <= average.high and average.low <= most.high):
-            raise refusal(line, f"the average {average.text} us is not between {least.text} and {most.text} us")
+        refuse_outside("average", latencies["Avg"], latencies["Min"], latencies["Max"], line, " us")
 
 
 def _extras(numbers: dict[str, Number]) -> dict[str, Scalar]:

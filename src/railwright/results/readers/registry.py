@@ -1,8 +1,9 @@
-"""All readers of the output of other tools, and the choice of the one for a text."""
+"""All readers of the output of other tools, and the choice of those for a text, and for each of its lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import NamedTuple, cast
 
@@ -11,85 +12,89 @@ from msgspec.structs import replace
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import ForeignFile, Reader
 from railwright.results.readers.nccl_tests import text as nccl_tests
-from railwright.results.readers.nccl_tests.columns import has_rows
+from railwright.results.readers.nccl_tests.rows import has_rows
 from railwright.results.readers.pasted.command_line import environment_of
 from railwright.results.readers.pasted.log_lines import bounded
 from railwright.results.readers.pasted.prefixes import without_common
-from railwright.results.readers.several import apart
+
+_NUMBER = re.compile(r"[\d.,:+-]*\d[\d.,:%a-zA-Z/]*")
+_LEAST_WORDS = 2
 
 
 class Format(NamedTuple):
     """The format of a tool, whose reader is loaded where a text may have it."""
 
+    tool: str
     module: str
     marks: tuple[str, ...]
     """Words of which every text has at least one that the reader recognises."""
-
-    def may_be_in(self, text: str) -> bool:
-        """Whether the reader has to be asked."""
-        return any(mark in text for mark in self.marks)
 
     @property
     def reader(self) -> Reader:
         """The module that reads it."""
         return cast("Reader", import_module(f"railwright.results.readers.{self.module}"))
 
+    def may_be_in(self, text: str) -> bool:
+        """Whether the reader has to be asked."""
+        return any(mark in text for mark in self.marks)
 
+    def is_in(self, text: str) -> bool:
+        """Whether the text has the fixed words of the format."""
+        return self.may_be_in(text) and self.reader.recognises(text)
+
+
+_NCCL_TESTS = Format("nccl-tests", "nccl_tests.text", ("busbw", '"bus_bw"'))
+_PERFTEST = Format("perftest", "perftest.text", ('"BW_average"', "BW average[", "t_avg[usec]"))
 FORMATS = (
-    Format("nccl_tests.text", ("busbw", '"bus_bw"')),
-    Format("osu", ("OSU MPI", "Size")),
-    Format("perftest.text", ('"BW_average"', "BW average[", "t_avg[usec]")),
-    Format("ucx.perftest", ("# iterations |", "overall_lat,avg_bw,overall_bw", "Final:")),
-    Format("ucc_perftest", ("Time, us",)),
-    Format("nixlbench", ("Block Size (B)",)),
-    Format("nvbandwidth.text", ('"nvbandwidth"', "bandwidth (GB/s)")),
-    Format("cuda_samples", ("P2P=", "bandwidthTest-", "Memory Transfers")),
-    Format("gdsio", ("GiB/sec, Avg_Latency:",)),
-    Format("fio.text", ("IOPS=", "Run status group", '"fio version"', ";fio-")),
-    Format("fio.text2", ("runt=", "aggrb=")),
-    Format("elbencho.text", ("Throughput MiB/s", "ISO Date,Label,Phase,RuntimeMS,", "time ms [last]")),
-    Format("ior", ("bw(MiB/s)", "Max(MiB)", "MiB/sec", "write ", "read ")),
-    Format("mdtest", ("mdtest", "File creation")),
-    Format("imb", ("#repetitions",)),
-    Format("iperf3", ("Interval", "bits/sec", '"sum_sent"')),
-    Format("kbench", ("FIO Benchmark Summary",)),
-    Format("stream", ("Triad", "Copy")),
-    Format("linpack.hpl", ("T/V", "||Ax-b||_oo", "WR", "WC")),
-    Format("linpack.mkl", ("LDA",)),
-    Format("hpcg", ("HPCG result is", "GFLOP/s Summary::Raw Total=", "GF_per")),
-    Format("rocm_bandwidth_test", ("copy peak bandwidth GB/s",)),
+    _NCCL_TESTS,
+    Format("OSU Micro-Benchmarks", "osu", ("OSU MPI", "Size")),
+    _PERFTEST,
+    Format("ucx_perftest", "ucx.perftest", ("# iterations |", "overall_lat,avg_bw,overall_bw", "Final:")),
+    Format("ucc_perftest", "ucc_perftest", ("Time, us",)),
+    Format("nixlbench", "nixlbench", ("Block Size (B)",)),
+    Format("nvbandwidth", "nvbandwidth.text", ('"nvbandwidth"', "bandwidth (GB/s)")),
+    Format("p2pBandwidthLatencyTest and bandwidthTest", "cuda_samples", ("P2P=", "bandwidthTest-", "Memory Transfers")),
+    Format("gdsio", "gdsio", ("GiB/sec, Avg_Latency:",)),
+    Format("fio", "fio.text", ("IOPS=", "Run status group", '"fio version"', ";fio-")),
+    Format("fio 2", "fio.text2", ("runt=", "aggrb=")),
+    Format("elbencho", "elbencho.text", ("Throughput MiB/s", "ISO Date,Label,Phase,RuntimeMS,", "time ms [last]")),
+    Format("IOR", "ior", ("bw(MiB/s)", "Max(MiB)", "MiB/sec", "write ", "read ")),
+    Format("mdtest", "mdtest", ("mdtest", "File creation")),
+    Format("IMB", "imb", ("#repetitions",)),
+    Format("iperf3", "iperf3", ("Interval", "bits/sec", '"sum_sent"')),
+    Format("kbench", "kbench", ("FIO Benchmark Summary",)),
+    Format("STREAM", "stream", ("Triad", "Copy")),
+    Format("HPL", "linpack.hpl", ("T/V", "||Ax-b||_oo", "WR", "WC")),
+    Format("Intel LINPACK", "linpack.mkl", ("LDA",)),
+    Format("HPCG", "hpcg", ("HPCG result is", "GFLOP/s Summary::Raw Total=", "GF_per")),
+    Format("rocm_bandwidth_test", "rocm_bandwidth_test", ("copy peak bandwidth GB/s",)),
 )
 
 
-def recognise(text: str) -> tuple[Reader, ...]:
-    """The readers whose fixed words are in the text. Raises UsageError when there is none."""
+def recognise(text: str) -> tuple[Format, ...]:
+    """The formats whose fixed words are in the text. Raises UsageError when there is none."""
     if found := tuple(_known(bounded(text))):
         return found
-    looked_for = ", ".join(_short(known.reader) for known in FORMATS)
     raise UsageError(
-        f"no known tool printed this; looked for {looked_for}",
+        f"no known tool printed this; looked for {', '.join(known.tool for known in FORMATS)}",
         hint="give the output from the tool's first line, header included",
     )
 
 
-def _known(text: str) -> Iterator[Reader]:
-    """The readers whose fixed words are in the text; where there are none, the one whose rows are."""
+def _known(text: str) -> Iterator[Format]:
+    """The formats whose fixed words are in the text; where there are none, the one whose rows are."""
     is_known = False
     for known in FORMATS:
-        if known.may_be_in(text) and known.reader.recognises(text):
+        if known.is_in(text):
             is_known = True
-            yield known.reader
+            yield known
     if not is_known and has_rows(text):
-        yield nccl_tests
+        yield _NCCL_TESTS
     elif not is_known:
         from railwright.results.readers.perftest import text as perftest
 
         if perftest.has_rows(text):
-            yield perftest
-
-
-def _short(reader: Reader) -> str:
-    return reader.NAME.partition(" (")[0]
+            yield _PERFTEST
 
 
 def has_table(text: str) -> bool:
@@ -117,18 +122,16 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
 
 def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
     """The runs of every tool in the text. Raises UsageError where no tool's can be read."""
-    readers = recognise(text)
-    parts = ((readers[0], text),) if len(readers) == 1 else apart(text, readers)
     files: list[ForeignFile] = []
-    refused: list[tuple[Reader, UsageError]] = []
-    for reader, part in parts:
+    refused: list[tuple[Format, UsageError]] = []
+    for known, part in _parts(text, recognise(text)):
         try:
-            files += _of(reader, part, collective)
+            files += _of(known, part, collective)
         except UsageError as error:
-            refused.append((reader, error))
+            refused.append((known, error))
     if not files:
         raise refused[0][1]
-    notes = [f"{_short(reader)} is in the text too: {error.message}" for reader, error in refused]
+    notes = [f"{known.tool} is in the text too: {error.message}" for known, error in refused]
     files.sort(key=_first_line)
     files[0] = replace(files[0], notes=(*files[0].notes, *notes))
     return tuple(files)
@@ -139,8 +142,47 @@ def _first_line(file: ForeignFile) -> int:
     return int(file.results[0].settings.get("line", 0)) if file.results else 0
 
 
-def _of(reader: Reader, text: str, collective: str) -> Iterator[ForeignFile]:
-    files = nccl_tests.read(text, collective) if reader is nccl_tests else reader.read(text)
+def _of(known: Format, text: str, collective: str) -> Iterator[ForeignFile]:
+    files = nccl_tests.read(text, collective) if known is _NCCL_TESTS else known.reader.read(text)
     shared = environment_of(text.splitlines()) if len(files) == 1 else {}
     for file in files:
-        yield replace(file, workload=reader.workload(file), environment={**shared, **file.environment})
+        yield replace(file, environment={**shared, **file.environment})
+
+
+def _parts(text: str, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:
+    """Each format with its part of the text; the lines of the others are empty there, so that the numbers stay.
+
+    One whose fixed words stand on several lines has the whole text: its rows are like no other's.
+    """
+    lines = text.split("\n")
+    owners = _owners(lines, formats) if len(formats) > 1 else []
+    for known in formats:
+        if known in owners:
+            own = (line if owner is known else "" for line, owner in zip(lines, owners, strict=True))
+            yield known, "\n".join(own)
+        else:
+            yield known, text
+
+
+def _owners(lines: list[str], formats: Sequence[Format]) -> list[Format]:
+    """The format of each line: what stands between the last row of one table and the next header is of the next."""
+    claims: list[tuple[int, Format]] = []
+    for place, line in enumerate(lines):
+        by = [known for known in formats if line and known.is_in(line)]
+        claims += [(place, by[0])] if len(by) == 1 else []
+    owners: list[Format] = []
+    for (place, known), (following, other) in zip(claims, [*claims[1:], (len(lines), None)], strict=False):
+        end = following
+        if other not in (known, None):
+            rows = (at for at in range(following - 1, place, -1) if _is_row(lines[at]))
+            end = next(rows, place) + 1
+        owners += [known] * (end - len(owners))
+        if other is not None:
+            owners += [other] * (following - len(owners))
+    return owners
+
+
+def _is_row(line: str) -> bool:
+    """Whether most words of a line are numbers."""
+    words = line.split()
+    return len(words) >= _LEAST_WORDS and 2 * sum(_NUMBER.fullmatch(word) is not None for word in words) >= len(words)

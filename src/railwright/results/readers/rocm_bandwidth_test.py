@@ -12,25 +12,22 @@ rate both ways is the sum of both.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.pasted.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
+import msgspec
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
+from railwright.results.readers.pasted.log_lines import Line, by_origin, last_row, lines_of
 from railwright.results.readers.pasted.printed_numbers import number
-from railwright.results.workload import Copy, Workload
-
-NAME = "rocm_bandwidth_test (copy peak bandwidth GB/s)"
+from railwright.results.workload import Copy
 
 _MATRIX = re.compile(r"(Uni|B|Bi)directional copy (?:peak|average) bandwidth GB/s")
 _DEVICE = re.compile(r"Device: (\d{1,4}),\s{1,8}(\S.{0,60}?)(,\s{1,8}GPU-\w{1,40}.{0,60})?\s*$")
 _VERSION = re.compile(r"RocmBandwidthTest Version: (\d[\w.]{0,16})")
-_MOST_CELLS = 20_000
 
 
-@dataclass(kw_only=True)
-class _Matrix:
+class _Matrix(msgspec.Struct, kw_only=True):
     both: bool
-    columns: list[str] = field(default_factory=list)
+    columns: list[str] = []
 
 
 def recognises(text: str) -> bool:
@@ -38,23 +35,18 @@ def recognises(text: str) -> bool:
     return "copy peak bandwidth GB/s" in text and "D/D" in text
 
 
-def workload(_: ForeignFile) -> Workload:
-    """Copies between the memories that each row names."""
-    return Copy()
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every stream of lines. Raises UsageError for a matrix whose rows are not as wide as its head."""
     return files_of(
-        [_run(stream) for stream in by_origin(lines_of(text)) if stream],
+        map(_run, by_origin(lines_of(text))),
         "no matrix of rocm_bandwidth_test was found (copy peak bandwidth GB/s)",
         "give the output from its list of devices on",
     )
 
 
 def _run(lines: list[Line]) -> Draft:
-    draft = Draft(tool="rocm_bandwidth_test", test="rocm_bandwidth_test", notes=["the data was not checked"])
-    draft.last_line = last_row(lines)
+    draft = Draft(tool="rocm_bandwidth_test", test="rocm_bandwidth_test", workload=Copy(), last_line=last_row(lines))
+    draft.notes.append("the data was not checked")
     names: dict[str, str] = {}
     gpus: dict[str, None] = {}
     matrix: _Matrix | None = None
@@ -82,24 +74,16 @@ def _run(lines: list[Line]) -> Draft:
 
 
 def _row(draft: Draft, matrix: _Matrix, names: dict[str, str], words: list[str], line: int) -> None:
-    if len(words) != len(matrix.columns) + 1:
-        if line == draft.last_line and len(words) <= len(matrix.columns):
-            draft.notes.append(cut_short(line, len(words) - 1, len(matrix.columns)))
-            return
-        raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(matrix.columns)}")
-    for column, word in zip(matrix.columns, words[1:], strict=True):
-        if word == "N/A" or column == words[0] or len(draft.results) >= _MOST_CELLS:
+    for column, word in draft.cells_of_matrix(matrix.columns, words, line):
+        if word == "N/A" or column == words[0]:
             continue
         printed = number(word, "bandwidth", line)
         source, target = names.get(words[0], ""), names.get(column, "")
         path = f"{source}>{target}" if source and target else ""
         test = "_to_".join(_kind(end) for end in (source, target)) + ("_bidirectional" if matrix.both else "")
-        each = printed.value * 1e9 / (2 if matrix.both else 1)
-        value = Measured("bandwidth_bytes_per_s", each, f"{printed.text} GB/s")
-        copy = path or f"{words[0]}>{column}"
-        draft.add(
-            line, [value], {"test": test, "copy": copy}, {"direction": "both" if matrix.both else "one"}, path=path
-        )
+        value = bandwidth(printed, 0.5e9 if matrix.both else 1e9, "GB/s")
+        parameters = {"test": test, "copy": path or f"{words[0]}>{column}"}
+        draft.add(line, [value], parameters, {"direction": "both" if matrix.both else "one"}, path=path)
 
 
 def _kind(name: str) -> str:

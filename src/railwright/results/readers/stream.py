@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.pasted.log_lines import Line, by_origin, lines_of, refusal, sections
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
+from railwright.results.readers.pasted.log_lines import Line, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import number, overlap
-from railwright.results.workload import Memory, Workload
-
-NAME = "STREAM (Function Best Rate MB/s)"
+from railwright.results.workload import Memory
 
 _HEAD = re.compile(r"Function\s{1,16}(Best Rate MB/s|MBytes/sec|GBytes/sec|MB/s|Rate \([MG]B/s\))\s")
 _ROW = re.compile(r"(Copy|Scale|Add|Triad|Mul|Dot|Nstream):?\s{1,24}(\S{1,24})((?:\s{1,24}\S{1,24}){2,4})\s*$")
@@ -40,16 +38,14 @@ def recognises(text: str) -> bool:
     return ("Triad" in text or "Copy" in text) and (is_headed or len(_ROW_ALONE.findall(text)) >= _LEAST_ROWS)
 
 
-def workload(file: ForeignFile) -> Workload:
-    """The memory of a host, or of a GPU."""
-    return Memory(on_gpu=bool(file.gpus))
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every run. Raises UsageError for a rate that is not its bytes over its least time."""
-    drafts = [_run(part) for stream in by_origin(lines_of(text)) for part in sections(stream, _begins) if part]
     hint = "give the output from its header to the line of Triad"
-    return files_of(drafts, "no row of STREAM was found (Copy, Scale, Add, Triad with a rate and times)", hint)
+    return files_of(
+        map(_run, runs_of(text, _begins)),
+        "no row of STREAM was found (Copy, Scale, Add, Triad with a rate and times)",
+        hint,
+    )
 
 
 def _begins(line: Line) -> bool:
@@ -58,7 +54,7 @@ def _begins(line: Line) -> bool:
 
 def _run(lines: list[Line]) -> Draft:
     draft = Draft(tool="STREAM", test="stream", ranks=1, hosts=1, notes=["MB/s is 10^6 bytes/s"])
-    unit, elements, checked = "", 0, False
+    unit, elements = "", 0
     for line in lines:
         text = line.text.strip()
         if found := _THREADS.search(text):
@@ -73,9 +69,9 @@ def _run(lines: list[Line]) -> Draft:
             unit = found[1]
         elif (found := _ROW.match(text)) and (unit or _ROW_ALONE.fullmatch(text)):
             _add(draft, found, unit or "Best Rate MB/s", elements, line.number)
-        checked = checked or any(words in text for words in _VALID)
-    if not checked:
+    if not any(words in line.text for line in lines for words in _VALID):
         draft.notes.append("that the arrays are right is not in the text")
+    draft.workload = Memory(on_gpu=bool(draft.gpus))
     return draft
 
 
@@ -89,5 +85,4 @@ def _add(draft: Draft, found: re.Match[str], unit: str, elements: int, line: int
         if not any(overlap(rate.range(scale), way) for way in ways):
             what = f"{rate.text} MB/s is not {_ARRAYS[name]} arrays of {elements} elements in {least.text} s"
             raise refusal(line, what)
-    value = Measured("bandwidth_bytes_per_s", rate.value * scale, f"{rate.text} {unit.split()[-1].strip('()')}")
-    draft.add(line, [value], {"kernel": name.lower()}, {})
+    draft.add(line, [bandwidth(rate, scale, unit.split()[-1].strip("()"))], {"kernel": name.lower()})

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from msgspec import field
+from msgspec.structs import replace
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, files_of, latency, mpi_collective
 from railwright.results.readers.pasted.command_line import Launched, environment_of, launched
 from railwright.results.readers.pasted.log_lines import Line, last_row, lines_of, refusal, runs_of
-from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, whole
-from railwright.results.workload import Collective, Unlimited, Workload
+from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, refuse_outside, whole
+from railwright.results.workload import Unlimited, Workload
 from railwright.topology.devices import Scalar
-
-NAME = "ucc_perftest (Count, Size, Time, us)"
 
 _HEADER = re.compile(r"\bCount\s{1,20}Size\s{1,40}Time, us(\s{1,80}(?:Bus )?Bandwidth, GB/s)?\s*$", re.MULTILINE)
 _SAID = re.compile(r"(Collective|Memory type|Data ?type|Reduction|Inplace|Iteration mode):\s{0,40}(\S.{0,40}?)\s*$")
@@ -40,15 +40,6 @@ _NCCL = re.compile(r"\bUCC_TLS=[\"']?(?:self,)?nccl(?:,self)?(?![\w,])|UCC_TL_NC
 """NCCL's team layer alone is allowed, or is put first, or UCC's log says that it was taken."""
 _BITS = re.compile(r"b?(?:u?int|float)(\d{1,3})(_complex)?")
 _TIMES, _BANDWIDTHS = ("avg", "min", "max"), ("bandwidth at avg", "bandwidth at min", "bandwidth at max")
-_OPERATIONS = {
-    "ucc_allreduce": "all_reduce",
-    "ucc_allgather": "all_gather",
-    "ucc_alltoall": "all_to_all",
-    "ucc_reduce_scatter": "reduce_scatter",
-    "ucc_bcast": "broadcast",
-    "ucc_reduce": "reduce",
-}
-"""Test -> the operation as NCCL calls it."""
 _PARTED = ("ucc_alltoall", "ucc_reduce_scatter", "ucc_scatter")
 """Collectives whose size was that of one rank's part before 1.5."""
 _IN_PARTS = ("ucc_allgather", "ucc_gather")
@@ -65,8 +56,7 @@ class _Row(NamedTuple):
     numbers: dict[str, Number]
 
 
-@dataclass(kw_only=True)
-class _Table(Draft):
+class _Table(Draft, kw_only=True):
     said: dict[str, str] = field(default_factory=dict)
     rows: list[_Row] = field(default_factory=list)
     is_since_1_5: bool = False
@@ -89,17 +79,13 @@ def recognises(text: str) -> bool:
     return "Time, us" in text and _HEADER.search(text) is not None
 
 
-def workload(file: ForeignFile) -> Workload:
+def _workload(table: _Table) -> Workload | None:
     """Collectives between processes; by NCCL where the text says so."""
-    settings = file.results[0].settings
-    of_each_rank = settings.get("size_of") == "each rank"
-    if file.test not in _OPERATIONS:
-        return Unlimited(why=f"no limit is derived for {file.test}")
-    if "team_layer" not in settings:
-        return Collective(operation=_OPERATIONS[file.test], by="mpi", of_each_rank=of_each_rank)
-    if of_each_rank:
+    found = mpi_collective(table.test.removeprefix("ucc_"))
+    by_nccl = "team_layer" in table.settings
+    if found and by_nccl and table.is_in_parts:
         return Unlimited(why="no limit is derived for NCCL from the size of one rank's part")
-    return Collective(operation=_OPERATIONS[file.test])
+    return found and replace(found, by="nccl" if by_nccl else "mpi", of_each_rank=table.is_in_parts)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -168,18 +154,16 @@ def _row(table: _Table, cells: Mapping[str, str], line: int) -> _Row:
     numbers = {name: number(cell, name, line) for name, cell in cells.items() if name in _TIMES}
     numbers |= {name: number(cells[name], name, line) for name in _BANDWIDTHS if cells.get(name, "N/A") != "N/A"}
     average, least, most = (numbers[name] for name in _TIMES)
-    if not (least.low <= average.high and average.low <= most.high):
-        raise refusal(line, f"the average {average.text} us is not between {least.text} and {most.text} us")
+    refuse_outside("average", average, least, most, line, " us")
     if size is not None:
-        _check_size(table, count, size, line)
-        table.last = (size, 0)
+        _take_size(table, count, size, line)
         _narrow(table, numbers, size, line)
     return _Row(line, size, numbers)
 
 
-def _check_size(table: _Table, count: int | None, size: int, line: int) -> None:
-    if size <= table.last[0] and not table.is_irregular:
-        raise refusal(line, f"size {size} after size {table.last[0]}: the rows of several tables are mixed")
+def _take_size(table: _Table, count: int | None, size: int, line: int) -> None:
+    if not table.is_irregular:
+        table.rise_to(size, line)
     kind = _BITS.fullmatch(table.said.get("datatype", ""))
     if kind and count is not None and 8 * size != count * int(kind[1]) * (2 if kind[2] else 1):
         raise refusal(line, f"size {size} is not {count} x {kind[0]}")
@@ -193,11 +177,8 @@ def _narrow(table: _Table, numbers: Mapping[str, Number], size: int, line: int) 
             low, high = numbers[bandwidth].range(1e3 / size)  # GB/s x us is 1000 bytes
             found = (low * numbers[time].low, high * numbers[time].high)
             if not overlap(left, found):
-                raise refusal(
-                    line,
-                    f"{numbers[bandwidth].text} GB/s are not {size} bytes in {numbers[time].text} us"
-                    " by the factor of the other bandwidths",
-                )
+                computed = f"{size} bytes in {numbers[time].text} us by the factor of the other bandwidths"
+                raise refusal(line, f"{numbers[bandwidth].text} GB/s are not {computed}")
             left = (max(left[0], found[0]), max(left[0], min(left[1], found[1])))
     table.factor = left
 
@@ -209,9 +190,9 @@ def _fill(table: _Table) -> None:
     for row in table.rows:
         average, least, most = (row.numbers[name] for name in _TIMES)
         extras: dict[str, Scalar] = {"avg_rank_s": average.value * 1e-6, "min_rank_s": least.value * 1e-6}
-        time = Measured("latency_s", most.value * 1e-6, f"{most.text} us")
-        table.add(row.line, [time], {} if row.size is None else {"size_bytes": row.size}, extras)
+        table.add(row.line, [latency(most, "us")], {} if row.size is None else {"size_bytes": row.size}, extras)
     table.notes = [*_notes(table), *table.notes]
+    table.workload = _workload(table)
 
 
 def _ranks_of_factor(table: _Table) -> None:

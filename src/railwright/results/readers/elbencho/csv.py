@@ -11,9 +11,18 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import (
+    Draft,
+    ForeignFile,
+    Measured,
+    bandwidth,
+    files_of,
+    latency,
+    operations,
+)
 from railwright.results.readers.pasted.log_lines import bounded, refusal
 from railwright.results.readers.pasted.printed_numbers import disagree, number
+from railwright.results.workload import Files
 
 _LIVE = "ISO Date,Label,Phase,RuntimeMS,"
 _OF_LIVE = ("Phase", "RuntimeMS", "Rank", "MixType", "DoneBytes")
@@ -32,7 +41,8 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All phases that move data, as one file. Raises UsageError for a rate that is not bytes over time."""
-    draft = Draft(tool="elbencho", test="elbencho", notes=["MiB is 2^20 bytes", "the data was not checked"])
+    draft = Draft(tool="elbencho", test="elbencho", workload=Files())
+    draft.notes += ["MiB is 2^20 bytes", "the data was not checked"]
     live: dict[tuple[str, str], Row] = {}
     for line, row in _rows(bounded(text)):
         if "RuntimeMS" in row:
@@ -70,8 +80,8 @@ def _so_far(draft: Draft, line: int, row: dict[str, str], operation: str) -> Non
         return
     rate = moved.value / (taken.value / 1e3)
     values = [Measured("bandwidth_bytes_per_s", rate, f"{moved.text} B, {taken.text} ms")]
-    if (latency := number(row.get("Lat IO us", "0"), "Lat IO us", line)).value:
-        values.append(Measured("latency_s", latency.value * 1e-6, f"{latency.text} us"))
+    if (time := number(row.get("Lat IO us", "0"), "Lat IO us", line)).value:
+        values.append(latency(time, "us"))
     draft.add(line, values, {"operation": operation.lower()}, {"duration_s": taken.value / 1e3})
 
 
@@ -84,11 +94,11 @@ def _finished(draft: Draft, line: int, row: dict[str, str]) -> None:
         about = number(total, "MiB [last]", line).value / max(taken.value / 1e3, 1e-3)
         if taken.value >= _LONG_ENOUGH_MS and disagree(rate.value, about, _AGREEMENT, 1):
             raise refusal(line, f"{rate.text} MiB/s is not {total} MiB in {taken.text} ms")
-    values = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]
+    values = [bandwidth(rate, 2**20, "MiB/s")]
     if iops := row.get("IOPS [last]"):
-        values.append(Measured("operations_per_s", number(iops, "IOPS", line).value, f"{iops} IOPS"))
-    if latency := row.get("IO lat us [avg]"):
-        values.append(Measured("latency_s", number(latency, "IO lat us", line).value * 1e-6, f"{latency} us mean"))
+        values.append(operations(number(iops, "IOPS", line)))
+    if time := row.get("IO lat us [avg]"):
+        values.append(latency(number(time, "IO lat us", line), "us mean"))
     parameters: dict[str, str | int | float] = {"operation": operation.lower()}
     for name, column in (("size_bytes", "block size"), ("threads", "threads")):
         if (given := row.get(column, "")).isdecimal():

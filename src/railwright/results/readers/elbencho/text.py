@@ -14,15 +14,14 @@ LAST DONE is the whole phase (elbencho's README), and is what becomes a result. 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from railwright.results.readers.elbencho import csv as elbencho_csv
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, bandwidth, files_of, operations
 from railwright.results.readers.pasted.log_lines import in_order_of_origin, refusal
 from railwright.results.readers.pasted.printed_numbers import Number, disagree, number
-from railwright.results.workload import Files, Workload
-
-NAME = "elbencho (OPERATION RESULT TYPE FIRST DONE LAST DONE)"
+from railwright.results.workload import Files
 
 _PHASE = re.compile(r"^\s{0,8}([A-Z][A-Z0-9]{2,15})\s{1,16}Elapsed (time|ms)\s{0,24}: ?(.{1,60})$")
 _ROW = re.compile(
@@ -42,28 +41,19 @@ _LONG_ENOUGH_S = 1.0
 """Of shorter phases the printed milliseconds say too little."""
 
 
-@dataclass
-class _Phase:
+class _Phase(msgspec.Struct):
     """One block while it is read."""
 
     name: str
     line: int
     seconds: float
-    operations: Number | None = None
-    throughput: Number | None = None
-    total: Number | None = None
+    cells: dict[str, Number] = {}
     latency_us: int | None = None
 
 
 def recognises(text: str) -> bool:
     """The words of a block, or the header of its CSV."""
     return ("Throughput MiB/s" in text and "Elapsed " in text) or elbencho_csv.recognises(text)
-
-
-def workload(file: ForeignFile) -> Workload:
-    """Files, into GPUs where the command line says so."""
-    to_gpu = any(result.settings.get("crosses") for result in file.results)
-    return Files(to_gpu=to_gpu)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -83,6 +73,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         elif phase is not None and (found := _ROW.match(line.text)):
             _take_row(phase, found[1], found[2], line.number)
     _finish(draft, phase)
+    draft.workload = Files(to_gpu=any(result.settings.get("crosses") for result in draft.results))
     hint = "give the output from the line OPERATION on"
     return files_of([draft], "no phase of elbencho that reads or writes was found", hint)
 
@@ -101,13 +92,7 @@ def _take_row(phase: _Phase, what: str, printed: str, line: int) -> None:
         found = _AVERAGE.search(printed)
         phase.latency_us = int(found[1]) if found else None
         return
-    last = number(printed.split()[-1], what, line)
-    if what == "Throughput MiB/s":
-        phase.throughput = last
-    elif what == "Total MiB":
-        phase.total = last
-    elif what == "IOPS":
-        phase.operations = last
+    phase.cells[what] = number(printed.split()[-1], what, line)
 
 
 def _seconds(printed: str) -> float:
@@ -119,17 +104,13 @@ def _seconds(printed: str) -> float:
 
 
 def _finish(draft: Draft, phase: _Phase | None) -> None:
-    if phase is None or phase.throughput is None or phase.name not in _READS:
+    if phase is None or "Throughput MiB/s" not in phase.cells or phase.name not in _READS:
         return
-    rate, total = phase.throughput, phase.total
-    if total is not None and phase.seconds >= _LONG_ENOUGH_S:
-        about = total.value / phase.seconds
-        if disagree(rate.value, about, _AGREEMENT, 1):
-            what = f"{rate.text} MiB/s is not {total.text} MiB in {phase.seconds:g} s"
-            raise refusal(phase.line, what)
-    values = [Measured("bandwidth_bytes_per_s", rate.value * 2**20, f"{rate.text} MiB/s")]
-    if phase.operations is not None:
-        values.append(Measured("operations_per_s", phase.operations.value, f"{phase.operations.text} IOPS"))
+    rate, total = phase.cells["Throughput MiB/s"], phase.cells.get("Total MiB")
+    if total and phase.seconds >= _LONG_ENOUGH_S and disagree(rate.value, total.value / phase.seconds, _AGREEMENT, 1):
+        raise refusal(phase.line, f"{rate.text} MiB/s is not {total.text} MiB in {phase.seconds:g} s")
+    values = [bandwidth(rate, 2**20, "MiB/s")]
+    values += [operations(phase.cells["IOPS"])] if "IOPS" in phase.cells else []
     if phase.latency_us:
         values.append(Measured("latency_s", phase.latency_us * 1e-6, f"{phase.latency_us} us mean"))
     draft.add(phase.line, values, {"operation": phase.name.lower()}, {"duration_s": phase.seconds})

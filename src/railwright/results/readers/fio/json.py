@@ -11,6 +11,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded_among, files_of, percentiles
 from railwright.results.records import Summary, Verification
+from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
 from railwright.units import parse_size
 
@@ -71,13 +72,12 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if version.startswith("2."):
         for job in file.jobs:
             job.read, job.write, job.trim = map(_in_bytes, (job.read, job.write, job.trim))
-    draft = Draft(tool="fio", test="fio", version=version)
+    draft = Draft(tool="fio", test="fio", version=version, workload=Files())
     for place, job in enumerate(file.jobs, 1):
         options = {**file.options, **job.options}
         if job.error:
-            draft.notes.append(
-                f"job {job.jobname[:64]!r} ended with error {job.error}: its numbers are of a part of the run"
-            )
+            note = f"job {job.jobname[:64]!r} ended with error {job.error}: its numbers are of a part of the run"
+            draft.notes.append(note)
         for name, side in (("read", job.read), ("write", job.write), ("trim", job.trim)):
             if side.io_bytes > 0 and not (name == "read" and _reads_back(options)):
                 _add(draft, place, job, options, name, side)

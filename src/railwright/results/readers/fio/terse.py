@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of, operations
 from railwright.results.readers.pasted.log_lines import bounded, refusal
 from railwright.results.readers.pasted.printed_numbers import disagree, number
+from railwright.results.workload import Files
 
 _LINE = re.compile(
     r"(?:^|\s)[345];(fio-[\w.-]{1,24});([^;\n]{0,128});\d{1,6};(\d{1,6});(?:[^;\n]{0,40};){40,400}", re.MULTILINE
@@ -27,7 +28,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All jobs as one file. Raises UsageError for a bandwidth that is not bytes over time."""
-    draft = Draft(tool="fio", test="fio", notes=["KiB is 1024 bytes", "the data was not checked"])
+    draft = Draft(tool="fio", test="fio", workload=Files(), notes=["KiB is 1024 bytes", "the data was not checked"])
     for line_number, line in enumerate(bounded(text).split("\n"), 1):
         if found := _LINE.search(line):
             draft.version = found[1].removeprefix("fio-")
@@ -46,9 +47,5 @@ def _add(draft: Draft, fields: list[str], operation: str, found: re.Match[str], 
     about = moved.value / (milliseconds.value / 1e3)
     if milliseconds.value >= _LONG_ENOUGH_MS and disagree(rate.value, about, _AGREEMENT, 1):
         raise refusal(line, f"{rate.text} KiB/s is not {moved.text} KiB in {milliseconds.text} ms")
-    values = [
-        Measured("bandwidth_bytes_per_s", rate.value * 1024, f"{rate.text} KiB/s"),
-        Measured("operations_per_s", iops.value, f"{iops.text} IOPS"),
-    ]
     settings = {"name": found[2][:64], "error": int(found[3]), "duration_s": milliseconds.value / 1e3}
-    draft.add(line, values, {"operation": operation}, settings)
+    draft.add(line, [bandwidth(rate, 1024, "KiB/s"), operations(iops)], {"operation": operation}, settings)

@@ -11,19 +11,18 @@ A job that verifies reads back what it wrote: those reads are the check, not a m
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+import msgspec
 
 from railwright.results.readers.fio import json as fio_json
 from railwright.results.readers.fio import terse as fio_terse
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
 from railwright.results.readers.pasted.log_lines import Line, lines_of, refusal
-from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
+from railwright.results.readers.pasted.printed_numbers import number, overlap
 from railwright.results.records import Summary, Verification
-from railwright.results.workload import Files, Workload
+from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
 from railwright.units import parse_size
-
-NAME = "fio (fio-3, IOPS= and BW=, or JSON)"
 
 _BINARY = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
 _DECIMAL = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -51,8 +50,7 @@ _OPTION_SIZE = re.compile(r"\bfio\b.{0,400}?\s--?bs[= ](\d{1,9}[kKmMgG]?)")
 _ISSUED = re.compile(r"issued rwts: total=(\d{1,15}),(\d{1,15}),(\d{1,15}),")
 
 
-@dataclass
-class _Operation:
+class _Operation(msgspec.Struct):
     """One `read:`, `write:` or `trim:` block."""
 
     rate: re.Match[str]
@@ -60,17 +58,16 @@ class _Operation:
     clat: re.Match[str] | None = None
     unit: str = "usec"
     reads_clat: bool = False
-    percentiles: dict[str, float] = field(default_factory=dict)
+    percentiles: dict[str, float] = {}
 
 
-@dataclass
-class _Job:
+class _Job(msgspec.Struct):
     """One job, or a group of them under `--group_reporting`."""
 
     name: str
     jobs: int
     error: int
-    operations: list[_Operation] = field(default_factory=list)
+    operations: list[_Operation] = []
     issued: tuple[int, ...] = ()
 
 
@@ -81,18 +78,13 @@ def recognises(text: str) -> bool:
     return rates or fio_json.recognises(text) or fio_terse.recognises(text)
 
 
-def workload(_: ForeignFile) -> Workload:
-    """Files."""
-    return Files()
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All jobs as one file. Raises UsageError for what contradicts itself, and for fio 2."""
     if fio_json.recognises(text):
         return fio_json.read(text)
     if fio_terse.recognises(text):
         return fio_terse.read(text)
-    draft = Draft(tool="fio", test="fio")
+    draft = Draft(tool="fio", test="fio", workload=Files())
     lines = lines_of(text)
     definitions, jobs = _parsed(draft, lines)
     for job in jobs:
@@ -123,29 +115,27 @@ def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar
             definitions[name] = {"size_bytes": size_bytes, "pattern": pattern, "engine": engine, "depth": int(depth)}
         elif found := _JOB.match(text):
             jobs.append(_Job(found[1], int(found[2]), int(found[3])))
-        elif not jobs and _RATE.match(text):  # the line of its job is not in the text
-            jobs.append(_Job("", 0, 0))
-            _detail(jobs[-1], text, line.number)
-        elif jobs:
-            _detail(jobs[-1], text, line.number)
+        else:
+            if not jobs and _RATE.match(text):  # the line of its job is not in the text
+                jobs.append(_Job("", 0, 0))
+            if jobs:
+                _detail(jobs[-1], text, line.number)
     return definitions, jobs
 
 
 def _detail(job: _Job, text: str, line: int) -> None:
     last = job.operations[-1] if job.operations else None
     if text.startswith(_OPERATIONS) and "IOPS=" in text:
-        found = _RATE.match(text)
-        if found is None and "BW=" not in text:  # somebody's words about it
-            return
-        if found is None:
+        if found := _RATE.match(text):
+            job.operations.append(_Operation(found, line))
+        elif "BW=" in text:  # else somebody's words about it
             raise refusal(line, f"not a rate of fio 3: {text[:80]!r}", "give fio's default units, in bytes")
-        job.operations.append(_Operation(found, line))
     elif found := _ISSUED.match(text):
         job.issued = tuple(int(count) for count in found.groups())
     elif last is not None and "percentiles (" in text:
         found = _PERCENTILES.match(text)
         last.reads_clat = found is not None  # those of fsync, or of submission, stand below as well
-        last.unit = found[1] if found is not None else last.unit
+        last.unit = found[1] if found else last.unit
     elif last is not None and text.startswith("clat ("):
         last.clat = _CLAT.match(text)
     elif last is not None and last.reads_clat and text.startswith("|"):
@@ -154,15 +144,11 @@ def _detail(job: _Job, text: str, line: int) -> None:
 
 def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Operation) -> None:
     line = operation.line
-    name, iops, thousands, binary, binary_unit, decimal, decimal_unit = operation.rate.groups()
-    scale, decimal_scale = _BINARY[binary_unit], _DECIMAL[decimal_unit]
-    rate, rate_again = number(binary, "BW", line), number(decimal, "BW", line)
-    if not _agree(rate, scale, rate_again, decimal_scale):
-        raise refusal(line, f"{binary}{binary_unit}/s is not {decimal}{decimal_unit}/s: the units were changed")
-    shown = f"{binary}{binary_unit}/s ({decimal}{decimal_unit}/s)"
+    name, iops, thousands, *printed = operation.rate.groups()
+    rate = _rate("BW", printed, line, ": the units were changed")
     operations_per_s = number(iops, "IOPS", line).value * _THOUSANDS[thousands]
     values = [
-        Measured("bandwidth_bytes_per_s", rate.value * scale, shown),
+        Measured("bandwidth_bytes_per_s", rate, "{}{}/s ({}{}/s)".format(*printed)),
         Measured("operations_per_s", operations_per_s, f"{iops}{thousands} IOPS"),
     ]
     if summary := _latency(operation, job):
@@ -180,31 +166,32 @@ def _add_groups(draft: Draft, lines: list[Line]) -> None:
     for line in lines:
         if found := _OPTION_SIZE.search(line.text):
             draft.parameters["size_bytes"] = parse_size(found[1])
-        if (found := _GROUP.match(line.text.strip())) is None:
-            continue
-        name, binary, binary_unit, decimal, decimal_unit = found.groups()
-        rate, rate_again = number(binary, "bw", line.number), number(decimal, "bw", line.number)
-        scale, decimal_scale = _BINARY[binary_unit], _DECIMAL[decimal_unit]
-        if not _agree(rate, scale, rate_again, decimal_scale):
-            raise refusal(line.number, f"{binary}{binary_unit}/s is not {decimal}{decimal_unit}/s")
-        value = Measured("bandwidth_bytes_per_s", rate.value * scale, f"{binary}{binary_unit}/s of the group")
-        draft.add(line.number, [value], {"operation": name.lower()}, {})
+        if found := _GROUP.match(line.text.strip()):
+            name, *printed = found.groups()
+            rate = _rate("bw", printed, line.number)
+            value = Measured("bandwidth_bytes_per_s", rate, f"{printed[0]}{printed[1]}/s of the group")
+            draft.add(line.number, [value], {"operation": name.lower()})
 
 
-def _agree(rate: Number, scale: float, again: Number, again_scale: float) -> bool:
+def _rate(what: str, printed: list[str], line: int, remark: str = "") -> float:
+    """A rate in bytes/s. Raises UsageError where what fio printed in powers of 1024 is not that of 1000."""
+    binary, unit, decimal, decimal_unit = printed
+    rate, again = number(binary, what, line), number(decimal, what, line)
+    scale, again_scale = _BINARY[unit], _DECIMAL[decimal_unit]
     # fio rounds down in one of the two, so a whole unit of the last digit may be between them.
     slack = 2 * (rate.half * scale + again.half * again_scale)
     low, high = rate.range(scale)
-    return overlap((low - slack, high + slack), again.range(again_scale))
+    if not overlap((low - slack, high + slack), again.range(again_scale)):
+        raise refusal(line, f"{binary}{unit}/s is not {decimal}{decimal_unit}/s{remark}")
+    return rate.value * scale
 
 
 def _latency(operation: _Operation, job: _Job) -> Summary | None:
     clat = operation.clat
     if clat is None or not {"50.00", "99.00"} <= operation.percentiles.keys():
         return None
-    unit, printed_least, least_thousands, printed_most, most_thousands = clat.groups()
-    least = float(printed_least) * _THOUSANDS[least_thousands] * _SECONDS[unit]
-    most = float(printed_most) * _THOUSANDS[most_thousands] * _SECONDS[unit]
+    unit, *ends = clat.groups()
+    least, most = (float(end) * _THOUSANDS[k] * _SECONDS[unit] for end, k in (ends[:2], ends[2:]))
     median, p99 = (operation.percentiles[place] * _SECONDS[operation.unit] for place in ("50.00", "99.00"))
     if not fio_json.rises(least, median, p99, most):
         raise refusal(operation.line, f"completion latencies do not rise: {least:g}, {median:g}, {p99:g}, {most:g} s")

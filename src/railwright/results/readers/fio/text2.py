@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, latency
 from railwright.results.readers.pasted.log_lines import lines_of, refusal
 from railwright.results.readers.pasted.printed_numbers import disagree, number
-from railwright.results.workload import Files, Workload
+from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
-
-NAME = "fio 2 (io=, bw=, iops=, runt=)"
 
 _RATE = re.compile(
     r"(read|write|trim) ?: io=([\d.]{1,16})([KMGT]?)B?, bw=([\d.]{1,16})([KMGT]?)B/s, iops=([\d.]{1,16})([kM]?),"
@@ -45,14 +43,9 @@ def recognises(text: str) -> bool:
     return ("runt=" in text and "iops=" in text and "bw=" in text) or ("aggrb=" in text and "maxt=" in text)
 
 
-def workload(_: ForeignFile) -> Workload:
-    """Files."""
-    return Files()
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All jobs as one file. Raises UsageError for a bandwidth that is not bytes over time."""
-    draft = Draft(tool="fio", test="fio", notes=["KB is 1024 bytes", "the data was not checked"])
+    draft = Draft(tool="fio", test="fio", workload=Files(), notes=["KB is 1024 bytes", "the data was not checked"])
     definitions: dict[str, dict[str, Scalar]] = {}
     parameters: dict[str, Scalar] = {}
     operation = ""
@@ -71,8 +64,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             _add(draft, {**parameters, "operation": operation}, found, line.number)
         elif operation and (found := _LATENCY.match(words)):
             mean = number(found[2], "latency", line.number)
-            value = Measured("latency_s", mean.value * _SECONDS[found[1]], f"{mean.text} {found[1]} mean")
-            draft.add(line.number, [value], {**parameters, "operation": operation}, {})
+            value = latency(mean, f"{found[1]} mean", _SECONDS[found[1]])
+            draft.add(line.number, [value], {**parameters, "operation": operation})
             operation = ""
     if not draft.results:
         _add_groups(draft, text)
@@ -87,10 +80,8 @@ def _add_groups(draft: Draft, text: str) -> None:
             value = number(rate, "aggrb", line.number).value * _UNITS[rate_unit]
             about = number(moved, "io", line.number).value * _UNITS[moved_unit] / max(int(milliseconds) / 1e3, 1e-3)
             if int(milliseconds) >= _LONG_ENOUGH_MS and disagree(value, about, 2 * _AGREEMENT):
-                raise refusal(
-                    line.number,
-                    f"aggrb={rate}{rate_unit}B/s is not io={moved}{moved_unit}B / {milliseconds} ms",
-                )
+                what = f"aggrb={rate}{rate_unit}B/s is not io={moved}{moved_unit}B / {milliseconds} ms"
+                raise refusal(line.number, what)
             measured = Measured("bandwidth_bytes_per_s", value, f"{rate}{rate_unit}B/s of the group")
             draft.add(line.number, [measured], {"operation": name.lower()}, {"duration_s": int(milliseconds) / 1e3})
 

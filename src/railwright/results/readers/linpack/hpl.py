@@ -11,16 +11,15 @@ HPL_pdtest.c), which is checked within the rounding of both.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
 from railwright.results.readers.pasted.log_lines import Line, by_origin, lines_of, refusal
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
 from railwright.results.records import Verification
-from railwright.results.workload import Linpack, Unlimited, Workload
+from railwright.results.workload import Linpack
 from railwright.topology.devices import Scalar
-
-NAME = "HPL (T/V N NB P Q Time Gflops)"
 
 _ROW = re.compile(
     r"(W[RC]\w{1,12}) +(?:\d{1,4} +)?(\d{1,10}) +(\d{1,7}) +(\d{1,7}) +(\d{1,7}) +(\S{1,24}) +(\S{1,24})"
@@ -44,22 +43,15 @@ def recognises(text: str) -> bool:
     )
 
 
-def workload(file: ForeignFile) -> Workload:
-    """Linpack; its version of mixed precision has no limit."""
-    if file.test != "hpl":
-        return Unlimited(why=f"no limit is derived for {file.test}")
-    return Linpack(by_vendor=True)
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All runs as one file. Raises UsageError for a row whose rate is not its size over its time."""
-    draft = Draft(tool="HPL", test="hpl")
+    draft = Draft(tool="HPL", test="hpl", workload=Linpack(by_vendor=True))
     for run in [run for stream in by_origin(lines_of(text)) for run in _runs(stream)]:
         _add(draft, run)
     ranks = {result.ranks for result in draft.results}
     draft.ranks = ranks.pop() if len(ranks) == 1 else None
     if "MxP" in draft.tool:
-        draft.test = "hpl_mxp"
+        draft.test, draft.workload = "hpl_mxp", None  # no limit is known of mixed precision
         draft.notes.append("HPL-MxP solves in low precision: its flop/s are not those of FP64")
     if "Begin of HPL section" in text:
         draft.notes.append("an HPC Challenge file: of its sections HPL and STREAM are read")
@@ -72,8 +64,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-@dataclass
-class _Run:
+class _Run(msgspec.Struct):
     """One row with what stood above and below it."""
 
     row: re.Match[str]
@@ -141,8 +132,5 @@ def _check(order: int, seconds: Number, gflops: Number, line: int) -> None:
     operations = (2 / 3 * order**3 + 3 / 2 * order**2) / 1e9
     slowest, fastest = operations / seconds.high, operations / max(seconds.low, 1e-9)
     if not overlap(gflops.range(), (slowest, fastest)):
-        raise refusal(
-            line,
-            f"{gflops.text} Gflops is not (2/3 N^3 + 3/2 N^2) / {seconds.text} s for N = {order}: "
-            f"{operations / max(seconds.value, 1e-9):.4g}",
-        )
+        computed = f"{seconds.text} s for N = {order}: {operations / max(seconds.value, 1e-9):.4g}"
+        raise refusal(line, f"{gflops.text} Gflops is not (2/3 N^3 + 3/2 N^2) / {computed}")

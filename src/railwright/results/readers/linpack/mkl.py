@@ -14,9 +14,7 @@ from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured
 from railwright.results.readers.pasted.log_lines import in_order_of_origin, refusal
 from railwright.results.readers.pasted.printed_numbers import number, overlap
 from railwright.results.records import Verification
-from railwright.results.workload import Linpack, Workload
-
-NAME = "Intel LINPACK (Size LDA Align. Time(s) GFlops)"
+from railwright.results.workload import Linpack
 
 _HEAD = re.compile(r"Size\s{1,16}LDA\s{1,16}Align\.?\s{1,16}Time\(s\)\s{1,16}GFlops", re.IGNORECASE)
 _ROW = re.compile(
@@ -32,14 +30,9 @@ def recognises(text: str) -> bool:
     return "LDA" in text and "Align" in text and _HEAD.search(text) is not None
 
 
-def workload(_: ForeignFile) -> Workload:
-    """Linpack."""
-    return Linpack(by_vendor=True)
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """All sizes and trials as one file. Raises UsageError for a rate that is not its size over its time."""
-    draft = Draft(tool="Intel LINPACK", test="hpl", ranks=1, hosts=1)
+    draft = Draft(tool="Intel LINPACK", test="hpl", ranks=1, hosts=1, workload=Linpack(by_vendor=True))
     is_table = False
     for line in in_order_of_origin(text):
         words = line.text.strip()
@@ -62,10 +55,10 @@ def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
     about = (0.98 * operations / seconds.high, 1.02 * operations / max(seconds.low, 1e-9)) if seconds.high > 0 else None
     if seconds.value >= _SHORT_S and about is not None and not overlap(gflops.range(), about):
         raise refusal(line, f"{gflops.text} GFlops is not 2/3 N^3 / {seconds.text} s for N = {order}")
-    check = row[4].split()[-1:] if row[4] else []
+    check = row[4].split()[-1:]
     checked = None
-    if check and check[0] in ("pass", "fail"):
-        wrong = 0 if check[0] == "pass" else 8 * order
+    if check in (["pass"], ["fail"]):
+        wrong = 0 if check == ["pass"] else 8 * order
         checked = Verification(method="LINPACK residual", bytes_checked=8 * order, bytes_wrong=wrong)
     else:
         draft.notes.append(f"line {line} does not say whether the answer was right")

@@ -52,18 +52,9 @@ def read(text: str) -> model.NcclLog:
 def read_lines(lines: Iterable[tuple[int, str]]) -> model.NcclLog:
     """The facts in lines with their numbers, of which none is held. Raises as `read` does."""
     reader = _Reader()
-    last = count = 0
-
-    def counted() -> Iterator[tuple[int, str]]:
-        nonlocal last
-        for number, line in lines:
-            last = number
-            yield number, line
-
-    for message in messages_of(counted()):
-        count += 1
+    for message in messages_of(reader.counted(lines)):
         reader.take(message)
-    return reader.finish(lines=last, messages=count)
+    return reader.finish()
 
 
 class _Reader:
@@ -77,9 +68,16 @@ class _Reader:
         self.tuning = nccl_log_graph.TuningTable()
         self.warnings: list[model.LoggedWarning] = []
         self.excerpts: dict[int, str] = {}
+        self.lines = self.messages = 0
+
+    def counted(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+        """The lines, of which the last one's number is kept."""
+        for self.lines, line in lines:
+            yield self.lines, line
 
     def take(self, message: Message) -> None:
         """Reads one message. Unknown messages are left out."""
+        self.messages += 1
         plain = message._replace(text=message.text.lstrip()) if message.text[:1].isspace() else message
         if message.warn:
             if len(self.warnings) < MAX_FACTS:
@@ -90,15 +88,15 @@ class _Reader:
         if any(kept) and len(self.excerpts) < MAX_EXCERPTS:
             self.excerpts.setdefault(message.line, plain.text.strip()[:_MAX_EXCERPT])
 
-    def finish(self, *, lines: int, messages: int) -> model.NcclLog:
+    def finish(self) -> model.NcclLog:
         """The log. Raises UsageError when no fact was found."""
         communicators = self.drafts.finish()
         tables = (self.systems, self.tuning.estimates, self.warnings)
         if not communicators and not any(self.kept.values()) and not any(tables):
-            raise UsageError(f"none of the {messages} NCCL messages says what NCCL saw or built", hint=_HINT)
+            raise UsageError(f"none of the {self.messages} NCCL messages says what NCCL saw or built", hint=_HINT)
         return model.NcclLog(
-            lines=lines,
-            messages=messages,
+            lines=self.lines,
+            messages=self.messages,
             communicators=communicators,
             driver=self.driver,
             systems=tuple(table.system() for table in self.systems.values()),

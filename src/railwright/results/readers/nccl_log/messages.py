@@ -12,20 +12,8 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
+from railwright.results.readers.nccl_log import model
 from railwright.results.readers.nccl_log.lines import Message
-from railwright.results.readers.nccl_log.model import (
-    Choice,
-    Connection,
-    Counts,
-    GdrCheck,
-    Network,
-    Nic,
-    Ring,
-    Search,
-    Setting,
-    TreeNode,
-    Version,
-)
 
 MAX_RANKS = 1_000_000
 _MAX_NICS = 256
@@ -163,8 +151,12 @@ class Driver(NamedTuple):
     version: int
 
 
-OfCommunicator = Init | Nodes | Ring | Step | Heads | Pxn | TreeNode | Connection | Search | Counts
-Fact = OfCommunicator | Driver | Version | Nic | Network | GdrCheck | Setting | Choice
+OfCommunicator = (
+    Init | Nodes | model.Ring | Step | Heads | Pxn | model.TreeNode | model.Connection | model.Search | model.Counts
+)
+Fact = (
+    OfCommunicator | Driver | model.Version | model.Nic | model.Network | model.GdrCheck | model.Setting | model.Choice
+)
 _Reading = Callable[[re.Match[str], Message], Sequence[Fact]]
 
 
@@ -200,7 +192,7 @@ def spelled(word: str, names: tuple[str, ...] = (*_ALGORITHMS, *PROTOCOLS)) -> s
     return _SPELLING.get(word.replace("_", "").casefold(), word)
 
 
-def choice(message: Message) -> Choice | None:
+def choice(message: Message) -> model.Choice | None:
     """What NCCL chose for an operation, where the message says so."""
     found = _CHOICE.match(message.text)
     return _choice(found, message)[0] if found else None
@@ -253,14 +245,14 @@ def _init(found: re.Match[str], message: Message) -> Sequence[Init]:
     return [_fact(Init, message, found, comm=name)]
 
 
-def _ring(found: re.Match[str], message: Message) -> Sequence[Ring]:
+def _ring(found: re.Match[str], message: Message) -> Sequence[model.Ring]:
     """Where NCCL ended the line with dots, its last number may be cut."""
     ranks = tuple(int(rank) for rank in found["ranks"].split())
     cut = found["cut"] is not None
-    return [_fact(Ring, message, found, ranks=ranks[:-1] if cut else ranks, whole=not cut)]
+    return [_fact(model.Ring, message, found, ranks=ranks[:-1] if cut else ranks, whole=not cut)]
 
 
-def _trees(found: re.Match[str], message: Message) -> Sequence[TreeNode]:
+def _trees(found: re.Match[str], message: Message) -> Sequence[model.TreeNode]:
     """Children, rank, parent; 2.4 writes parent, rank, children.
 
     2.5 and 2.6 write a second tree after `|`, the same links the other way round: it is left out.
@@ -270,69 +262,68 @@ def _trees(found: re.Match[str], message: Message) -> Sequence[TreeNode]:
         down, up = (left, right) if "/" in left else (right, left)
         children = tuple(int(child) for child in down.split("/") if child.isdecimal())
         if up.lstrip("-").isdecimal():
-            nodes.append(TreeNode(channel=int(channel), rank=int(rank), up=int(up), down=children, line=message.line))
+            nodes.append(
+                model.TreeNode(channel=int(channel), rank=int(rank), up=int(up), down=children, line=message.line)
+            )
     return nodes
 
 
-def _connection(found: re.Match[str], message: Message) -> Sequence[Connection]:
+def _connection(found: re.Match[str], message: Message) -> Sequence[model.Connection]:
     if network := _NET.match(found["via"]):
-        return [_fact(Connection, message, found, network, transport="NET")]
+        return [_fact(model.Connection, message, found, network, transport="NET")]
     transport, _, detail = found["via"].partition("/")
     if found["via"].startswith("direct shared memory"):  # up to 2.10
         transport, detail = "SHM", "direct"
     if transport not in ("P2P", "SHM"):
         return []
-    return [_fact(Connection, message, found, transport=transport, detail=detail.strip())]
+    return [_fact(model.Connection, message, found, transport=transport, detail=detail.strip())]
 
 
-def _nics(found: re.Match[str], message: Message) -> Sequence[Nic]:
+def _nics(found: re.Match[str], message: Message) -> Sequence[model.Nic]:
     listed = found["listed"].partition("OOB")[0][:4000]
     each = (_NIC if found["network"] == "IB" else _SOCKET).finditer(listed)
-    return [_fact(Nic, message, found, one) for one in islice(each, _MAX_NICS)]
+    return [_fact(model.Nic, message, found, one) for one in islice(each, _MAX_NICS)]
 
 
-def _gdr_of_nic(found: re.Match[str], message: Message) -> Sequence[GdrCheck]:
+def _gdr_of_nic(found: re.Match[str], message: Message) -> Sequence[model.GdrCheck]:
     """A decision for a NIC alone shows whether the kernel module is loaded."""
-    return [_fact(GdrCheck, message, found, nic=f"{found['index']} {found['name']}")]
+    return [_fact(model.GdrCheck, message, found, nic=f"{found['index']} {found['name']}")]
 
 
-def _search(found: re.Match[str], message: Message) -> Sequence[Search]:
+def _search(found: re.Match[str], message: Message) -> Sequence[model.Search]:
     intra, inter = rate(found["intra"]), rate(found["inter"])
-    return [_fact(Search, message, found, intra_bytes_per_s=intra, inter_bytes_per_s=inter)]
+    return [_fact(model.Search, message, found, intra_bytes_per_s=intra, inter_bytes_per_s=inter)]
 
 
-def _setting(found: re.Match[str], message: Message) -> Sequence[Setting]:
-    return [_fact(Setting, message, found, value=found["value"].strip().removesuffix("."))]
+def _setting(found: re.Match[str], message: Message) -> Sequence[model.Setting]:
+    return [_fact(model.Setting, message, found, value=found["value"].strip().removesuffix("."))]
 
 
-def _choice(found: re.Match[str], message: Message) -> Sequence[Choice]:
+def _choice(found: re.Match[str], message: Message) -> Sequence[model.Choice]:
     low, high, time = found["low"], found["high"], found["time"]
-    choice = _fact(
-        Choice,
-        message,
-        found,
-        algorithm=spelled(found["algorithm"], _ALGORITHMS),
-        protocol=spelled(found["protocol"], PROTOCOLS),
-        channels=int(high) - int(low) + 1 if low and high else None,
-        estimate_s=decimal(time) * 1e-6 if time else None,
-    )
-    return [choice]
+    names = {"algorithm": spelled(found["algorithm"], _ALGORITHMS), "protocol": spelled(found["protocol"], PROTOCOLS)}
+    channels = int(high) - int(low) + 1 if low and high else None
+    estimate_s = decimal(time) * 1e-6 if time else None
+    return [_fact(model.Choice, message, found, channels=channels, estimate_s=estimate_s, **names)]
 
 
 _CHANNEL = [(_LINK, _connection), (_STEP, _is(Step)), (_RING, _ring)]
 _KINDS: dict[str, list[tuple[re.Pattern[str], _Reading]]] = {
-    "NCCL": [(_VERSION, _is(Version))],
+    "NCCL": [(_VERSION, _is(model.Version))],
     "cudaDriverVersion": [(_DRIVER, _is(Driver))],
-    "Using": [(_IN_USE, _is(Network, state="used"))],
-    "Failed": [(_NO_VERBS, _is(Network, name="IB", state="failed")), (_NO_PLUGIN, _is(Network, state="failed"))],
+    "Using": [(_IN_USE, _is(model.Network, state="used"))],
+    "Failed": [
+        (_NO_VERBS, _is(model.Network, name="IB", state="failed")),
+        (_NO_PLUGIN, _is(model.Network, state="failed")),
+    ],
     "NET": [
         (_GDR_NIC, _gdr_of_nic),
-        (_GDR_PAIR, _is(GdrCheck)),
+        (_GDR_PAIR, _is(model.GdrCheck)),
         (_NICS, _nics),
-        (_NO_NIC, _is(Network, name="IB", state="absent")),
-        (_PROVIDER, _is(Network, name="OFI", state="plugin")),
+        (_NO_NIC, _is(model.Network, name="IB", state="absent")),
+        (_PROVIDER, _is(model.Network, name="OFI", state="plugin")),
     ],
-    "GPU": [(_GDR_PAIR, _is(GdrCheck))],
+    "GPU": [(_GDR_PAIR, _is(model.GdrCheck))],
     "Pattern": [(_SEARCH, _search)],
     "Channel": _CHANNEL,
     "Ring": _CHANNEL,
@@ -343,4 +334,4 @@ _KINDS: dict[str, list[tuple[re.Pattern[str], _Reading]]] = {
 """The kinds of messages by their first word. The first pattern that fits counts."""
 _MAY_BE_OTHER = re.compile(r"(?:nccl\w{0,36} )?comm 0x|NCCL_|\d{1,4} coll |(?:\w{1,30}: )?\d{1,19} Bytes -> Algo ")
 """How each of `_OTHERS` begins. Most messages are none of them, and a log may have millions."""
-_OTHERS = [(_INIT, _init), (_NODES, _is(Nodes)), (_SETTING, _setting), (_CHOICE, _choice), (_COUNTS, _is(Counts))]
+_OTHERS = [(_INIT, _init), (_NODES, _is(Nodes)), (_SETTING, _setting), (_CHOICE, _choice), (_COUNTS, _is(model.Counts))]

@@ -10,7 +10,8 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import ForeignFile, decoded
-from railwright.results.readers.nccl_tests.table import OPERATION_OF, Row, Table, Timing
+from railwright.results.readers.nccl_tests.rows import OPERATION_OF, Row, Timing
+from railwright.results.readers.nccl_tests.table import Table
 from railwright.results.readers.pasted.log_lines import bounded
 from railwright.results.readers.pasted.printed_numbers import Number
 
@@ -96,10 +97,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     hint = "a run that died leaves it open: give the text output"
     file = decoded(bounded(text), _File, "-J file of nccl-tests", hint)
     if file.version not in _KNOWN_VERSIONS:
-        raise UsageError(
-            f"-J file version {file.version} is not known, only {_KNOWN_VERSIONS[0]} to {_KNOWN_VERSIONS[-1]}",
-            hint="give the text output of the same run",
-        )
+        why = f"-J file version {file.version} is not known, only {_KNOWN_VERSIONS[0]} to {_KNOWN_VERSIONS[-1]}"
+        raise UsageError(why, hint="give the text output of the same run")
     table = _table(file)
     table.finish()
     return (table.file(),)

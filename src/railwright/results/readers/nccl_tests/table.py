@@ -7,72 +7,22 @@ Until 2020-06 all_gather and reduce_scatter printed busbw as algbw too (nccl-tes
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+
+from msgspec import field
+from msgspec.structs import replace
 
 from railwright import busbw
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import Draft, Measured
+from railwright.results.readers.nccl_tests.rows import TYPE_BYTES, Row, Timing
 from railwright.results.readers.pasted.log_lines import refusal
 from railwright.results.readers.pasted.printed_numbers import Number, Range, overlap
 from railwright.results.records import Verification
+from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar
 
-TYPE_BYTES = {
-    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1,
-    "half": 2, "bfloat16": 2, "int": 4, "int32": 4, "uint32": 4, "float": 4, "int64": 8, "uint64": 8, "double": 8,
-}  # fmt: skip
-"""Bytes of an element (nccl-tests src/common.cu `test_typenames`; fp8_* is what RCCL's fork prints)."""
 
-OPERATION_OF = {
-    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
-    "alltoall": "all_to_all", "alltoallv": "all_to_allv", "sendrecv": "send_recv", "broadcast": "broadcast",
-    "reduce": "reduce", "gather": "gather", "scatter": "scatter", "hypercube": "hypercube",
-}  # fmt: skip
-"""Our names of the tests, by the program's own name without `_perf`."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """One half of a row: out of place or in place."""
-
-    placement: str
-    time_us: Number
-    algbw: Number
-    busbw: Number
-    wrong: float | None
-    """Wrong elements (since 2.13) or the largest error (before); None where the data was not checked."""
-    extras: dict[str, float] = field(default_factory=dict)
-    """Per-iteration columns of `-I`, in seconds or percent."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: a size with its timings."""
-
-    line: int
-    size_bytes: int
-    count: int | None
-    """None, like an empty type, where the table has no such column, as after somebody cut columns out."""
-    type: str
-    redop: str
-    root: int
-    timings: tuple[Timing, ...]
-    cycle: int = 0
-
-    @property
-    def series(self) -> tuple[str, str, int]:
-        """These may change within one table without a new header."""
-        return (self.type, self.redop, self.root)
-
-    @property
-    def sends(self) -> bool:
-        """Whether anything was sent."""
-        return self.size_bytes > 0 and self.count != 0
-
-
-@dataclass(kw_only=True)
-class Table(Draft):
+class Table(Draft, kw_only=True):
     """One table with what was printed around it. Its `test` is the operation."""
 
     tool: str = "nccl-tests"
@@ -84,8 +34,6 @@ class Table(Draft):
     algbw_is_busbw: bool = False
     named_ranks: int | None = None
     """One more than the highest rank that a device line names, where lines are missing: so many ranks at least."""
-    collective: str = ""
-    """The collective that the user named, for a table that names none."""
 
     @property
     def is_computed(self) -> bool:
@@ -110,7 +58,7 @@ class Table(Draft):
 
     def _rises(self, previous: Row, row: Row) -> bool:
         same = row.size_bytes == previous.size_bytes
-        divided = self.test in busbw.DIVIDED if self.test else bool(row.count) and _elements_per_count(row) != 1
+        divided = self.test in busbw.DIVIDED if self.test else bool(row.count) and row.elements_per_count != 1
         may_repeat = divided or not row.size_bytes
         return row.size_bytes > previous.size_bytes or (same and may_repeat)
 
@@ -120,6 +68,7 @@ class Table(Draft):
         `logged_ranks` are those of the communicators in NCCL's own log.
         """
         _settle_operation(self)
+        self.workload = Collective(operation=self.test)
         _settle_ranks(self, logged_ranks)
         for row in self.rows:
             _check_row(self, row)
@@ -127,13 +76,6 @@ class Table(Draft):
         for row in self.rows:
             for timing in row.timings if row.sends else ():
                 _add(self, row, timing)
-
-
-def _elements_per_count(row: Row) -> Fraction:
-    """Size / (count x bytes of the type): 1, or the ranks for the operations that divide their buffer."""
-    if row.type not in TYPE_BYTES or not row.count:
-        raise refusal(row.line, f"type {row.type[:40]!r} is not one of NCCL's")
-    return Fraction(row.size_bytes, row.count * TYPE_BYTES[row.type])
 
 
 _NAME_IT = "say which it is with --collective NAME, or add the command line above the table"
@@ -154,13 +96,10 @@ def _settle_operation(table: Table) -> None:
     """
     if table.test:
         return
-    if table.collective:
-        table.test = table.collective
-        return
     row = next((row for row in table.rows if row.count), None)
     if row is None:
         raise UsageError("the table has no row with data, count and type, so its operation is unknown", hint=_NAME_IT)
-    divided, rooted, reducing = _elements_per_count(row) != 1, row.root >= 0, row.redop not in ("", "none")
+    divided, rooted, reducing = row.elements_per_count != 1, row.root >= 0, row.redop not in ("", "none")
     table.test = _BY_COLUMNS.get((divided, rooted, reducing), "")
     checked = {timing.placement for timing in row.timings if timing.wrong is not None}
     if len(row.timings) > 1 and not rooted and divided != reducing:
@@ -184,7 +123,7 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
     """Ranks from the device lines, else from size and count, NCCL's log, or busbw / algbw. Raises UsageError."""
     data = [row for row in table.rows if row.sends]
     if table.test in busbw.DIVIDED and any(row.count for row in data):
-        ratios = {row.line: _elements_per_count(row) for row in data if row.count}
+        ratios = {row.line: row.elements_per_count for row in data if row.count}
         least, ratio = min(ratios.values()), max(ratios.values())
         if least != ratio or ratio.denominator != 1:
             line = next(line for line, one in ratios.items() if one != least or ratio.denominator != 1)
@@ -193,9 +132,8 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
             table.ranks = int(ratio)
             table.notes.append(f"no device lines: {table.ranks} ranks follow from size and count")
         elif ratio != table.ranks:
-            raise refusal(
-                data[0].line, f"size {data[0].size_bytes} is for {ratio} ranks, the device lines name {table.ranks}"
-            )
+            why = f"size {data[0].size_bytes} is for {ratio} ranks, the device lines name {table.ranks}"
+            raise refusal(data[0].line, why)
     if table.ranks is None and logged_ranks is not None:
         table.ranks = logged_ranks
         table.notes.append(f"no device lines: {logged_ranks} ranks by NCCL's log")
@@ -209,10 +147,8 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
     elif "threads" in table.settings:
         table.ranks = named  # the head is whole, so the row that contradicts it is refused
     else:
-        table.notes.append(
-            f"the device lines name rank {named - 1}, but busbw / algbw is that of {table.ranks} ranks: they are not of"
-            " one run"
-        )
+        differ = f"the device lines name rank {named - 1}, but busbw / algbw is that of {table.ranks} ranks"
+        table.notes.append(f"{differ}: they are not of one run")
 
 
 def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
@@ -237,10 +173,9 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
 
 def _check_row(table: Table, row: Row) -> None:
     """Raises UsageError when the columns of the row contradict each other."""
-    if table.test not in busbw.DIVIDED and row.count and _elements_per_count(row) != 1:
-        raise refusal(
-            row.line, f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
-        )
+    if table.test not in busbw.DIVIDED and row.count and row.elements_per_count != 1:
+        why = f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
+        raise refusal(row.line, why)
     if row.size_bytes and row.count == 0:
         raise refusal(row.line, f"size {row.size_bytes} with a count of 0")
     for timing in row.timings if row.sends else ():
@@ -261,18 +196,12 @@ def _check_timing(table: Table, row: Row, timing: Timing) -> None:
             table.algbw_is_busbw = share is not None and _is_old_definition(table, timing, computed, share)
             if table.algbw_is_busbw:
                 return
-            raise refusal(
-                row.line,
-                f"algbw {algbw.text} GB/s is not size {row.size_bytes} / time {time.text} us = "
-                f"{size / time.value / 1e3:.2f} GB/s",
-            )
+            size_over_time = f"size {row.size_bytes} / time {time.text} us = {size / time.value / 1e3:.2f} GB/s"
+            raise refusal(row.line, f"algbw {algbw.text} GB/s is not {size_over_time}")
         low, high = max(low, computed[0]), min(high, computed[1])
     if share is not None and not overlap(timing.busbw.range(), (low * share, high * share)):
-        raise refusal(
-            row.line,
-            f"busbw {timing.busbw.text} is not algbw {algbw.text} x {share:.4g}, the factor of {table.test} "
-            f"for {table.ranks} ranks",
-        )
+        factor = f"{share:.4g}, the factor of {table.test} for {table.ranks} ranks"
+        raise refusal(row.line, f"busbw {timing.busbw.text} is not algbw {algbw.text} x {factor}")
 
 
 def _is_old_definition(table: Table, timing: Timing, computed: Range, share: float) -> bool:
@@ -316,10 +245,8 @@ def _closing_notes(table: Table) -> Iterable[str]:
     """What a user must know of the whole table."""
     timings = [timing for row in table.rows for timing in row.timings]
     if table.average is not None:
-        yield (
-            f"the average bus bandwidth of {table.average.text} GB/s is over all sizes and both placements: "
-            "it says nothing about any size"
-        )
+        average = f"the average bus bandwidth of {table.average.text} GB/s"
+        yield f"{average} is over all sizes and both placements: it says nothing about any size"
         mean = sum(timing.busbw.value for timing in timings) / max(len(timings), 1)
         slack = 0.0051 + 1e-5 * mean + table.average.half
         if abs(mean - table.average.value) > slack:
@@ -335,8 +262,7 @@ def _closing_notes(table: Table) -> Iterable[str]:
         yield "which rows were wrong is not known: this version prints the largest error and one count for all rows"
     if table.out_of_bounds:
         yield f"nccl-tests counted {table.out_of_bounds} values out of bounds: the data was wrong"
-    empty = sum(1 for row in table.rows if not row.sends)
-    if empty:
+    if empty := sum(not row.sends for row in table.rows):
         yield f"rows with less than 16 bytes per rank, where nothing was sent: {empty}, left out"
     if table.algbw_is_busbw:
         yield "this version prints busbw in both columns: algbw was computed from size and time"

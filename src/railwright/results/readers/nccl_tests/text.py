@@ -14,20 +14,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import field
+from msgspec.structs import replace
 
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import MAX_VALUES, ForeignFile, refuse_too_many, too_many_rows
 from railwright.results.readers.nccl_tests import json as nccl_tests_json
-from railwright.results.readers.nccl_tests.columns import columns_of_row, is_header
-from railwright.results.readers.nccl_tests.mixed import lanes_of
-from railwright.results.readers.nccl_tests.table import OPERATION_OF, TYPE_BYTES, Row, Table, Timing
-from railwright.results.readers.nccl_tests.torn import TornRow, begins_row, output_of, writers_of
+from railwright.results.readers.nccl_tests.rows import (
+    OPERATION_OF,
+    TYPE_BYTES,
+    Row,
+    Timing,
+    begins_row,
+    columns_of_row,
+    is_header,
+    lanes_of,
+)
+from railwright.results.readers.nccl_tests.table import Table
+from railwright.results.readers.nccl_tests.torn import TornRow, output_of, writers_of
 from railwright.results.readers.pasted.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
 from railwright.results.readers.pasted.printed_numbers import number, whole
-from railwright.results.workload import Collective, Workload
-
-NAME = "nccl-tests (columns algbw and busbw)"
 
 _PARAMETERS = re.compile(
     r"# nThread:? +(?P<threads>\d{1,6}) nGpus:? +(?P<gpus_per_thread>\d{1,6})"
@@ -57,11 +64,6 @@ def recognises(text: str) -> bool:
     return ("algbw" in text and "busbw" in text) or nccl_tests_json.recognises(text)
 
 
-def workload(file: ForeignFile) -> Workload:
-    """Collectives by NCCL or RCCL."""
-    return Collective(operation=file.test)
-
-
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     """Every table. Raises UsageError for one that contradicts itself or cannot be told from another.
 
@@ -79,11 +81,11 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     previous_end = 0
     files = []
     for section in sections:
-        section.collective = collective
         around, above = lines[previous_end : section.end], lines[previous_end : section.rows[0].line]
         previous_end = section.end
         for part in _parts(section):
-            _finish(part, around, above)
+            part.test = part.test or _program(above) or collective
+            _finish(part, around)
             files.append(part.file())
     return tuple(files)
 
@@ -91,7 +93,7 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
 def _no_row(sections: Iterable[_Section]) -> UsageError:
     """What is said of a text without a row; a run that printed its header had not ended its first size."""
     for section in sections:
-        if section.columns and section.devices and not section.closed:
+        if section.columns and section.devices and not section.closing_line:
             hosts = len({host for host, _ in section.devices.values()})
             return UsageError(
                 f"the run printed its header for {len(section.devices)} ranks on {hosts} hosts and no row: it hung or"
@@ -135,8 +137,7 @@ def _parts(section: _Section) -> list[_Section]:
     return [section]
 
 
-@dataclass(kw_only=True)
-class _Section(Table):
+class _Section(Table, kw_only=True):
     """A table while it is read, with what was printed for it."""
 
     end: int = 0
@@ -152,14 +153,9 @@ class _Section(Table):
     first_halves: int = 0
     """Rows without their in-place half."""
 
-    @property
-    def closed(self) -> bool:
-        """Whether the table has its end."""
-        return self.closing_line > 0
-
 
 def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
-    last_line = last_row(stream) if stream else 0
+    last_line = last_row(stream)
     sections = [_Section(last_line=last_line)]
     for line in stream:
         text = line.text.strip()
@@ -171,9 +167,9 @@ def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
                 sections.append(_Section(last_line=last_line, line=line.number))
             _comment(sections[-1], text, line.number)
         elif text[:1].isdigit() and (sections[-1].columns or _take_columns(sections[-1], text)):
-            output = output_of(text, writers)
-            if output.text:
-                _output(sections[-1], output.text.split(), line.number, is_cut=output.is_cut)
+            output, is_cut = output_of(text, writers)
+            if output:
+                _output(sections[-1], output.split(), line.number, is_cut=is_cut)
     _end_torn(sections[-1], text_ends=True)
     return sections
 
@@ -216,7 +212,7 @@ def _begins(text: str, section: _Section) -> bool:
     if "nccl-tests version" in text:
         return True
     if "Collective test starting" in text:
-        return bool(section.columns or section.closed)
+        return bool(section.columns or section.closing_line)
     if text.startswith("# nThread"):
         return bool(section.columns or section.devices or "threads" in section.settings)
     return bool(section.rows) and is_header(text)
@@ -224,7 +220,7 @@ def _begins(text: str, section: _Section) -> bool:
 
 def _take_columns(section: _Section, text: str) -> bool:
     """Whether a row without a header shows its columns."""
-    if section.devices or section.closed:
+    if section.devices or section.closing_line:
         return False
     section.columns = columns_of_row(text.split())
     if section.columns:
@@ -234,7 +230,7 @@ def _take_columns(section: _Section, text: str) -> bool:
 
 
 def _comment(section: _Section, text: str, line: int) -> None:
-    if not section.closed:
+    if not section.closing_line:
         section.end = line
     if is_header(text):
         columns = text.lstrip("# ").split()
@@ -280,9 +276,9 @@ def _row(section: _Section, words: list[str], line: int) -> None:
     if 2 * len(section.rows) >= MAX_VALUES:
         raise too_many_rows(line)
     if len(words) < 3 or not words[1].isdecimal() or words[2] not in TYPE_BYTES:
-        if len(words) >= 6 and words[1].isdecimal() and not section.closed:
+        if len(words) >= 6 and words[1].isdecimal() and not section.closing_line:
             raise refusal(line, f"type {words[2][:40]!r} is not one of NCCL's")
-        if line == section.last_line and not section.closed:
+        if line == section.last_line and not section.closing_line:
             # A time stamp is one column of the header.
             section.notes.append(cut_short(line, len(words), len(section.columns) + section.stamp // 2))
         return
@@ -295,7 +291,7 @@ def _row(section: _Section, words: list[str], line: int) -> None:
 
 
 def _add_row(section: _Section, columns: list[str], words: list[str], line: int) -> None:
-    if not section.closed:
+    if not section.closing_line:
         section.end = line
     first = columns.index("cputime" if section.cpu_time else "time")
     head = dict(zip(columns[:first], words, strict=False))
@@ -337,18 +333,16 @@ def _timings(columns: list[str], words: list[str], line: int) -> tuple[Timing, .
     return tuple(timings)
 
 
-def _finish(section: _Section, around: list[Line], above: list[Line]) -> None:
-    """Makes the rows results. `around` are the lines since the table before, `above` those of them above the rows."""
-    section.test = section.test or _program(above)
+def _finish(section: _Section, around: list[Line]) -> None:
+    """Makes the rows results. `around` are the lines since the table before."""
     section.environment = _environment(around)
     logged_ranks = _logged_ranks(around)
     _settle_devices(section, logged_ranks)
-    if not section.closed:
+    if not section.closing_line:
         section.notes.append("the table has no end ('# Avg bus bandwidth'): it was cut off or the run died")
     if section.first_halves:
-        section.notes.append(
-            f"NCCL's log cut the rows apart, and of {section.first_halves} the in-place half is not in the text"
-        )
+        halves = section.first_halves
+        section.notes.append(f"NCCL's log cut the rows apart, and of {halves} the in-place half is not in the text")
     section.finish(logged_ranks)
 
 

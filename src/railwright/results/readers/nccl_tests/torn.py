@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from railwright.results.readers.nccl_tests.table import TYPE_BYTES
+import msgspec
+
 from railwright.results.readers.pasted.log_lines import Line, refusal
 
 _MARKS = ("NCCL INFO ", "NCCL WARN ")
@@ -25,13 +24,6 @@ _MAX_WRITERS = 10_000
 _MAX_NUMBER = 40
 _DEVICE = re.compile(r"\[-?\d{1,4}\]")
 _ONE_NUMBER = re.compile(r"-?\d{1,24}(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?|N/A")
-
-
-class Output(NamedTuple):
-    """What the program itself printed on a line, and whether NCCL's log cut it off there."""
-
-    text: str
-    is_cut: bool
 
 
 def writers_of(lines: Iterable[Line]) -> frozenset[str]:
@@ -44,27 +36,24 @@ def writers_of(lines: Iterable[Line]) -> frozenset[str]:
     return frozenset(writers)
 
 
-def output_of(text: str, writers: frozenset[str]) -> Output:
-    """The program's part of a line. The whole line where no known host shows where the last number ends."""
+def output_of(text: str, writers: frozenset[str]) -> tuple[str, bool]:
+    """The program's part of a line, and whether NCCL's log cut it off there.
+
+    The whole line where no known host shows where the last number ends.
+    """
     found = _prefix(text)
     if found is None:
-        return Output(text, is_cut=False)
+        return text, False
     start, writer = found
     before = text[:start]
     if not before.strip():
-        return Output("", is_cut=True)
+        return "", True
     most = min(len(writer), _MAX_NUMBER)
     ends = [end for end in range(most) if writer[end:] in writers and (not end or _is_number(writer[:end]))]
-    return Output(before + writer[: ends[0]], is_cut=True) if len(ends) == 1 else Output(text, is_cut=False)
+    return (before + writer[: ends[0]], True) if len(ends) == 1 else (text, False)
 
 
-def begins_row(words: Sequence[str]) -> bool:
-    """Whether the words begin with a size, a count and a type."""
-    return len(words) >= 3 and words[0].isdecimal() and words[1].isdecimal() and words[2] in TYPE_BYTES
-
-
-@dataclass
-class TornRow:
+class TornRow(msgspec.Struct):
     """A row whose end has not come yet. `starts` are the places where its two halves begin, `width` its columns."""
 
     line: int

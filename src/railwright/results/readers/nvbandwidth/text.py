@@ -15,23 +15,14 @@ GB/s is 10^9 bytes/s (nvbandwidth README). The arrow says which way the data goe
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+import msgspec
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
 from railwright.results.readers.nvbandwidth import json as nvbandwidth_json
-from railwright.results.readers.pasted.log_lines import (
-    Line,
-    by_origin,
-    cut_short,
-    last_row,
-    lines_of,
-    refusal,
-    sections,
-)
+from railwright.results.readers.pasted.log_lines import Line, last_row, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import Number, number
-from railwright.results.workload import Copy, Workload
-
-NAME = "nvbandwidth (memcpy CE or SM, bandwidth (GB/s))"
+from railwright.results.workload import Copy
 
 _RUNNING = re.compile(r"Running ([a-z_0-9]{4,80})\.")
 _HEAD = re.compile(r"memcpy (?:CE|SM) (CPU|GPU)\(row\) (<->|<-|->) (CPU|GPU)(?:\(column\))? bandwidth \(GB/s\)")
@@ -39,20 +30,18 @@ _LOCAL = re.compile(r"memcpy local GPU\(column\) bandwidth \(GB/s\)")
 _VERSION = re.compile(r"nvbandwidth Version: v?([\d.]{1,16})")
 _DEVICE = re.compile(r"Device \d{1,4}: (\S.{0,60}?)(?: \([0-9A-Fa-f:.]{4,20}\))?\s*$")
 _SUM = re.compile(r"SUM ([a-z_0-9]{4,80}) (\S{1,24})")
-_MOST_CELLS = 20_000
 _SAME = "same"
 """The row of a copy inside the GPU of the column."""
 
 
-@dataclass(kw_only=True)
-class _Matrix:
+class _Matrix(msgspec.Struct, kw_only=True):
     """One test while it is read."""
 
     test: str
     row: str
     arrow: str
     column: str
-    columns: list[str] = field(default_factory=list)
+    columns: list[str] = []
     total: float = 0.0
     half: float = 0.0
 
@@ -64,31 +53,20 @@ def recognises(text: str) -> bool:
     return "memcpy " in text and ("(row)" in text or "local GPU(column)" in text) and "bandwidth (GB/s)" in text
 
 
-def workload(_: ForeignFile) -> Workload:
-    """Copies between the memories that each row names."""
-    return Copy()
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every run. Raises UsageError for a matrix that contradicts its sum."""
     if nvbandwidth_json.recognises(text):
         text = nvbandwidth_json.as_printed(text)
-    drafts = [
-        _run(part)
-        for stream in by_origin(lines_of(text))
-        for part in sections(stream, lambda line: "nvbandwidth Version" in line.text)
-        if part
-    ]
     return files_of(
-        drafts,
+        map(_run, runs_of(text, lambda line: "nvbandwidth Version" in line.text)),
         "no matrix of nvbandwidth was found (memcpy CE ... bandwidth (GB/s))",
         "give the output from the line 'Running NAME.' on",
     )
 
 
 def _run(lines: list[Line]) -> Draft:
-    draft = Draft(tool="nvbandwidth", test="nvbandwidth", notes=["GB is 10^9 bytes", "the data was not checked"])
-    draft.last_line = last_row(lines)
+    draft = Draft(tool="nvbandwidth", test="nvbandwidth", workload=Copy(), last_line=last_row(lines))
+    draft.notes += ["GB is 10^9 bytes", "the data was not checked"]
     gpus: dict[str, None] = {}
     matrix, named = None, ""
     for line in lines:
@@ -115,35 +93,23 @@ def _run(lines: list[Line]) -> Draft:
 
 
 def _row(draft: Draft, matrix: _Matrix, words: list[str], line: int) -> None:
-    if len(words) != len(matrix.columns) + 1:
-        if line == draft.last_line and len(words) <= len(matrix.columns):
-            draft.notes.append(cut_short(line, len(words) - 1, len(matrix.columns)))
-            return
-        raise refusal(line, f"{len(words) - 1} columns where the matrix has {len(matrix.columns)}")
-    for column, word in zip(matrix.columns, words[1:], strict=True):
+    for column, word in draft.cells_of_matrix(matrix.columns, words, line):
         if word == "N/A":
             continue
         printed = number(word, "bandwidth", line)
         matrix.total += printed.value
         matrix.half += printed.half
-        if printed.value > 0 and len(draft.results) < _MOST_CELLS:
+        if printed.value > 0:
             _add(draft, matrix, words[0], column, printed, line)
 
 
 def _add(draft: Draft, matrix: _Matrix, row: str, column: str, printed: Number, line: int) -> None:
     ends = [_end("GPU", column) if matrix.row == _SAME else _end(matrix.row, row), _end(matrix.column, column)]
     source, target = ends if matrix.arrow != "<-" else reversed(ends)
-    draft.add(
-        line,
-        [Measured("bandwidth_bytes_per_s", printed.value * 1e9, f"{printed.text} GB/s")],
-        {"test": matrix.test, "copy": f"{source}>{target}"},
-        {"engine": "sm" if matrix.test.endswith("_sm") else "ce", "direction": _direction(matrix)},
-        path=f"{source}>{target}",
-    )
-
-
-def _direction(matrix: _Matrix) -> str:
-    return "both" if matrix.arrow == "<->" else "one"
+    path = f"{source}>{target}"
+    engine = "sm" if matrix.test.endswith("_sm") else "ce"
+    settings = {"engine": engine, "direction": "both" if matrix.arrow == "<->" else "one"}
+    draft.add(line, [bandwidth(printed, 1e9, "GB/s")], {"test": matrix.test, "copy": path}, settings, path=path)
 
 
 def _end(kind: str, place: str) -> str:

@@ -54,11 +54,13 @@ def refusal(line: int, reason: str, hint: str = "") -> UsageError:
 
 def bounded(text: str) -> str:
     """The text itself. Raises UsageError when it is too large to read."""
-    if len(text) > MAX_CHARACTERS:
-        raise UsageError(
-            f"the text has {len(text)} characters, more than {MAX_CHARACTERS}", hint="cut out the part with the table"
-        )
+    _refuse_more(len(text), "characters", MAX_CHARACTERS)
     return text
+
+
+def _refuse_more(found: int, unit: str, most: int) -> None:
+    if found > most:
+        raise UsageError(f"the text has {found} {unit}, more than {most}", hint="cut out the part with the table")
 
 
 def lines_of(text: str) -> list[Line]:
@@ -67,10 +69,7 @@ def lines_of(text: str) -> list[Line]:
     text = unwrapped(text.rstrip().replace("\r\n", "\n"))
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    if text.count("\n") > MAX_LINES:
-        raise UsageError(
-            f"the text has {text.count(chr(10))} lines, more than {MAX_LINES}", hint="cut out the part with the table"
-        )
+    _refuse_more(text.count("\n"), "lines", MAX_LINES)
     lines = text.split("\n")
     prefixes = Prefixes(lines)
     return [_line(number, raw, prefixes) for number, raw in _numbered(lines)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, takewhile
 
 import msgspec
 
@@ -141,8 +141,8 @@ def without_common(text: str) -> str:
         parts = [
             _alike(found[0]) for found in islice(_PARTS.finditer(line, 0, 2 * _LONGEST), len(common) or _MOST_PARTS)
         ]
-        same = next((place for place, pair in enumerate(zip(common, parts, strict=False)) if pair[0] != pair[1]), None)
-        common = (common or parts)[: min(len(common) or len(parts), len(parts)) if same is None else same]
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(common or parts, parts, strict=False))
+        common = [part for part, _ in alike]
         while common and common[-1] not in _CLOSES:
             common.pop()
         if not common:

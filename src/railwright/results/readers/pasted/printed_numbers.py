@@ -71,6 +71,11 @@ def disagree(told: float, counted: float, part: float, slack: float = 0.0) -> bo
 def mean_of(words: Sequence[str], what: str, line: int) -> Number:
     """The mean behind the most and the least. Raises UsageError for one that is not between them."""
     most, least, mean = (number(word, what, line) for word in words)
-    if not (least.low <= mean.high and mean.low <= most.high):
-        raise refusal(line, f"the mean {mean.text} is not between {least.text} and {most.text}")
+    refuse_outside("mean", mean, least, most, line)
     return mean
+
+
+def refuse_outside(what: str, mean: Number, least: Number, most: Number, line: int, unit: str = "") -> None:
+    """Raises UsageError for a mean that is not between the least and the most."""
+    if not (least.low <= mean.high and mean.low <= most.high):
+        raise refusal(line, f"the {what} {mean.text}{unit} is not between {least.text} and {most.text}{unit}")

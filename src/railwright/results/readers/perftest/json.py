@@ -12,6 +12,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded_among, files_of
 from railwright.results.readers.pasted.printed_numbers import disagree
+from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
 
 _UNITS = {"Gb/sec": 1e9 / 8, "MiB/sec": 2.0**20}
@@ -47,7 +48,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     found = _TEST.search(str(file.test_info.get("test", "")).replace("RDMA_", ""))
     draft = Draft(tool="perftest", test=f"ib_{found[1].lower()}_{found[2].lower()}" if found else "ib_bw", ranks=2)
     draft.notes.append("the data was not checked")
-    draft.parameters["direction"] = "both" if "bidir" in str(file.test_info.get("test", "")).lower() else "one"
+    both = "bidir" in str(file.test_info.get("test", "")).lower()
+    draft.parameters["direction"], draft.workload = "both" if both else "one", Message(by="verbs", both_ways=both)
     for key, name in _SETTINGS.items():
         value = file.test_info.get(key)
         if isinstance(value, (str, int)) and not isinstance(value, bool) and len(str(value)) <= 32:

@@ -14,17 +14,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
+from railwright.results.readers.foreign_file import (
+    Draft,
+    ForeignFile,
+    Measured,
+    bandwidth,
+    files_of,
+    latency,
+    percentiles,
+)
 from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR, Line, columns_of, last_row, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.perftest import json as perftest_json
-from railwright.results.workload import Message, Workload
+from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
-
-NAME = "perftest (columns #bytes and BW average or t_avg)"
 
 _TITLE = re.compile(
     r"(Send|RDMA_Write|RDMA_Read|Atomic)(?:_imm|_with_imm)?(?: (FETCH_AND_ADD|CMP_AND_SWAP))?"
@@ -69,8 +74,7 @@ _KNOWN_TO = 0.01
 _ORDER = ("t_min[usec]", "t_typical[usec]", "99% percentile[usec]", "99.9% percentile[usec]", "t_max[usec]")
 
 
-@dataclass(kw_only=True)
-class _Test(Draft):
+class _Test(Draft, kw_only=True):
     unit: str = ""
     """The unit of the bandwidths, as in the header."""
 
@@ -97,16 +101,6 @@ def _unit_of(row: re.Match[str]) -> str:
                  if overlap(average.range(), rate.range(1e6 * size / _BYTES_PER_S[unit]))), "")  # fmt: skip
 
 
-def workload(file: ForeignFile) -> Workload:
-    """Streams of messages; latencies and atomic operations have no limit."""
-    return Message(
-        by="verbs",
-        both_ways=file.results[0].parameters.get("direction") == "both",
-        from_gpu="gpu_memory" in file.results[0].settings,
-        to_gpu="gpu_memory" in file.results[0].settings,
-    )
-
-
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Every table of the text. Raises UsageError for one that contradicts itself or does not name its test."""
     if perftest_json.recognises(text):
@@ -124,12 +118,13 @@ def _begins(line: Line) -> bool:
 
 def _test(part: list[Line]) -> _Test:
     """One table. Where no title names its test, the last program named above it does."""
-    test = _Test(tool="perftest", ranks=2, last_line=last_row(part), parameters={"direction": "one"})
+    test = _Test(tool="perftest", ranks=2, last_line=last_row(part))
     failed = ""
     title = _TITLE.search(part[0].text)
-    if title is not None:
+    if title:
         test.test = f"ib_{_VERB[title[1]]}_{'bw' if title[5] == 'BW' else 'lat'}"
-        test.parameters["direction"] = "both" if title[3] else "one"
+    both_ways = title is not None and title[3] is not None
+    test.parameters["direction"] = "both" if both_ways else "one"
     for line in part[1:] if title else part:
         text = line.text
         if found := _HEADER.search(text):
@@ -151,6 +146,8 @@ def _test(part: list[Line]) -> _Test:
         else:
             _settings(test, text)
     test.notes = [*_notes(test), *test.notes, *([failed] if failed else [])]
+    on_gpus = "gpu_memory" in test.settings
+    test.workload = Message(by="verbs", both_ways=both_ways, from_gpu=on_gpus, to_gpu=on_gpus)
     return test
 
 
@@ -178,9 +175,7 @@ def _row(test: _Test, words: list[str], line: int) -> None:
         test.test = "ib_lat" if latency else "ib_bw"
         test.notes.append(f"the text does not say which test of perftest this is: its columns are those of {test.test}")
     size = whole(cells.pop("#bytes"), "#bytes", line)
-    if size < test.last[0]:
-        raise refusal(line, f"size {size} after size {test.last[0]}: the rows of several tables are mixed")
-    test.last = (size, 0)
+    test.rise_to(size, line, may_repeat=True)
     iterations = whole(cells.pop("#iterations"), "#iterations", line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
     add = _add_latency if "t_avg[usec]" in numbers else _add_bandwidth
@@ -195,14 +190,11 @@ def _add_bandwidth(test: _Test, numbers: dict[str, Number], size: int, iteration
         if average.low > peak.high * 1.02:
             raise refusal(line, f"average {average.text} is above the peak {peak.text} {unit}")
         settings["peak_bytes_per_s"] = peak.value * scale
-    values = [Measured("bandwidth_bytes_per_s", average.value * scale, f"{average.text} {unit}")]
+    values = [bandwidth(average, scale, unit)]
     if rate := numbers.get("MsgRate[Mpps]"):
         if not overlap(average.range(), rate.range(1e6 * size / scale)):
-            raise refusal(
-                line,
-                f"average {average.text} {unit} is not {rate.text} Mpps x {size} bytes = "
-                f"{rate.value * 1e6 * size / scale:.2f} {unit}",
-            )
+            computed = f"{rate.text} Mpps x {size} bytes = {rate.value * 1e6 * size / scale:.2f} {unit}"
+            raise refusal(line, f"average {average.text} {unit} is not {computed}")
         values.append(Measured("messages_per_s", rate.value * 1e6, f"{rate.text} Mpps"))
     test.add(line, values, {"size_bytes": size}, settings)
 
@@ -211,7 +203,7 @@ def _add_latency(test: _Test, numbers: dict[str, Number], size: int, iterations:
     average, typical = numbers["t_avg[usec]"], numbers.get("t_typical[usec]")
     settings: dict[str, Scalar] = {"iterations": iterations, "mean_s": average.value * 1e-6}
     if typical is None:
-        value = Measured("latency_s", average.value * 1e-6, f"{average.text} usec t_avg")
+        value = latency(average, "usec t_avg")
     else:
         for before, after in pairwise(numbers[name] for name in _ORDER if name in numbers):
             if before.low > after.high:

@@ -12,15 +12,14 @@ it is what posting a message took (`overhead`) and, overall, the inverse of the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
+from msgspec import field
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, bandwidth, files_of, latency
 from railwright.results.readers.pasted.log_lines import Line, cut_short, last_row, refusal, runs_of
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
-from railwright.results.workload import Message, Workload, is_gpu_memory
+from railwright.results.workload import Message, is_gpu_memory
 from railwright.topology.devices import Scalar
-
-NAME = "ucx_perftest (# iterations, overall, message rate)"
 
 _HEAD = re.compile(r"# iterations \|")
 _CSV = re.compile(r"iterations,(?:typical|[\d.]{1,6}_percentile)_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,")
@@ -43,16 +42,17 @@ _KNOWN_TO = 1e-3
 """A size is computed from rate and time where both have so many digits."""
 
 
-@dataclass(kw_only=True)
-class _Run(Draft):
+_Row = tuple[int, dict[str, Number]]
+"""A line of results by its number."""
+
+
+class _Run(Draft, kw_only=True):
     is_latency: bool | None = None
     """Whether the time is that of a message one way; None where the text does not say."""
     size: int | None = None
-    final: list[tuple[int, dict[str, Number]]] = field(default_factory=list)
-    threads: dict[str, tuple[int, dict[str, Number]]] = field(default_factory=dict)
-    """The last line of each thread, which counts where no final one was printed."""
-    seconds: list[tuple[int, dict[str, Number]]] = field(default_factory=list)
-    """Every line of progress."""
+    final: list[_Row] = field(default_factory=list)
+    seconds: dict[str, list[_Row]] = field(default_factory=dict)
+    """Every line of progress, by thread: the last of each counts where no final one was printed."""
     is_cut: bool = False
 
 
@@ -60,15 +60,6 @@ def recognises(text: str) -> bool:
     """The words of the table's header, or of the CSV's, or its last line."""
     is_headed = ("# iterations |" in text and "overall" in text) or "overall_lat,avg_bw,overall_bw" in text
     return is_headed or ("Final:" in text and _FINAL.search(text) is not None)
-
-
-def workload(file: ForeignFile) -> Workload:
-    """Streams of messages; latencies have no limit."""
-    settings = file.results[0].settings
-    return Message(
-        from_gpu=is_gpu_memory(settings.get("send_memory")),
-        to_gpu=is_gpu_memory(settings.get("receive_memory")),
-    )
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -102,6 +93,8 @@ def _run(part: list[Line], above: list[Line], is_csv: bool) -> _Run:
         elif not run.line:  # what follows the results is of the next test
             _told(run, line.text)
     _results(run)
+    from_gpu, to_gpu = (is_gpu_memory(run.settings.get(end)) for end in ("send_memory", "receive_memory"))
+    run.workload = Message(from_gpu=from_gpu, to_gpu=to_gpu)
     return run
 
 
@@ -114,11 +107,8 @@ def _row(run: _Run, stage: str, words: list[str], line: int) -> None:
     values = {name: number(word, name, line) for name, word in zip(_COLUMNS, words, strict=True)}
     _check(values, line)
     run.line, run.last = run.line or line, (line, 0)
-    if stage.startswith("["):
-        run.threads[stage] = (line, values)
-        run.seconds.append((line, values))
-    else:
-        run.final.append((line, values))
+    rows = run.seconds.setdefault(stage, []) if stage.startswith("[") else run.final
+    rows.append((line, values))
 
 
 def _told(run: _Run, text: str) -> None:
@@ -191,7 +181,7 @@ def _check(values: dict[str, Number], line: int) -> None:
 
 
 def _results(run: _Run) -> None:
-    rows = run.final or list(run.threads.values())
+    rows = run.final or [rows[-1] for rows in run.seconds.values()]
     if not run.final and rows:
         run.notes.append("the final line is not in the text: what stands here is up to its last one")
     if run.is_latency is None and rows:
@@ -200,9 +190,11 @@ def _results(run: _Run) -> None:
     run.test = run.test or ("ucx_lat" if run.is_latency else "ucx_bw")
     fastest = _fastest(run)
     for line, values in rows:
-        _add(run, line, values, {"over": "all"} if fastest is not None else {})
-    if fastest is not None:
-        _add_fastest(run, *fastest)
+        _add(run, line, values, {"over": "all"} if fastest else {})
+    if fastest:
+        line, values = fastest  # it is a row too: what it reached, nothing of the machine forbids
+        at = {**_at(run, values), "over": "fastest second"}
+        run.add(line, [bandwidth(values["bandwidth"], _MB, "MB/s")], at)
     if not run.is_latency and run.results:
         run.notes.append("the sender counts what it has sent, also where the last of it has not arrived yet")
 
@@ -216,30 +208,23 @@ def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) 
     at = {**_at(run, values), **over}
     held: dict[str, Scalar] = {"iterations": int(values["iterations"].value)}
     if run.is_latency:
-        percentile, mean = values["percentile"], values["overall"]
-        held["mean_s"] = mean.value * 1e-6
-        run.add(line, [Measured("latency_s", percentile.value * 1e-6, f"{percentile.text} usec")], at, held)
+        held["mean_s"] = values["overall"].value * 1e-6
+        run.add(line, [latency(values["percentile"], "usec")], at, held)
         return
-    bandwidth, rate = values["bandwidth_overall"], values["rate_overall"]
-    found = [Measured("bandwidth_bytes_per_s", bandwidth.value * _MB, f"{bandwidth.text} MB/s")]
+    rate = values["rate_overall"]
+    found = [bandwidth(values["bandwidth_overall"], _MB, "MB/s")]
     found += [Measured("messages_per_s", rate.value, f"{rate.text} msg/s")] if rate.value else []
     run.add(line, found, at, held)
 
 
-def _fastest(run: _Run) -> tuple[int, dict[str, Number]] | None:
+def _fastest(run: _Run) -> _Row | None:
     """The line of the fastest second, where seconds differ by far."""
-    rates = [values["bandwidth"].value for _, values in run.seconds]
-    if run.is_latency or len(run.threads) != 1 or len(rates) < _FEW_SECONDS or max(rates) < _DIFFER_BY * min(rates):
+    seconds = [row for rows in run.seconds.values() for row in rows]
+    rates = [values["bandwidth"].value for _, values in seconds]
+    if run.is_latency or len(run.seconds) != 1 or len(rates) < _FEW_SECONDS or max(rates) < _DIFFER_BY * min(rates):
         return None
     run.notes.append(f"the rate alternates: from {min(rates):.0f} to {max(rates):.0f} MB/s by the second")
-    return max(run.seconds, key=lambda second: second[1]["bandwidth"].value)
-
-
-def _add_fastest(run: _Run, line: int, values: dict[str, Number]) -> None:
-    """The fastest second is a row too: what it reached, nothing of the machine forbids."""
-    rate = values["bandwidth"]
-    found = Measured("bandwidth_bytes_per_s", rate.value * _MB, f"{rate.text} MB/s")
-    run.add(line, [found], {**_at(run, values), "over": "fastest second"}, {})
+    return max(seconds, key=lambda second: second[1]["bandwidth"].value)
 
 
 def _size_from(values: dict[str, Number]) -> int | None:

@@ -17,6 +17,8 @@ from railwright.units import parse_size
 Operation = Literal["put", "get"]
 Memories = tuple[str, str]
 """The local memory and the remote one, as UCX calls their kinds: `host`, `cuda`, `rocm` ..."""
+_Heading = tuple[Operation, Memories, bool]
+"""What the line above a table's rows says: the operation, and whether many transfers are one."""
 
 EMULATION = "software emulation"
 """How UCX describes a transfer that no transport can make: active messages whose pieces the CPUs copy."""
@@ -46,42 +48,31 @@ class Protocol(NamedTuple):
     """Whether it is for many transfers at once, as NIXL needs them; UCX makes others for its own use."""
 
 
-class _Table(NamedTuple):
-    """What the lines above a row say of the row."""
-
-    to_self: bool = False
-    operation: Operation | None = None
-    memories: Memories = ("host", "host")
-    multi: bool = False
-
-
 def read(lines: Iterable[str]) -> tuple[Protocol, ...]:
     """All put and get protocols, in the order of the log; unreadable rows are left out."""
     protocols: list[Protocol] = []
-    table: _Table | None = None
+    to_self: bool | None = None
+    heading: _Heading | None = None
     for line in lines:
         cells = [cell.strip() for cell in line.partition("|")[2].rstrip().rstrip("|").split("|")]
         if "cfg#" in cells[0]:
-            table = _Table(to_self=" self " in f" {cells[0]} ")
-            if len(cells) == 2:  # both in one line, as UCX 1.23 and later may print them
-                table = _named(table, cells[1])
-        elif len(cells) == 1 and cells[0] and table is not None:
-            table = _named(table, cells[0])
-        elif len(cells) == 3 and table is not None and table.operation is not None:
-            sizes = _range(cells[0])
-            if sizes is not None:
-                row = (*sizes, cells[1], cells[2], table.memories, table.to_self, table.multi)
-                protocols.append(Protocol(table.operation, *row))
+            to_self = " self " in f" {cells[0]} "
+            # Both are in one line, as UCX 1.23 and later may print them.
+            heading = _heading(cells[1]) if len(cells) == 2 else None
+        elif len(cells) == 1 and cells[0] and to_self is not None:
+            heading = _heading(cells[0])
+        elif len(cells) == 3 and to_self is not None and heading and (sizes := _range(cells[0])):
+            operation, memories, multi = heading
+            protocols.append(Protocol(operation, *sizes, cells[1], cells[2], memories, to_self, multi))
     return tuple(protocols)
 
 
-def _named(table: _Table, title: str) -> _Table:
+def _heading(title: str) -> _Heading | None:
     found = _OPERATION.search(title[:_MOST_TITLE_CHARACTERS])
     if found is None:
-        return _Table(table.to_self)
-    memories = (found.group(3) or "host", found.group(4) or "host")
-    multi = "multi" in (found.group(2) or "")
-    return _Table(table.to_self, "put" if found.group(1) == "put" else "get", memories, multi)
+        return None
+    way, kinds, local, remote = found.groups()
+    return "put" if way == "put" else "get", (local or "host", remote or "host"), "multi" in (kinds or "")
 
 
 def chosen(
@@ -97,20 +88,16 @@ def chosen(
     Tables for many transfers go before the others, where there are any.
     """
     wanted = (operation, memories, to_self)
-    fitting = [
-        one
-        for one in protocols
-        if (one.operation, one.memories, one.to_self) == wanted and one.first_bytes <= size_bytes <= one.last_bytes
-    ]
+    alike = [one for one in protocols if (one.operation, one.memories, one.to_self) == wanted]
+    fitting = [one for one in alike if one.first_bytes <= size_bytes <= one.last_bytes]
     many = [one for one in fitting if one.multi]
     return (many or fitting)[-1] if fitting else None
 
 
 def _range(text: str) -> tuple[int, int] | None:
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    if (found := _RANGE.fullmatch(text)) is None:
         return None
-    first, last = found.group(1), found.group(2) or found.group(1)
+    first, last = found[1], found[2] or found[1]
     try:
         return parse_size(first), _UNBOUNDED if last == "inf" else parse_size(last)
     except UsageError:
