@@ -196,9 +196,9 @@ def test_little_cpu_leaves_the_nics_of_a_host_alone(lab: Lab) -> None:
     put(lab, "cpu_slow host2 share=25%")
     expect_fast(lab, "host0", "host2", "spine0")
     assert cpu.quota_of(lab, "host2") == 0.25
-    assert LabReach(lab, ("host2", "host3")).host_cpus is None  # nothing holds host3 back
+    assert LabReach(("host2", "host3"), lab).host_cpus is None  # nothing holds host3 back
     put(lab, "cpu_slow host3 share=50%")
-    assert LabReach(lab, ("host2", "host3")).host_cpus == 0.5
+    assert LabReach(("host2", "host3"), lab).host_cpus == 0.5
     heal(lab)
     assert cpu.quota_of(lab, "host2") is None
 

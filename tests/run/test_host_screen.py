@@ -74,7 +74,7 @@ def test_each_host_is_measured_and_each_that_fails_is_named(tmp_path, mark):
     stale = asked.folder_of("gone") / RESULTS
     stale.parent.mkdir(parents=True)
     stale.write_text("what it sent once")
-    found = asked.run()
+    found = asked.run(asked.hosts.reach.agent)
     assert found == {"well": "", "gone": "ssh: no route to host", "old": "it sent no records",
                      "liar": "its records are damaged"}  # fmt: skip
     file = load(asked.folder_of("well") / RESULTS)
@@ -88,7 +88,7 @@ def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
     own = shlex.join([sys.executable, "-P", "-m", "railwright.run.screened", *QUICK])
     hosts = Hosts(("a", "b", "gone"), 1, Shells(mark, {"a": own, "b": own, "gone": "echo no route >&2; exit 255"}))
     screen_alone = Asked(("screen",), (), 1.0, None, resume=False)
-    asked = {"part": None, "asked": screen_alone, "options": (), "directory": "/tmp", "launches": 1, "silence": 60.0,
+    asked = {"asked": screen_alone, "options": (), "directory": "/tmp", "launches": 1, "silence": 60.0,
              "mpirun": None, "force": True, "require": (), "accept": None, "output": str(tmp_path / "out")}  # fmt: skip
     assert prove_hosts(hosts, **asked, dry_run=True, as_json=False) == 0
     assert not (tmp_path / "out").exists()
@@ -107,7 +107,8 @@ def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
 
 
 def test_a_wrong_word_is_told_as_the_host_tells_it(tmp_path, mark):
-    found = screen(tmp_path, mark, ("a", "b"), {"b": "exit 3"}, ("run", "no_such")).run()
+    asked = screen(tmp_path, mark, ("a", "b"), {"b": "exit 3"}, ("run", "no_such"))
+    found = asked.run(asked.hosts.reach.agent)
     assert found["a"].startswith("there is no benchmark named 'no_such'")
     assert found["b"] == "it sent no records (exit status 3)"
 
@@ -115,14 +116,14 @@ def test_a_wrong_word_is_told_as_the_host_tells_it(tmp_path, mark):
 def test_a_host_that_says_nothing_is_given_up(tmp_path, mark):
     asked = screen(tmp_path, mark, ("deaf",), {"deaf": "echo railwright-step:here; sleep 600"})
     asked.silence_s = 0.5
-    assert asked.run()["deaf"].startswith("silent for ")
+    assert asked.run(asked.hosts.reach.agent)["deaf"].startswith("silent for ")
     assert not processes_with(mark)
 
 
 def test_nothing_runs_on_when_the_command_ends(tmp_path, mark):
     """What a host prints to nobody ends it, as when ssh's connection is gone."""
     asked = screen(tmp_path, mark, ("a", "b"), {}, (*QUICK, "--launches", "1000"))
-    thread = threading.Thread(target=asked.run)
+    thread = threading.Thread(target=asked.run, args=(asked.hosts.reach.agent,))
     thread.start()
     ranks = lambda: [one for one in processes_with(mark) if one.rank is not None]  # noqa: E731
     wait_until(lambda: len(ranks()) == 2, "a rank on each host")
@@ -155,7 +156,7 @@ def test_what_a_host_measured_before_it_died_is_kept(tmp_path, mark):
     hosts = Hosts(("dies", "gone"), 1, Shells(mark, {"gone": "exit 255"}))
     asked = HostScreen(hosts, words, tmp_path / "out", 60.0, 600.0)
     troubles: dict[str, str] = {}
-    thread = threading.Thread(target=lambda: troubles.update(asked.run()))
+    thread = threading.Thread(target=lambda: troubles.update(asked.run(asked.hosts.reach.agent)))
     thread.start()
     file = asked.folder_of("dies") / RESULTS
     wait_until(lambda: file.exists() and b'"result"' in file.read_bytes(), "a result of the host")

@@ -21,7 +21,6 @@ from railwright.launch.blame import Placed, RankState, last_words
 from railwright.launch.doors import Door
 from railwright.launch.gpus.clock_lock import ClockLock
 from railwright.launch.gpus.watch import GpuWatch
-from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Asked, Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step
 from railwright.process import Child
@@ -68,8 +67,6 @@ class Planned:
     benchmark: AnyBenchmark
     job: AnyJob
     plan: Plan
-    hosts: Hosts | None = None
-    """Where its ranks are started; None: on this host alone."""
 
     @property
     def title(self) -> str:

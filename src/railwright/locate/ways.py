@@ -69,11 +69,8 @@ def tcp_way(place: Place) -> Way:
     return Way("tcp", pinned_flows.BENCHMARK, launch, lambda hosts: EachLauncher(place.reach, hosts))
 
 
-def mpi_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None) -> Way:
-    """MPI messages between hosts; `part` are some of them, reached without the others.
-
-    Raises CannotJudge without an mpirun, UsageError for one that is none.
-    """
+def mpi_way(hosts: Hosts, mpirun: str | None) -> Way:
+    """MPI messages between hosts. Raises CannotJudge without an mpirun, UsageError for one that is none."""
     mpi = MpiLauncher(mpirun)
 
     def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[mpi_flows.MpiFlows]:
@@ -82,10 +79,10 @@ def mpi_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None) -> Way
         case = mpi_flows.MpiFlows(rounds=rounds, stream_s=stream_s)
         return Launch(case=case, ranks=ranks, environment=_unless_set(over_tcp.environment))
 
-    return Way("mpi", mpi_flows.BENCHMARK, launch, lambda hosts: HostsLauncher(mpi, part(hosts)), one_way=True)
+    return Way("mpi", mpi_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), one_way=True)
 
 
-def nccl_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None, gpus: int) -> Way:
+def nccl_way(hosts: Hosts, mpirun: str | None, gpus: int) -> Way:
     """NCCL between GPUs, so many of each host, whose ranks are started by mpirun.
 
     Raises CannotJudge without an mpirun, UsageError for one that is none.
@@ -97,7 +94,7 @@ def nccl_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None, gpus:
         case = nccl_flows.NcclFlows(rounds=rounds, stream_s=stream_s)
         return Launch(case=case, ranks=ranks, environment=_unless_set(_OWN_NIC))
 
-    return Way("nccl", nccl_flows.BENCHMARK, launch, lambda hosts: HostsLauncher(mpi, part(hosts)), gpus)
+    return Way("nccl", nccl_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), gpus)
 
 
 def _unless_set(wanted: dict[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright.errors import RailwrightError
-from railwright.launch.hosts import Hosts
+from railwright.launch.hosts import PlannedHosts
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, Finished
 from railwright.results.store import load
@@ -32,7 +32,7 @@ _LONGEST_REASON = 200
 class HostScreen:
     """`words` are those of railwright on each host, the verb first."""
 
-    hosts: Hosts
+    hosts: PlannedHosts
     words: Sequence[str]
     output: Path
     silence_s: float
@@ -53,17 +53,17 @@ class HostScreen:
         """Where a host's records and its report are."""
         return self.output / FOLDER / host.replace("/", "_").replace(":", "_")
 
-    def run(self) -> dict[str, str]:
-        """Measure all hosts; each host's trouble, empty for one whose records are whole."""
+    def run(self, agent: Callable[[Path], list[str]]) -> dict[str, str]:
+        """Measure all hosts, reached by an agent; each host's trouble, empty for one whose records are whole."""
         there = {host for host in self.hosts.names if self.keep and self._is_whole(host)}
         asked = [host for host in self.hosts.names if host not in there]
         for host in asked:  # a host that sends nothing now must not be judged by what it sent once
             (self.folder_of(host) / RESULTS).unlink(missing_ok=True)
         with scratch_folder() as scratch, ThreadPoolExecutor(self.at_once) as executor:
-            agent = self.hosts.reach.agent(scratch)
+            reached_by = agent(scratch)
             line = shlex.join([sys.executable, "-P", "-m", "railwright.run.screened", *self.words])
             try:
-                found = executor.map(lambda host: self._one(host, [*agent, host, line]), asked)
+                found = executor.map(lambda host: self._one(host, [*reached_by, host, line]), asked)
                 return dict.fromkeys(self.hosts.names, "") | dict(zip(asked, found, strict=True))
             except BaseException:
                 executor.shutdown(wait=False, cancel_futures=True)

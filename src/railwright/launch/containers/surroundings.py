@@ -9,7 +9,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -113,47 +113,12 @@ def look_inside(pid: int) -> Inside:
     )
 
 
-class ContainerReach:
-    """The two sides: this host as it is, and the container. They share the CPUs, so that one measures at a time."""
-
-    name = "namespaces"
-    shares_files = True
-    shares_cpus = True
-    host_cpus = None
-    interfaces = ()
-    rate_bytes_per_s = None
-
-    def __init__(self, inside: Inside) -> None:
-        self._inside = inside
-
-    def agent(self, scratch: Path) -> list[str]:
-        """The program that takes ssh's place. A side and a command line follow it."""
-        file = scratch / _FILE
-        file.touch(0o600)  # the variables of somebody else's process are in it
-        file.write_bytes(msgspec.json.encode(self._inside))
-        return [sys.executable, "-I", str(_PROGRAM), str(file)]
-
-    def check(self) -> None:
-        """Do nothing: whether it can be entered is seen when it is."""
-
-    def fabric(self, interfaces: Sequence[str]) -> None:
-        """Nothing crosses between the two."""
-
-    def around(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs mpirun: each side runs its own."""
-        return list(argv)
-
-    def address(self) -> str:
-        """No address is needed."""
-        return ""
-
-    def addresses(self) -> tuple[str, ...]:
-        """No address is needed: both see our files."""
-        return ()
-
-    def addresses_on(self, _interfaces: Sequence[str]) -> tuple[str, ...]:
-        """No address is needed."""
-        return ()
+def agent_of(inside: Inside, scratch: Path) -> list[str]:
+    """The program that takes ssh's place: a side, this host as it is or the container, and a command line follow it."""
+    file = scratch / _FILE
+    file.touch(0o600)  # the variables of somebody else's process are in it
+    file.write_bytes(msgspec.json.encode(inside))
+    return [sys.executable, "-I", str(_PROGRAM), str(file)]
 
 
 def _read(path: Path) -> str:

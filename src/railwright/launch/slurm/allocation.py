@@ -13,15 +13,13 @@ from pathlib import Path
 
 from railwright.benchmarks.sockets.addresses import addresses_of_host
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.asked import ASKING, Answer, answers_in
+from railwright.launch.asked import ASKING, AskedReach, answers_in
 from railwright.launch.mpi import Flavour
 from railwright.launch.slurm import agent as slurm_agent
 from railwright.process import Finished, ask, run
 
 _WITHIN_S = 60.0
 """A controller that is busy may let a command wait for its MessageTimeout, 10 s by default, several times."""
-_SLOW_SIDE_BYTES_PER_S = 1e9 / 8
-"""Of a network that nobody has described; only for how long a plan takes, and so for when silence is a hang."""
 _PLUGINS: Mapping[Flavour, str] = {"openmpi": "pmix", "mpich": "pmi2"}
 """What each MPI speaks with its launcher. Open MPI 5 speaks nothing else."""
 STEP = ("srun", "--overlap", "--cpu-bind=none", "--chdir=/", "--input=none")
@@ -104,22 +102,16 @@ def said_by(finished: Finished, program: str) -> str:
 
 
 @dataclass
-class SlurmReach:
+class SlurmReach(AskedReach):
     """Some nodes of an allocation. Raises UsageError for a node that is not part of it."""
 
     allocation: Allocation
-    hosts: tuple[str, ...]
     started_by: str = "auto"
     """`srun` or `mpirun`; `auto`: srun where it speaks with this MPI."""
-    why_not_srun: str = field(default="", init=False)
-    _answers: dict[str, Answer] = field(default_factory=dict, init=False)
-    _works: dict[str, str] = field(default_factory=dict, init=False)
+    _troubles: dict[str, str] = field(default_factory=dict, init=False)
+    """Of each plugin that was tried, why it does not work; empty where it does."""
 
     name = "slurm"
-    shares_files = False
-    interfaces: tuple[str, ...] = field(default=(), init=False)
-    rate_bytes_per_s: float | None = field(default=_SLOW_SIDE_BYTES_PER_S, init=False)
-    host_cpus: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         for host in self.hosts:
@@ -127,38 +119,13 @@ class SlurmReach:
                 nodes = ", ".join(self.allocation.nodes[:8])
                 raise UsageError(f"{host} is no node of job {self.allocation.job}", hint=f"it has {nodes}")
 
-    def part(self, hosts: tuple[str, ...]) -> SlurmReach:
-        """Some of these nodes, reached without the others."""
-        return SlurmReach(self.allocation, hosts, self.started_by)
-
-    def fabric(self, _interfaces: Sequence[str]) -> None:
-        """No node tells the rates between it and the others."""
-
-    @property
-    def shares_cpus(self) -> bool:
-        """Whether two of the names are one machine, by their boot ids. Asks the nodes if needed; raises as `check`."""
-        if not self._answers:
-            self.check()
-        return len({answer.boot for answer in self._answers.values()}) < len(self._answers)
-
-    def around(self, argv: Sequence[str]) -> list[str]:
-        """The command line itself: it runs here."""
-        return list(argv)
-
-    def agent(self, scratch: Path | None = None) -> list[str]:
+    def agent(self, _scratch: Path | None = None) -> list[str]:
         """A step of one task, with ssh's manners."""
-        del scratch
         return [sys.executable, "-I", str(Path(slurm_agent.__file__))]
-
-    def address(self) -> str:
-        """The first of our addresses."""
-        return self.addresses()[0]
 
     def addresses(self) -> tuple[str, ...]:
         """Where nodes saw their step come from, then our other addresses."""
-        if not self._answers:
-            self.check()
-        seen = [address for answer in self._answers.values() for address in answer.seen]
+        seen = [address for answer in self.answers().values() for address in answer.seen]
         found = dict.fromkeys([*seen, *(address for name, address in addresses_of_host() if name != "lo")])
         if not found:
             raise CannotJudge("this host has no address that a node could reach")
@@ -167,8 +134,7 @@ class SlurmReach:
     def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """The address of each node on the first of some interfaces; without any, on its first. Raises UsageError."""
         found = []
-        for host in self.hosts:
-            answer = self._answers[host]
+        for host, answer in self.answers().items():
             names = [name for name, _ in answer.has if name != "lo"]
             found.append(answer.address_on(host, interfaces or names or ("lo",)))
         return tuple(found)
@@ -186,7 +152,7 @@ class SlurmReach:
                 why = answers[host].trouble() if host in answers else self._silent(host, finished)
                 if why:
                     troubles[host] = why
-            self._answers = answers
+            self._answers = {host: answers[host] for host in asked if host in answers}
         if troubles:
             said = "; ".join(f"{host}: {troubles[host]}" for host in self.hosts if host in troubles)
             node = next(iter(troubles))
@@ -228,13 +194,11 @@ class SlurmReach:
         plugin = _PLUGINS[flavour]
         if self.started_by == "mpirun":
             return ""
-        if plugin not in self._works:
+        if plugin not in self._troubles:
             finished = run([*STEP, *self._on(self.hosts), f"--mpi={plugin}", "true"], timeout_s=_WITHIN_S)
-            self._works[plugin] = "" if finished.returncode == 0 else said_by(finished, "srun")
-        self.why_not_srun = self._works[plugin]
-        if not self.why_not_srun:
-            return plugin
-        if self.started_by == "srun":
-            reason = f"srun --mpi={plugin} does not work here: {self.why_not_srun}"
+            self._troubles[plugin] = "" if finished.returncode == 0 else said_by(finished, "srun")
+        trouble = self._troubles[plugin]
+        if trouble and self.started_by == "srun":
+            reason = f"srun --mpi={plugin} does not work here: {trouble}"
             raise CannotJudge(reason, hint="leave out --start-by srun: mpirun then starts the ranks")
-        return ""
+        return "" if trouble else plugin
