@@ -7,10 +7,8 @@ result names the rank, its host, its process and the step it was at.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -18,9 +16,9 @@ from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
 from railwright.launch.blame import Placed, RankState, last_words
-from railwright.launch.doors import Door
 from railwright.launch.gpus.clock_lock import ClockLock
 from railwright.launch.gpus.watch import GpuWatch
+from railwright.launch.local import LocalLauncher
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Asked, Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step
 from railwright.process import Child
@@ -33,31 +31,6 @@ _LOOK_EVERY_S = 10.0
 _BELIEVED_AT = 2
 _LEAVING_S = 10.0
 """How long a launcher may take to end after all its ranks have said goodbye."""
-
-
-class Launcher(Protocol):
-    """How ranks are started: see `local`, `mpi` and `mpi_hosts`."""
-
-    name: str
-
-    @property
-    def runs_on(self) -> str:
-        """The host on which the launcher itself runs and dies; empty: this one."""
-
-    def check(self) -> None:
-        """Raises CannotJudge, with name and cause, for a host that cannot be reached."""
-
-    def door(self, scratch: Path, job: bytes) -> Door:
-        """Where the ranks stream to."""
-
-    def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
-        """The command line that starts `ranks` ranks, which get that environment."""
-
-    def environment(self, scratch: Path) -> dict[str, str]:
-        """The additions to the ranks' environment."""
-
-    def clean_up(self, started: float) -> None:
-        """Remove what ranks that died in a launch begun at `started` (epoch seconds) left behind."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +65,7 @@ class Session:
     """One launch. `silence_s` is how long all ranks may be silent before the launch counts as hung."""
 
     planned: Planned
-    launcher: Launcher
+    launcher: LocalLauncher
     base_environment: dict[str, str]
     silence_s: float
     on_step: Callable[[str], None] = field(default=lambda _text: None)

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import CannotJudge, RailwrightError
-from railwright.launch.doors import Door, LocalDoor, knock
+from railwright.launch.doors import Door, knock, local_door
 from railwright.results.records import Result
 
 _MAX_LINE_BYTES = 64 * 2**20
@@ -162,9 +162,9 @@ class Listener:
     """The parent's side of the stream: yields (rank, message) and `Lost` as they arrive, and closes the door."""
 
     def __init__(self, door: Door | None = None) -> None:
-        self._door = door or LocalDoor()
+        self._door = door or local_door()
         self.address = self._door.address
-        self.is_here = self._door.is_here
+        self.is_here = not self._door.token
         """Whether the ranks run on this machine."""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._door.listening, selectors.EVENT_READ)
@@ -210,7 +210,7 @@ class Listener:
             return
         self._process[connection] = process
         self._pending[connection] = bytearray()
-        if self._door.asks_token():
+        if self._door.token:
             self._unproven[connection] = time.monotonic() + _PROVE_WITHIN_S
         self._selector.register(connection, selectors.EVENT_READ)
 

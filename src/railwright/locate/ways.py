@@ -19,9 +19,9 @@ from railwright.benchmarks.wanted_flow import Wanted
 from railwright.diagnosis.localise import latency, load
 from railwright.launch.each import EachLauncher
 from railwright.launch.hosts import Hosts
+from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
-from railwright.launch.session import Launcher
 from railwright.locate.place import Place
 
 LONG_PACKETS, _LONG_PART = 6, 0.02
@@ -52,7 +52,7 @@ class Way:
     benchmark: AnyBenchmark
     launch: Callable[[Rounds, str, int], Launch[Any]]
     """The launch of some rounds with one purpose, by so many ranks."""
-    launcher: Callable[[tuple[str, ...]], Launcher]
+    launcher: Callable[[tuple[str, ...]], LocalLauncher]
     """Starts the ranks on some hosts."""
     ranks_per_host: int = 1
     """1, or one for each port."""

@@ -13,7 +13,7 @@ from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
 from railwright.launch.program import results_of as program_results
-from railwright.launch.session import Launcher, Planned, Session
+from railwright.launch.session import Planned, Session
 from railwright.launch.slurm.srun import launcher_over
 from railwright.results.records import Result
 
@@ -73,7 +73,7 @@ class Measurement:
         silence_s = self.silence_s + one.plan.silent_s
         yield from program_results(one, program, launcher, dict(os.environ), silence_s, self.on_step)
 
-    def _launcher(self, one: Planned) -> Launcher | str:
+    def _launcher(self, one: Planned) -> LocalLauncher | str:
         """The launcher for a launch, or why there is none; a single rank needs no MPI."""
         if one.job.ranks == 1 and not one.job.hosts:
             return LocalLauncher()
