@@ -21,7 +21,7 @@ from railwright.errors import CannotJudge
 from railwright.launch.hosts import Hosts
 from railwright.results.store import load
 from railwright.run.host_screen import HostScreen
-from railwright.run.screened import RESULTS, Packer, records_of
+from railwright.run.screened import RESULTS
 from railwright.verbs.prove_hosts import Asked, prove_hosts
 
 pytestmark = pytest.mark.machine
@@ -69,7 +69,7 @@ def screen(tmp_path: Path, mark: str, hosts: Sequence[str], broken: dict[str, st
 
 def test_each_host_is_measured_and_each_that_fails_is_named(tmp_path, mark):
     broken = {"gone": "echo 'ssh: no route to host' >&2; exit 255", "old": "echo welcome; exit 0",
-              "liar": f"echo {shlex.quote('railwright-records:AAAA')}; echo railwright-records:."}  # fmt: skip
+              "liar": "echo railwright-frame:0:results.jsonl:=:AAAA"}  # fmt: skip
     asked = screen(tmp_path, mark, ("well", *broken), broken)
     stale = asked.folder_of("gone") / RESULTS
     stale.parent.mkdir(parents=True)
@@ -131,23 +131,6 @@ def test_nothing_runs_on_when_the_command_ends(tmp_path, mark):
     thread.join(60)
     assert not thread.is_alive()
     wait_until(lambda: not processes_with(mark), "the end of all that was started")
-
-
-def test_records_survive_the_way_and_those_that_came_before_it_was_cut_off():
-    records = b"".join(os.urandom(500).hex().encode() + b"\n" for _ in range(100)) + b"x\n" * 100_000
-    packer = Packer()
-    sent = ["Last login: today", *packer.lines(records[:50_000]), *packer.lines(records[50_000:])]
-    whole = [*sent, *packer.end(), "logout"]
-    assert records_of(whole[:-1]) == (records, "")
-    assert max(map(len, whole)) < 4096
-    cut = records_of(sent)
-    assert cut == (records, "its records were cut off")
-    part = records_of(sent[:-3])
-    assert part.trouble
-    assert records.startswith(part.records)
-    assert part.records.endswith(b"\n")
-    damaged = records_of([*whole[:3], "railwright-records:AAAA", "railwright-records:."])
-    assert damaged.trouble == "its records are damaged"
 
 
 def test_what_a_host_measured_before_it_died_is_kept(tmp_path, mark):

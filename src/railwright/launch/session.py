@@ -115,7 +115,8 @@ class Session:
                 try:
                     yield from self._follow(listener, child)
                     yield from self._explain_loss(listener, child) if self.crashed else self._drain(listener)
-                    self._settle(child)
+                    if not self._trouble:  # all ranks said goodbye: its status tells nothing about the results
+                        child.wait(_LEAVING_S)
                 except KeyboardInterrupt:
                     # Slurm ends the job of a node that is gone: what we had seen of it by then is the cause.
                     if self._trouble:
@@ -130,15 +131,13 @@ class Session:
             messages = list(listener.wait(0.0 if exited else _TICK_S))
             for number, message in messages:
                 heard = time.monotonic()
-                result = self._take(number, message)
-                if result is not None:
-                    yield result
+                yield from self._take(number, message)
             if self._all_done():
                 return
-            if exited and not messages:
-                self._trouble = self._trouble or self._ended_early(child)
-            else:
-                self._trouble = self._trouble or self._judge_silence(time.monotonic() - heard)
+            if not self._trouble:
+                silent_s = time.monotonic() - heard
+                ended = exited and not messages
+                self._trouble = self._ended_early(child) if ended else self._judge_silence(silent_s)
 
     def _judge_silence(self, silent_s: float) -> str:
         """The reason to end a silent launch; empty if it may go on.
@@ -183,12 +182,14 @@ class Session:
         """What ranks had sent before the trouble is still measured; what they say of the trouble came second."""
         while messages := list(listener.wait(wait_s)):
             for number, message in messages:
-                result = self._take(number, message)
-                if result is not None:
-                    yield result
+                yield from self._take(number, message)
 
-    def _take(self, number: int | None, message: Message | Lost) -> Result | None:
-        state = self._ranks.setdefault(number, RankState()) if number is not None else RankState()
+    def _take(self, number: int | None, message: Message | Lost) -> Iterator[Result]:
+        """Note what a rank says, or that it is gone; yields its result. One that has no number yet can only be gone."""
+        if number is None:
+            self._lose(None, RankState())
+            return
+        state = self._ranks.setdefault(number, RankState())
         match message:
             case Hello(rank=_, host=host, pid=pid):
                 state.host, state.pid, state.is_here = host, pid, self._are_here
@@ -203,34 +204,30 @@ class Session:
                     settings = {**placed.settings, "hosts": ",".join(job.hosts), "reached_by": job.machine.reached_by}
                     settings["started_by"] = self.launcher.name
                     placed = msgspec.structs.replace(placed, settings=settings)
-                return self._watch.joined(placed)
+                yield self._watch.joined(placed)
             case Meet():
                 self._meet(number)
             case Bye():
                 state.said_bye = True
             case Failure(message=text):
                 # The first trouble is the cause: its launcher then ends the other ranks.
-                name = state.describe(number) if number is not None else "a rank"
-                if not self._trouble and number is not None:
+                if not self._trouble:
                     self.blamed.add(number)
-                self._trouble = self._trouble or f"{name}: {text}"
+                    self._trouble = f"{state.describe(number)}: {text}"
             case Asked():
                 state.was_asked = True
             case Lost():
-                self._lose(number)
-        return None
+                self._lose(number, state)
 
-    def _meet(self, number: int | None) -> None:
+    def _meet(self, number: int) -> None:
         """Note that a rank waits for the others; the last one lets all go on."""
-        if number is not None:
-            self._waiting.add(number)
+        self._waiting.add(number)
         if len(self._waiting) == self.planned.job.ranks:
             self._waiting.clear()
             self._release()
 
-    def _lose(self, number: int | None) -> None:
+    def _lose(self, number: int | None, state: RankState) -> None:
         """A rank's socket closed without a word: killed, crashed, or ended by the launcher because another was."""
-        state = self._ranks.get(number, RankState()) if number is not None else RankState()
         state.is_lost = True
         if not self._trouble:
             self._first_lost, self.crashed = number, True
@@ -271,11 +268,6 @@ class Session:
 
     def _all_done(self) -> bool:
         return len(self._ranks) == self.planned.job.ranks and all(state.said_bye for state in self._ranks.values())
-
-    def _settle(self, child: Child) -> None:
-        """Wait for the launcher after all ranks said goodbye. Its status then tells nothing about the results."""
-        if not self._trouble:
-            child.wait(_LEAVING_S)
 
 
 def _name(number: int | None, state: RankState) -> str:

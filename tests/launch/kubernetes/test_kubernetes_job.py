@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Done, Driver, wait_until
 
-from railwright.launch.kubernetes.frames import FrameWriter
+from railwright.launch.frames import FrameWriter
 from railwright.results.records import Result
 
 pytestmark = pytest.mark.machine

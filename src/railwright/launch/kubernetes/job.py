@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright.errors import CannotJudge, RailwrightError, UsageError
-from railwright.launch.kubernetes.frames import FrameReader
+from railwright.launch.frames import FrameReader
 from railwright.launch.kubernetes.kubectl import ask_kubectl, ask_objects, command
 from railwright.launch.kubernetes.manifests import LABEL, Named
 from railwright.launch.kubernetes.pods import Events, Pod, Pods, order_of

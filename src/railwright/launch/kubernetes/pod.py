@@ -15,15 +15,14 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 
 from railwright import __version__
 from railwright.errors import CannotJudge, RailwrightError, UsageError
-from railwright.launch.added_lines import added_lines
-from railwright.launch.kubernetes.frames import FrameWriter
+from railwright.launch.followed import Followed
+from railwright.launch.frames import FrameWriter
 from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan, parse_plan
 from railwright.process import Child, run
 
@@ -31,7 +30,6 @@ _SSHD = "/usr/sbin/sshd"
 _ALIAS = "railwright"
 _TICK_S, _ASK_EVERY_S, _ASK_WITHIN_S = 0.1, 0.5, 10.0
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
-_RECORDS = ("results.jsonl", "hosts/*/results.jsonl")
 
 
 def prepare(work: Path, keys: Path, node: str) -> None:
@@ -142,23 +140,6 @@ def _measure(argv: list[str], folder: Path, writer: FrameWriter) -> int:
                     _say(sys.stdout, line)
             time.sleep(0 if ended else _TICK_S)
         return child.wait(1.0).returncode
-
-
-class Followed:
-    """The records of a folder, as they are written."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._read: dict[Path, int] = {}
-
-    def records(self) -> Iterator[tuple[str, bytes]]:
-        """Each file and record that has come whole since the last call."""
-        for path in sorted(path for pattern in _RECORDS for path in self._folder.glob(pattern)):
-            known_bytes = self._read.get(path, 0)
-            added = added_lines(path, known_bytes)
-            self._read[path] = known_bytes + len(added)
-            for line in added.split(b"\n")[:-1]:
-                yield str(path.relative_to(self._folder)), line
 
 
 def _say(stream: TextIO, line: str) -> None:
