@@ -31,29 +31,22 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
     ids = {gpu.address: gpu.id for gpu in gpus}
     if force or not ids:
         return ""
-    found, trouble = _ask()
-    busy = {ids[one.address]: why for one in found if one.address in ids and (why := why_busy(one))}
-    if busy:
-        time.sleep(_NVML_AVERAGES_OVER_S)
+    for wait_s in (0.0, _NVML_AVERAGES_OVER_S):
+        time.sleep(wait_s)
         found, trouble = _ask()
-        busy = {ids[one.address]: why for one in found if one.address in ids and (why := why_busy(one))}
-    if busy:
-        raise UsageError(
-            "; ".join(f"{name} is busy: {why}" for name, why in busy.items()),
-            hint="wait until it is idle (nvidia-smi names the processes), or measure all the same with --force",
-        )
-    return trouble or _unread(ids, found)
+        busy = [f"{ids[one.address]} is busy: {why}" for one in found if one.address in ids and (why := why_busy(one))]
+        if not busy:
+            return trouble or _unread(ids, found)
+    hint = "wait until it is idle (nvidia-smi names the processes), or measure all the same with --force"
+    raise UsageError("; ".join(busy), hint=hint)
 
 
 def _unread(ids: Mapping[str, str], found: Iterable[Business]) -> str:
     """The GPUs that NVML does not list, or gives no state of."""
     told = {one.address for one in found if (one.processes, one.utilisation, one.memory_used_bytes) != (None,) * 3}
     unread = [name for address, name in ids.items() if address not in told]
-    if not unread:
-        return ""
-    return (
-        f"whether {', '.join(unread)} {'is' if len(unread) == 1 else 'are'} idle could not be read: NVML does not say"
-    )
+    verb = "is" if len(unread) == 1 else "are"
+    return f"whether {', '.join(unread)} {verb} idle could not be read: NVML does not say" if unread else ""
 
 
 def why_busy(gpu: Business) -> str:

@@ -5,6 +5,7 @@ Nodes are called as Slurm calls them (SLURMD_NODENAME): their hostnames may be o
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ _PLUGINS: Mapping[Flavour, str] = {"openmpi": "pmix", "mpich": "pmi2"}
 """What each MPI speaks with its launcher. Open MPI 5 speaks nothing else."""
 STEP = ("srun", "--overlap", "--cpu-bind=none", "--chdir=/", "--input=none")
 """A step beside others of the same job: without `--overlap` it would wait until they have ended (Slurm 20.11 on)."""
+_FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Z][A-Za-z:/_]*=|$)")
 _BAD_STATES = ("down", "fail", "no_respond", "unknown", "power", "reboot")
 _MOST_SAID = 200
 
@@ -62,12 +64,21 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
 
 def nodes_of(job: int) -> str:
     """The list of the nodes that a job has now, for `expanded`. Raises UsageError, CannotJudge."""
-    told = ask_slurm("scontrol", "--oneliner", "show", "job", str(job)).output
-    fields = dict(word.partition("=")[::2] for line in told for word in line.split())
+    fields = fields_of_job(str(job))
     nodes, state = fields.get("NodeList", ""), fields.get("JobState", "unknown")
     if state != "RUNNING" or not nodes or nodes == "(null)":
         raise CannotJudge(f"job {job} does not run: it is {state[:40]}", hint=f"see squeue --job {job}")
     return nodes
+
+
+def fields_of_job(number: str) -> dict[str, str]:
+    """The fields that scontrol shows of a job. Raises UsageError, CannotJudge."""
+    return fields_of("".join(ask_slurm("scontrol", "--oneliner", "show", "job", number).output))
+
+
+def fields_of(text: str) -> dict[str, str]:
+    """`NAME=VALUE NAME=VALUE` of scontrol's one line, the first of each name."""
+    return dict(reversed(_FIELD.findall(text.strip())))
 
 
 def expanded(listed: str) -> tuple[str, ...]:

@@ -9,13 +9,14 @@ import contextlib
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from railwright.errors import CannotJudge, RailwrightError, UsageError
-from railwright.launch.slurm.allocation import ask_slurm
+from railwright.launch.followed import FollowedFile
+from railwright.launch.slurm.allocation import ask_slurm, fields_of_job
 from railwright.units import count, format_duration
 
 SUBMITTED = "RAILWRIGHT_SUBMITTED"
@@ -25,7 +26,6 @@ _POLL_S = (0.2, 5.0)
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _GPUS = re.compile(r"gpu(?::[^:,()]+)?:(\d+)")
 _WORD = re.compile(r"[A-Za-z0-9_.,+-]{1,200}")
-_FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Z][A-Za-z:/_]*=|$)")
 _OURS = (
     "--parsable",
     "--wrap",
@@ -197,29 +197,28 @@ class SlurmJob:
 
         Raises CannotJudge for a job that would wait for ever, and cancels it.
         """
-        with contextlib.ExitStack() as stack:
-            lines = self._log_lines(stack)
-            pause_s = _POLL_S[0]
-            while True:
-                found = self._look()
-                for line in lines():
-                    self.tell(line)
-                if self.state not in _LIVES:
-                    return
-                self._tell_change(found)
-                time.sleep(pause_s)
-                pause_s = min(1.5 * pause_s, _POLL_S[1])
+        log = FollowedFile(self.log)
+        pause_s = _POLL_S[0]
+        while True:
+            found = self._look()
+            with contextlib.suppress(OSError):
+                for line in log.lines():
+                    self.tell(line.decode("utf-8", "replace"))
+            if self.state not in _LIVES:
+                return
+            self._tell_change(found)
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, _POLL_S[1])
 
     def _look(self) -> dict[str, str]:
         """The fields of `scontrol show job`; none of a job that Slurm has forgotten, which has ended then."""
         try:
-            text = "".join(ask_slurm("scontrol", "--oneliner", "show", "job", self.number).output)
+            found = fields_of_job(self.number)
         except CannotJudge as error:
             if "Invalid job id" not in error.message:
                 raise
             self.state = self.state if self.state not in _LIVES else ""
             return {}
-        found = fields_of(text)
         self.state = found.get("JobState", "").split(" ")[0].rstrip("+")
         return found
 
@@ -252,33 +251,6 @@ class SlurmJob:
             return None
         words = f"job {self.number} {said.format(limit=format_duration(self.limit_s))}"
         return CannotJudge(words, hint=_NEXT.get(self.state, f"its own words are in {self.log}"))
-
-    def _log_lines(self, stack: contextlib.ExitStack) -> Callable[[], Iterator[str]]:
-        """What gives the whole lines that its log has got since the last call."""
-        opened: list[Iterable[bytes]] = []
-        rest = b""
-
-        def lines() -> Iterator[str]:
-            nonlocal rest
-            if not opened:
-                with contextlib.suppress(OSError):
-                    opened.append(stack.enter_context(self.log.open("rb")))
-            for file in opened:
-                for line in file:
-                    rest += line
-                    if rest.endswith(b"\n"):
-                        yield rest.decode("utf-8", "replace").rstrip("\n")
-                        rest = b""
-
-        return lines
-
-
-def fields_of(text: str) -> dict[str, str]:
-    """`NAME=VALUE NAME=VALUE` of scontrol's one line, the first of each name."""
-    found: dict[str, str] = {}
-    for name, value in _FIELD.findall(text.strip()):
-        found.setdefault(name, value)
-    return found
 
 
 def submit(
