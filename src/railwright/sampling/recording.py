@@ -96,13 +96,8 @@ class Recording:
 
     def add(self, rows: Sequence[Row]) -> None:
         """Keep the rows, and write them as one batch."""
-        first = len(self.times_s)
-        for row in rows:
-            self.times_s.append(row.at_s)
-            for number, value in enumerate(row.values):
-                self.moved[number].append(self._step(number, value))
-        if rows and self._writer is not None:
-            self._write(first, len(self.times_s))
+        moved = [[self._step(number, row.values[number]) for row in rows] for number in range(len(self.moved))]
+        self.take([row.at_s for row in rows], moved)
 
     def take(self, times_s: Sequence[float], moved: Sequence[Sequence[float]]) -> None:
         """Keep rows that another one has recorded, and write them as one batch."""
