@@ -50,15 +50,26 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True):
     cgroups: tuple[str, ...]
     limits: dict[str, tuple[int, int]]
     cpus: tuple[int, ...]
+    capabilities: int
+    """A bit for each that it has."""
     dropped: tuple[int, ...]
     no_new_privileges: bool
     filters: tuple[str, ...]
     environment: dict[str, str]
     unset: tuple[str, ...]
-    taken: tuple[str, ...]
-    """In words: `network`, `/dev`."""
     left: tuple[str, ...]
     """What of it is not taken, and why or what is there instead."""
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """What of it is taken, in words: `network`, `/dev`."""
+        found = [words for name, words in _JOINED.items() if name in self.namespaces]
+        found += ["/dev with /dev/shm", "/sys"] * ("mnt" in self.namespaces)
+        found += [count(len(self.cgroups), "cgroup")] * bool(self.cgroups)
+        found += ["limits", f"CPUs {format_cpu_list(self.cpus)}", f"capabilities {self.capabilities:x}"]
+        found += [count(len(self.filters), "seccomp filter")] * bool(self.filters)
+        found += [f"environment ({', '.join(sorted(self.environment))})"] * bool(self.environment)
+        return tuple(found)
 
 
 def look_inside(pid: int) -> Inside:
@@ -83,11 +94,6 @@ def look_inside(pid: int) -> Inside:
     may = 0 if "user" in differ else int(status["CapEff"], 16)
     # A path would be one of ours, or load what the container keeps in /dev/shm, as root.
     given = {name: value for name, value in variables.items() if "/" not in value}
-    taken = [words for name, words in _JOINED.items() if name in differ]
-    taken += ["/dev with /dev/shm", "/sys"] * ("mnt" in differ) + [count(len(groups), "cgroup")] * bool(groups)
-    taken += ["limits", f"CPUs {format_cpu_list(cpus)}", f"capabilities {may:x}"]
-    taken += [count(len(filters), "seccomp filter")] * bool(filters)
-    taken += [f"environment ({', '.join(sorted(given))})"] * bool(given)
     return Inside(
         pid=pid,
         program=program,
@@ -96,12 +102,12 @@ def look_inside(pid: int) -> Inside:
         cgroups=groups,
         limits=limits,
         cpus=cpus,
+        capabilities=may,
         dropped=tuple(number for number in _known_capabilities() if not may >> number & 1),
         no_new_privileges=status.get("NoNewPrivs") == "1",
         filters=filters,
         environment=given,
         unset=tuple(sorted(name for name in os.environ if _is_taken(name) and name not in given)),
-        taken=tuple(taken),
         left=(
             "program files: those of this host, with all libraries",
             *(f"{words}: not those of the container" for name, words in _NOT_JOINED.items() if name in differ),
