@@ -231,9 +231,8 @@ class Session:
         state.is_lost = True
         if not self._trouble:
             self._first_lost, self.crashed = number, True
-            self._trouble = (
-                f"{_name(number, state)} ended without a word, and we were asked to end before {self.launcher.name} had"
-            )
+            self._trouble = f"{_name(number, state)} ended without a word"
+            self._trouble += f", and we were asked to end before {self.launcher.name} had"
 
     def _explain_loss(self, listener: Listener, child: Child) -> Iterator[Result]:
         """Say which rank ended first, and by what: the launcher's status and the last words of all the others."""

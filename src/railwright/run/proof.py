@@ -83,15 +83,11 @@ class Proof(PlannedProof):
         for one in self.plan:
             need = one.plan.memory_bytes
             if not one.plan.waived and available is not None and need > _MOST_MEMORY_SHARE * available:
-                raise UsageError(
-                    f"{one.benchmark.name} would need {format_size(need)} of memory, {format_size(available)} are free",
-                    hint="choose smaller sizes",
-                )
+                reason = f"{one.benchmark.name} would need {format_size(need)} of memory"
+                raise UsageError(f"{reason}, {format_size(available)} are free", hint="choose smaller sizes")
         if self.seconds > _LONGEST_S and not self.force:
-            raise UsageError(
-                f"the plan would take about {format_duration(self.seconds)}",
-                hint="choose smaller sizes or fewer launches, or say --force",
-            )
+            hint = "choose smaller sizes or fewer launches, or say --force"
+            raise UsageError(f"the plan would take about {format_duration(self.seconds)}", hint=hint)
 
     def refuse_unreachable_hosts(self) -> None:
         """Raises CannotJudge, naming host and cause. Hosts that are measured by themselves cost themselves alone."""

@@ -81,9 +81,8 @@ class GpuWatch:
             if why == TOO_SHORT:  # whoever could not look any more does not vouch for what came after
                 settings, evidence = summary_of_launch([one for one in counted if one.at_s <= last], self._gpus)
             settings = settings or {"gpu_samples": 0, "gpu_not_watched": why}
-        return msgspec.structs.replace(
-            result, settings={**result.settings, **settings}, evidence=(*result.evidence, *evidence)
-        )
+        evidence, settings = (*result.evidence, *evidence), {**result.settings, **settings}
+        return msgspec.structs.replace(result, settings=settings, evidence=evidence)
 
     def _why_not(self) -> str:
         """The reason why a result has no samples."""

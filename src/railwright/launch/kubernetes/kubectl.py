@@ -35,9 +35,8 @@ def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
         finished = child.wait(_WITHIN_S)
         said = [line.strip() for line in child.complaints if line.strip()]
         if finished.timed_out:
-            raise CannotJudge(
-                f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s", hint="try: kubectl version"
-            )
+            reason = f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s"
+            raise CannotJudge(reason, hint="try: kubectl version")
         if finished.returncode:
             told = said[-1] if said else finished.describe()
             raise CannotJudge(f"kubectl {words[0]}: {told[:_MOST_SAID]}", hint="try: kubectl auth can-i --list")

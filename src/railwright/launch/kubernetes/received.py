@@ -55,9 +55,8 @@ class Received:
             with path.open("ab") as out:
                 out.write((self._as_typed(record) if file == RESULTS_NAME else record) + b"\n")
         except OSError as error:
-            raise UsageError(
-                f"cannot write {path}: {error.strerror}", hint="choose another folder with --output"
-            ) from error
+            hint = "choose another folder with --output"
+            raise UsageError(f"cannot write {path}: {error.strerror}", hint=hint) from error
 
     def _as_typed(self, record: bytes) -> bytes:
         try:
@@ -68,8 +67,6 @@ class Received:
 
     def mark_incomplete(self, why: str, *, gaps: bool) -> None:
         """Let no reader take files for whole whose end has not come; with gaps, which may be anywhere, any file."""
+        end = End(finished_at=self._clock(dt.UTC).isoformat(timespec="seconds"), interrupted=why)
         for file in sorted(self._files if gaps else self._files - self._ended):
-            self.keep(
-                file,
-                _encoder.encode(End(finished_at=self._clock(dt.UTC).isoformat(timespec="seconds"), interrupted=why)),
-            )
+            self.keep(file, _encoder.encode(end))

@@ -49,9 +49,8 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
     if "SLURM_HET_SIZE" in environment or "SLURM_PACK_SIZE" in environment:
         reason = f"job {job} is heterogeneous, and srun would start ranks on its first component alone"
         raise UsageError(reason, hint="measure each kind of node in a job of its own")
-    if "SLURM_ARRAY_TASK_ID" in environment:
+    if task := environment.get("SLURM_ARRAY_TASK_ID"):
         array = environment.get("SLURM_ARRAY_JOB_ID", job)
-        task = environment["SLURM_ARRAY_TASK_ID"]
         reason = f"job {job} is task {task} of array {array}, whose tasks would disturb each other"
         raise UsageError(reason, hint="submit one job: leave out --array")
     tasks = environment.get("SLURM_STEP_NUM_TASKS", "1")
@@ -83,12 +82,11 @@ def fields_of(text: str) -> dict[str, str]:
 
 def expanded(listed: str) -> tuple[str, ...]:
     """`n[1-3,7]` as names, by Slurm itself. Raises CannotJudge."""
-    finished = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None
-    names = tuple(line.strip() for line in finished.output if line.strip()) if finished is not None else ()
+    told = ask_slurm("scontrol", "show", "hostnames", listed).output if listed else ()
+    names = tuple(line.strip() for line in told if line.strip())
     if not names:
-        raise CannotJudge(
-            f"the nodes of the job cannot be told: {listed[:_MOST_SAID]!r}", hint="try: scontrol show job"
-        )
+        reason = f"the nodes of the job cannot be told: {listed[:_MOST_SAID]!r}"
+        raise CannotJudge(reason, hint="try: scontrol show job")
     return names
 
 
@@ -144,20 +142,18 @@ class SlurmReach(AskedReach):
 
     def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """The address of each node on the first of some interfaces; without any, on its first. Raises UsageError."""
-        found = []
-        for host, answer in self.answers().items():
-            names = [name for name, _ in answer.has if name != "lo"]
-            found.append(answer.address_on(host, interfaces or names or ("lo",)))
-        return tuple(found)
+        return tuple(
+            answer.address_on(host, interfaces or [name for name, _ in answer.has if name != "lo"] or ("lo",))
+            for host, answer in self.answers().items()
+        )
 
     def check(self) -> None:
         """Ask every node by one step. Raises CannotJudge, naming those that do not answer as they must."""
         troubles = self._states()
         asked = [host for host in self.hosts if host not in troubles]
         if asked:
-            finished = run(
-                [*STEP, *self._on(asked), "--mpi=none", "--kill-on-bad-exit=0", *ASKING], timeout_s=_WITHIN_S
-            )
+            step = [*STEP, *self._on(asked), "--mpi=none", "--kill-on-bad-exit=0", *ASKING]
+            finished = run(step, timeout_s=_WITHIN_S)
             answers = {answer.host: answer for answer in answers_in(finished.output)}
             for host in asked:
                 why = answers[host].trouble() if host in answers else self._silent(host, finished)
@@ -181,10 +177,9 @@ class SlurmReach(AskedReach):
             host, _, rest = line.strip().partition("|")
             state, _, reason = rest.partition("|")
             if host in self.hosts and (state.endswith("*") or state.startswith(_BAD_STATES)):
-                found[host] = f"Slurm says it is {state.rstrip('*')}" + (
-                    ", and it does not respond" * state.endswith("*")
-                )
-                found[host] += f" ({reason[:_MOST_SAID]})" if reason not in ("", "none") else ""
+                found[host] = f"Slurm says it is {state.rstrip('*')}"
+                found[host] += ", and it does not respond" * state.endswith("*")
+                found[host] += f" ({reason[:_MOST_SAID]})" * (reason not in ("", "none"))
         return found
 
     @staticmethod

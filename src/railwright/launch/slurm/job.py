@@ -106,14 +106,9 @@ def parse_limit(text: str) -> float:
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"not a time limit: {text[:60]!r}", hint="write minutes, or H:MM:SS: --time 30")
-    days, *parts = (int(part) if part else None for part in found.groups())
-    first, second, third = (part or 0 for part in parts)
-    if days is not None:
-        seconds = days * 86400 + first * 3600 + second * 60 + third
-    elif parts[2] is not None:
-        seconds = first * 3600 + second * 60 + third
-    else:
-        seconds = first * 60 + second
+    days, first, second, third = (int(part or 0) for part in found.groups())
+    in_hours = found[1] is not None or found[4] is not None
+    seconds = days * 86400 + (first * 3600 + second * 60 + third if in_hours else first * 60 + second)
     if seconds <= 0:
         raise UsageError(f"a time limit of nothing: {text[:60]!r}", hint="write minutes: --time 30")
     return float(seconds)
@@ -160,10 +155,8 @@ def look(wanted: Wanted) -> list[Group]:
                 for group in groups if not group.is_usable]  # fmt: skip
         of = f"partition {wanted.partition}" if wanted.partition else "the default partition"
         why = "; ".join(lost)[:400] or "it is no larger"
-        raise CannotJudge(
-            f"{of} has {count(usable, 'node')} to give, {wanted.nodes} were asked for: {why}",
-            hint="give fewer --nodes, or another --partition",
-        )
+        reason = f"{of} has {count(usable, 'node')} to give, {wanted.nodes} were asked for: {why}"
+        raise CannotJudge(reason, hint="give fewer --nodes, or another --partition")
     return groups
 
 
@@ -233,16 +226,10 @@ class SlurmJob:
             self.tell(words)
             self._said = words
         if self.state == "PENDING" and reason.startswith(_HOPELESS):
-            self.cancel()
-            raise CannotJudge(
-                f"job {self.number} would wait for ever ({reason}), and was cancelled",
-                hint="see the limits: scontrol show partition, sacctmgr show assoc, sacctmgr show qos",
-            )
-
-    def cancel(self) -> None:
-        """End it."""
-        with contextlib.suppress(RailwrightError):
-            ask_slurm("scancel", self.number)
+            with contextlib.suppress(RailwrightError):
+                ask_slurm("scancel", self.number)
+            hint = "see the limits: scontrol show partition, sacctmgr show assoc, sacctmgr show qos"
+            raise CannotJudge(f"job {self.number} would wait for ever ({reason}), and was cancelled", hint=hint)
 
     def ending(self) -> CannotJudge | None:
         """Why it did not reach its end, None where it did, whatever its exit status says of the results."""
