@@ -86,16 +86,14 @@ def _is_mapped(path: str) -> bool:
 
 
 def _find(mpirun: str | None) -> Path:
-    if mpirun is not None:
-        found = shutil.which(mpirun)
-        if found is None:
-            raise UsageError(f"no program at {mpirun!r}", hint="give --mpirun the path of an mpirun")
-        return Path(found)
     beside = Path(sys.executable).with_name("mpirun")
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    if found is None:
-        raise CannotJudge("no mpirun was found", hint="install the `openmpi` package, or give --mpirun PATH")
-    return Path(found)
+    if mpirun is None and beside.exists():
+        return beside
+    if found := shutil.which(mpirun or "mpirun"):
+        return Path(found)
+    if mpirun is not None:
+        raise UsageError(f"no program at {mpirun!r}", hint="give --mpirun the path of an mpirun")
+    raise CannotJudge("no mpirun was found", hint="install the `openmpi` package, or give --mpirun PATH")
 
 
 @functools.cache

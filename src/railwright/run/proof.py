@@ -145,14 +145,12 @@ class Proof(PlannedProof):
 
     def _not_reached(self, writer: Writer, results: list[Result], why: str) -> list[Result]:
         """A waived record for each series that has no result at all, so that nothing is missing in silence."""
-        seen = {(result.benchmark, *result.parameters.items()) for result in results}
+        seen = [(result.benchmark, result.parameters.items()) for result in results]
         missing = [
             one.without_measurement("waived", why)
             for one in self.plan
             if one.job.round == 0
-            and not any(
-                key[0] == one.benchmark.name and set(one.job.case.parameters().items()) <= set(key[1:]) for key in seen
-            )
+            and not any(name == one.benchmark.name and one.job.case.parameters().items() <= has for name, has in seen)
         ]
         self._keep_if_possible(writer, missing)
         return missing

@@ -52,14 +52,8 @@ def business(gpus: list[tuple[str, object]]) -> list[Business]:
     found = []
     for address, handle in gpus:
         memory = memory_of(handle)
-        found.append(
-            Business(
-                address=address,
-                processes=process_count(handle),
-                utilisation=utilisation(handle),
-                memory_used_bytes=memory.used if memory is not None else None,
-            )
-        )
+        used = memory.used if memory is not None else None
+        found.append(Business(address, process_count(handle), utilisation(handle), used))
     return found
 
 
