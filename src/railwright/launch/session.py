@@ -247,8 +247,8 @@ class Session:
         first = self._first_lost
         named = self._placed.named_in("".join(finished.output[-1:]))  # of a rank that dies before it says its number
         silent = self._placed.without_a_word(self._ranks)
-        self.blamed = self._placed.first_by_launcher(finished.output) or silent or named
-        self.blamed = self.blamed or ({first} if first is not None else set())
+        lost = {first} if first is not None else set()
+        self.blamed = self._placed.first_by_launcher(finished.output) or silent or named or lost
         told = first if first in self.blamed else min(self.blamed, default=None)
         state = self._ranks.get(told, RankState()) if told is not None else RankState()
         how = "was asked to end" if state.was_asked else "ended without a word"
