@@ -68,15 +68,14 @@ def apply(fault: str, writes: tuple[Write, ...], root: Path) -> None:
     record = root / RECORDS / f"{fault}.json"
     try:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        record.touch(0o600, exist_ok=False)
+        record.write_bytes(msgspec.json.encode(writes))
     except FileExistsError as error:
         hint = f"give it back first: railwright audit --fix {fault} --undo"
         raise UsageError(f"{fault} was changed already, as {record} says", hint=hint) from error
     except OSError as error:
         hint = "" if os.geteuid() == 0 else "run it as root"
         raise RailwrightError(f"{record} cannot be written: {error.strerror}", hint=hint) from error
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(msgspec.json.encode(writes))
     try:
         for one in writes:
             _write(root, one.file, one.after)

@@ -50,7 +50,6 @@ class Received:
                 if path.exists():
                     path.replace(path.with_name(PREVIOUS_NAME))
                 self._files.add(file)
-                path.touch()
             self._ended |= {file} if record.startswith(_END) else set()
             with path.open("ab") as out:
                 out.write((self._as_typed(record) if file == RESULTS_NAME else record) + b"\n")
