@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+from railwright.launch.frames import FrameWriter
+from railwright.process import Child, Finished
 
 _RECORDS = ("results.jsonl", "hosts/*/results.jsonl")
 
@@ -36,3 +41,25 @@ class Followed:
         for path in sorted(path for pattern in _RECORDS for path in self._folder.glob(pattern)):
             for line in self._files.setdefault(path, FollowedFile(path)).lines():
                 yield str(path.relative_to(self._folder)), line
+
+
+def send_records(child: Child, folder: Path, writer: FrameWriter, every_s: float, tell: Callable[[], None]) -> Finished:
+    """Print the records of a child, in frames, until it has ended; `tell` passes on what else it says."""
+    followed = Followed(folder)
+    ended = False
+    while not ended:
+        ended = child.poll() is not None
+        if ended:
+            child.wait(1.0)  # until all that it said is here
+        tell()
+        for name, record in followed.records():
+            print_lines(writer.lines(name, record))
+        time.sleep(0 if ended else every_s)
+    return child.wait(1.0)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines that somebody waits for."""
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()

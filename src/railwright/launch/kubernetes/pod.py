@@ -17,11 +17,10 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TextIO
 
 from railwright import __version__
 from railwright.errors import CannotJudge, RailwrightError, UsageError
-from railwright.launch.followed import Followed
+from railwright.launch.followed import print_lines, send_records
 from railwright.launch.frames import FrameWriter
 from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan, parse_plan
 from railwright.process import Child, run
@@ -118,33 +117,25 @@ def lead(plan: Plan, work: Path) -> None:
         (work / "ssh_config").write_text(ssh_config(work, user, nodes))
         folder = Path("/tmp/out")  # noqa: S108 - the pod's own
         words = [*plan.words, "--hosts", ",".join(nodes), "--ssh-config", str(work / "ssh_config"), "-O", str(folder)]
-        _say(sys.stderr, f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
+        _complain(f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
         status = _measure([sys.executable, "-P", "-m", "railwright", *words], folder, writer)
-    for line in writer.end(status):
-        _say(sys.stdout, line)
+    print_lines(writer.end(status))
 
 
 def _measure(argv: list[str], folder: Path, writer: FrameWriter) -> int:
     """Run it, pass on what it complains of, and what it records; its exit status."""
-    followed = Followed(folder)
     with Child(argv, answer_alone=True, output=deque(maxlen=1), complaints=deque(), folder=Path("/tmp")) as child:  # noqa: S108
-        ended = False
-        while not ended:
-            ended = child.poll() is not None
-            if ended:
-                child.wait(1.0)  # until all that it said is here
+
+        def complain() -> None:
             while child.complaints:
-                _say(sys.stderr, child.complaints.popleft())
-            for name, record in followed.records():
-                for line in writer.lines(name, record):
-                    _say(sys.stdout, line)
-            time.sleep(0 if ended else _TICK_S)
-        return child.wait(1.0).returncode
+                _complain(child.complaints.popleft())
+
+        return send_records(child, folder, writer, _TICK_S, complain).returncode
 
 
-def _say(stream: TextIO, line: str) -> None:
-    stream.write(f"{line}\n")
-    stream.flush()
+def _complain(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _stop(_number: int, _frame: object) -> None:
@@ -170,7 +161,7 @@ if __name__ == "__main__":
     try:
         main()
     except RailwrightError as error:
-        _say(sys.stderr, f"railwright: {error.message}" + f" ({error.hint})" * bool(error.hint))
+        _complain(f"railwright: {error.message}" + f" ({error.hint})" * bool(error.hint))
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
         sys.exit(1)
