@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.launch.gpus.samples import BUSINESS, Business
-from railwright.process import run
+from railwright.launch.gpus.samples import Business
+from railwright.process import ask
 from railwright.topology.devices import Device
 from railwright.units import format_size
 
@@ -63,12 +63,9 @@ def why_busy(gpu: Business) -> str:
 
 def _ask() -> tuple[list[Business], str]:
     """The state of each GPU by NVML, or the reason why there is none."""
-    finished = run(_PROGRAM, timeout_s=_TIMEOUT_S)
-    said = "".join(finished.output)
+    finished = ask(_PROGRAM, timeout_s=_TIMEOUT_S)
     try:
-        # Before it stands what Python or an import said on standard error.
-        answer = msgspec.json.decode(said[max(0, said.find(f'{{"{BUSINESS}":')) :], type=dict[str, list[Business]])
-        return answer.get(BUSINESS, []), ""
+        return msgspec.json.decode("".join(finished.output), type=list[Business]), ""
     except msgspec.DecodeError:
         ended = f"gave no answer within {_TIMEOUT_S:g} s" if finished.timed_out else finished.describe()
         return [], f"whether the GPUs are idle could not be read: NVML's reader {ended}"

@@ -35,10 +35,6 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     gpus: tuple[GpuSample, ...]
 
 
-BUSINESS = "business"
-"""The one key of what the sampler prints of who uses the GPUs: by it the line is found among others."""
-
-
 class Business(msgspec.Struct, frozen=True, array_like=True):
     """The processes on one GPU. A field is None if NVML does not report it."""
 
