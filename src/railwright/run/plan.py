@@ -12,12 +12,13 @@ from msgspec.structs import replace as changed
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.benchmarks.job import Job, Launch, Machine, node_of
 from railwright.benchmarks.options import Options
-from railwright.diagnosis.localise.doubling import Group
+from railwright.diagnosis.localise.doubling import Doubling, Group
 from railwright.launch.hosts import PlannedHosts
 from railwright.launch.session import Planned
-from railwright.run.growth import Place, growing_groups
 from railwright.topology.devices import Topology
 
+Place = Callable[[str], tuple[int, ...]]
+"""Sorts near hosts beside each other."""
 _SLOWER_NETWORK = 5
 """So many times slower than planned a network may be before a silent launch counts as hung."""
 
@@ -53,12 +54,20 @@ class PlannedProof:
                 yield from launches_on(self.topology, self.chosen, number, side)
 
     def grown(self, gains: Callable[[Group], bool]) -> Iterator[Planned]:
-        """The launches on groups of hosts that grow as long as a merge gains."""
+        """The launches on groups of hosts that are merged by doubling as long as that gains.
+
+        `gains` is asked of each group after all of its level were launched: the next ones follow from what it says.
+        """
         assert self.hosts is not None
         assert self.place is not None
-        for group in growing_groups(self.hosts, self.place, gains):
-            for number in range(self.launches):
-                yield from launches_on(self.topology, self.chosen, number, group)
+        search = Doubling(self.hosts.names, self.place)
+        while level := search.level():
+            for group in level:
+                first = len(group.first) if group.second else 0
+                hosts = replace(self.hosts.part(group.members), first=first, grows_to=len(self.hosts.names))
+                for number in range(self.launches):
+                    yield from launches_on(self.topology, self.chosen, number, hosts)
+            search.passed({group: gains(group) for group in level})
 
 
 def launches_on(

@@ -11,7 +11,7 @@ from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts, PlannedHosts, Reach, parse_hosts, parse_interfaces
 from railwright.launch.slurm.allocation import SlurmReach, allocation
 from railwright.launch.ssh import SshReach
-from railwright.run.growth import Place
+from railwright.run.plan import Place
 
 
 def the_hosts(

@@ -20,8 +20,7 @@ from railwright.launch.hosts import Hosts, PlannedHosts
 from railwright.launch.session import Planned
 from railwright.results.declarations import ceilings_of, measured_alike
 from railwright.results.records import ResultFile
-from railwright.run.growth import Place
-from railwright.run.plan import PlannedProof
+from railwright.run.plan import Place, PlannedProof
 from railwright.run.proof import Proof
 from railwright.topology.sources.load import load
 from railwright.units import count, format_duration, format_size
