@@ -15,7 +15,7 @@ from railwright.results.records import Result
 
 pytestmark = pytest.mark.machine
 
-STAND_IN = Path(__file__).parent.parent / "stand_ins"
+STAND_IN = Path(__file__).parents[2] / "stand_ins"
 WORDS = ("run", "mpi_latency", "--kubernetes", "--nodes", "2", "--namespace", "team-a", "--job-kind", "job")
 INDEX = "batch.kubernetes.io/job-completion-index"
 
