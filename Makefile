@@ -24,7 +24,7 @@ help: ## List the targets
 .PHONY: setup
 setup: .venv/ready ## Create .venv with railwright, its timed loops and NIXL
 
-.venv/ready: requirements/base.txt requirements/build.txt pyproject.toml hatch_build.py $(NATIVE) src/railwright/launch/nixl.requirements.txt
+.venv/ready: requirements/base.txt requirements/build.txt pyproject.toml hatch_build.py $(NATIVE) src/railwright/verbs/nixl.requirements.txt
 	@command -v cc >/dev/null || { echo "a C compiler is needed: apt-get install gcc"; exit 1; }
 	@$(PYTHON) -c 'import sys, venv, ensurepip; assert sys.version_info >= (3, 11)' || \
 		{ echo "Python 3.11 or later with its venv module is needed: apt-get install python3-venv"; exit 1; }

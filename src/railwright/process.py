@@ -1,7 +1,7 @@
 """The one place that starts a child process.
 
 A child gets its own process group, dies with its parent (PR_SET_PDEATHSIG), has a time-out, no shell, and no
-standard input. Only `topology.sources`, `net`, `launch`, `lab` and `watch` may use this module.
+standard input. Only `topology.sources`, `net`, `locate`, `watch`, `run`, `launch`, `lab` and `verbs.setup` may use it.
 What `watch` starts is its user's own program: `Attached` leaves it our terminal, and sets no time-out.
 """
 

@@ -21,6 +21,7 @@ from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
 from railwright.run import measure as measure_launches
 from railwright.run.measure import Measurement
+from railwright.run.plan import launches_on
 from railwright.topology.sources.load import load
 
 ROOT = Path(__file__).parents[2]
@@ -42,9 +43,8 @@ def measure(stand_ins, two_gpus, monkeypatch, tmp_path):
         for variable, value in (variables | (faults or {})).items():
             monkeypatch.setenv(variable, value)
         benchmark = find(name)
-        measurement = Measurement(topology=topology)
-        (planned,) = measurement.plan([(benchmark, benchmark.parse(options))], 1)
-        return list(measurement.results(planned))
+        (planned,) = launches_on(topology, [(benchmark, benchmark.parse(options))])
+        return list(Measurement().results(planned))
 
     return run
 
@@ -75,9 +75,8 @@ def everything(stand_ins, two_gpus, tmp_path_factory):
         for name, value in (variables | {"TMPDIR": str(tmp_path_factory.mktemp("tmp"))}).items():
             patch.setenv(name, value)
         benchmark = find("gpu_copy")
-        measurement = Measurement(topology=two_gpus)
-        (planned,) = measurement.plan([(benchmark, benchmark.parse({"sizes": "1001,256K"}))], 1)
-        return covered(lambda: list(measurement.results(planned)))
+        (planned,) = launches_on(two_gpus, [(benchmark, benchmark.parse({"sizes": "1001,256K"}))])
+        return covered(lambda: list(Measurement().results(planned)))
 
 
 def covered(measured):
@@ -372,9 +371,8 @@ def test_a_hang_is_noticed_after_the_longest_step_and_not_after_the_whole_plan(t
     waits = []
     session = SimpleNamespace(results=lambda: (), crashed=False, blamed=set())
     monkeypatch.setattr(measure_launches, "Session", lambda **of: waits.append(of["silence_s"]) or session)
-    measurement = Measurement(topology=topology, silence_s=60.0)
-    (planned,) = measurement.plan([(find("gpu_copy"), find("gpu_copy").parse({}))], 1)
-    assert list(measurement.results(planned)) == []
+    (planned,) = launches_on(topology, [(find("gpu_copy"), find("gpu_copy").parse({}))])
+    assert list(Measurement(silence_s=60.0).results(planned)) == []
     assert waits == [60.0 + planned.plan.longest_step_s]
     assert Plan(path="p", seconds=7.0, memory_bytes=0).silent_s == 7.0
 

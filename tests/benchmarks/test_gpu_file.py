@@ -16,6 +16,7 @@ from railwright.launch.local import LocalLauncher
 from railwright.launch.session import Planned, Session
 from railwright.results.records import Evidence
 from railwright.run.measure import Measurement
+from railwright.run.plan import launches_on
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
@@ -93,9 +94,8 @@ def in_a_run(stand_ins, two_gpus, tmp_path, monkeypatch):
             benchmark = find(name)
             small = {"file-size": "64K", "batches": "1"} if name == "kv_file" else SMALL
             asked = benchmark.parse({"directory": str(files)} | small | options)
-            measurement = Measurement(topology=two_gpus)
-            planned = measurement.plan([(benchmark, asked)], 1)
-            found = [result for one in planned for result in measurement.results(one)]
+            planned = launches_on(two_gpus, [(benchmark, asked)])
+            found = [result for one in planned for result in Measurement().results(one)]
         assert not list(files.iterdir()), "a file was left behind"
         return found
 

@@ -96,16 +96,13 @@ def test_under_adaptive_routing_no_way_is_called_covered(place: Place) -> None:
         RouteCover(adaptive.fabric, "pair")
 
 
-def part(names: tuple[str, ...]) -> Hosts:
-    return Hosts(names, 1, NetnsReach(names))
-
-
 def test_mpi_names_a_port_that_sends_slowly(place: Place) -> None:
     """At a third of the rate of the others, by messages that MPI sends as it likes."""
-    slow = place.fabric.hosts[1]
+    names = place.fabric.hosts
+    slow, hosts = names[1], Hosts(names, 1, NetnsReach(names))
     shape(slow, "net1", "33mbit", "change")
     try:
-        found = search(place, Rounds(screen=4, confirm=2), seed=1, cover=None, way=mpi_way(part, None), tell=print)
+        found = search(place, Rounds(screen=4, confirm=2), seed=1, cover=None, way=mpi_way(hosts, None), tell=print)
     finally:
         shape(slow, "net1", "100mbit", "change")
     assert [(one.id, one.direction, one.verdict) for one in found.suspects] == [(f"{slow}:net1", "up", "slow")]
@@ -113,7 +110,7 @@ def test_mpi_names_a_port_that_sends_slowly(place: Place) -> None:
     assert found.not_measured == 0
     assert all(pair.sent == 0 for pair in found.pairs)
     with pytest.raises(UsageError, match="no program at"):
-        mpi_way(part, "/nowhere/mpirun")
+        mpi_way(hosts, "/nowhere/mpirun")
 
 
 @pytest.fixture
@@ -173,12 +170,9 @@ def test_nccl_searches_the_gpus_of_every_host(place: Place, stand_ins, tmp_path,
     for name, value in environment(stand_ins, "0000:01:00.0", "0000:02:00.0").items():
         monkeypatch.setenv(name, value)
     names = place.fabric.hosts
-
-    def two_each(some: tuple[str, ...]) -> Hosts:
-        return Hosts(some, 2, NetnsReach(some))
-
-    gpus = place_of_hosts(two_each(names), gpus=2)
-    found = search(gpus, Rounds(screen=2, confirm=0), seed=1, cover=None, way=nccl_way(two_each, None, 2), tell=print)
+    hosts = Hosts(names, 2, NetnsReach(names))
+    gpus = place_of_hosts(hosts, gpus=2)
+    found = search(gpus, Rounds(screen=2, confirm=0), seed=1, cover=None, way=nccl_way(hosts, None, 2), tell=print)
     assert (found.probe, found.not_measured) == ("nccl", 0)
     assert {pair.source for pair in found.pairs} == {f"{name}:gpu{number}" for name in names for number in (0, 1)}
     assert all(pair.source[-4:] == pair.destination[-4:] for pair in found.pairs)

@@ -21,7 +21,7 @@ from railwright.errors import CannotJudge
 from railwright.launch.hosts import Hosts
 from railwright.results.store import load
 from railwright.run.host_screen import HostScreen
-from railwright.run.screened import RESULTS, Packer, records_of
+from railwright.run.screened import RESULTS
 from railwright.verbs.prove_hosts import Asked, prove_hosts
 
 pytestmark = pytest.mark.machine
@@ -69,12 +69,12 @@ def screen(tmp_path: Path, mark: str, hosts: Sequence[str], broken: dict[str, st
 
 def test_each_host_is_measured_and_each_that_fails_is_named(tmp_path, mark):
     broken = {"gone": "echo 'ssh: no route to host' >&2; exit 255", "old": "echo welcome; exit 0",
-              "liar": f"echo {shlex.quote('railwright-records:AAAA')}; echo railwright-records:."}  # fmt: skip
+              "liar": "echo railwright-frame:0:results.jsonl:=:AAAA"}  # fmt: skip
     asked = screen(tmp_path, mark, ("well", *broken), broken)
     stale = asked.folder_of("gone") / RESULTS
     stale.parent.mkdir(parents=True)
     stale.write_text("what it sent once")
-    found = asked.run()
+    found = asked.run(asked.hosts.reach.agent)
     assert found == {"well": "", "gone": "ssh: no route to host", "old": "it sent no records",
                      "liar": "its records are damaged"}  # fmt: skip
     file = load(asked.folder_of("well") / RESULTS)
@@ -88,7 +88,7 @@ def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
     own = shlex.join([sys.executable, "-P", "-m", "railwright.run.screened", *QUICK])
     hosts = Hosts(("a", "b", "gone"), 1, Shells(mark, {"a": own, "b": own, "gone": "echo no route >&2; exit 255"}))
     screen_alone = Asked(("screen",), (), 1.0, None, resume=False)
-    asked = {"part": None, "asked": screen_alone, "options": (), "directory": "/tmp", "launches": 1, "silence": 60.0,
+    asked = {"asked": screen_alone, "options": (), "directory": "/tmp", "launches": 1, "silence": 60.0,
              "mpirun": None, "force": True, "require": (), "accept": None, "output": str(tmp_path / "out")}  # fmt: skip
     assert prove_hosts(hosts, **asked, dry_run=True, as_json=False) == 0
     assert not (tmp_path / "out").exists()
@@ -107,7 +107,8 @@ def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
 
 
 def test_a_wrong_word_is_told_as_the_host_tells_it(tmp_path, mark):
-    found = screen(tmp_path, mark, ("a", "b"), {"b": "exit 3"}, ("run", "no_such")).run()
+    asked = screen(tmp_path, mark, ("a", "b"), {"b": "exit 3"}, ("run", "no_such"))
+    found = asked.run(asked.hosts.reach.agent)
     assert found["a"].startswith("there is no benchmark named 'no_such'")
     assert found["b"] == "it sent no records (exit status 3)"
 
@@ -115,14 +116,14 @@ def test_a_wrong_word_is_told_as_the_host_tells_it(tmp_path, mark):
 def test_a_host_that_says_nothing_is_given_up(tmp_path, mark):
     asked = screen(tmp_path, mark, ("deaf",), {"deaf": "echo railwright-step:here; sleep 600"})
     asked.silence_s = 0.5
-    assert asked.run()["deaf"].startswith("silent for ")
+    assert asked.run(asked.hosts.reach.agent)["deaf"].startswith("silent for ")
     assert not processes_with(mark)
 
 
 def test_nothing_runs_on_when_the_command_ends(tmp_path, mark):
     """What a host prints to nobody ends it, as when ssh's connection is gone."""
     asked = screen(tmp_path, mark, ("a", "b"), {}, (*QUICK, "--launches", "1000"))
-    thread = threading.Thread(target=asked.run)
+    thread = threading.Thread(target=asked.run, args=(asked.hosts.reach.agent,))
     thread.start()
     ranks = lambda: [one for one in processes_with(mark) if one.rank is not None]  # noqa: E731
     wait_until(lambda: len(ranks()) == 2, "a rank on each host")
@@ -132,30 +133,13 @@ def test_nothing_runs_on_when_the_command_ends(tmp_path, mark):
     wait_until(lambda: not processes_with(mark), "the end of all that was started")
 
 
-def test_records_survive_the_way_and_those_that_came_before_it_was_cut_off():
-    records = b"".join(os.urandom(500).hex().encode() + b"\n" for _ in range(100)) + b"x\n" * 100_000
-    packer = Packer()
-    sent = ["Last login: today", *packer.lines(records[:50_000]), *packer.lines(records[50_000:])]
-    whole = [*sent, *packer.end(), "logout"]
-    assert records_of(whole[:-1]) == (records, "")
-    assert max(map(len, whole)) < 4096
-    cut = records_of(sent)
-    assert cut == (records, "its records were cut off")
-    part = records_of(sent[:-3])
-    assert part.trouble
-    assert records.startswith(part.records)
-    assert part.records.endswith(b"\n")
-    damaged = records_of([*whole[:3], "railwright-records:AAAA", "railwright-records:."])
-    assert damaged.trouble == "its records are damaged"
-
-
 def test_what_a_host_measured_before_it_died_is_kept(tmp_path, mark):
     words = ("run", "memory_copy", "core_latency", "--alone", "--force", "-o", "sizes=1M", "-o", "pages=small",
              "--launches", "1000")  # fmt: skip
     hosts = Hosts(("dies", "gone"), 1, Shells(mark, {"gone": "exit 255"}))
     asked = HostScreen(hosts, words, tmp_path / "out", 60.0, 600.0)
     troubles: dict[str, str] = {}
-    thread = threading.Thread(target=lambda: troubles.update(asked.run()))
+    thread = threading.Thread(target=lambda: troubles.update(asked.run(asked.hosts.reach.agent)))
     thread.start()
     file = asked.folder_of("dies") / RESULTS
     wait_until(lambda: file.exists() and b'"result"' in file.read_bytes(), "a result of the host")

@@ -52,19 +52,19 @@ def _build(lab: Lab, executor: Executor, say: Say, settle_within_s: float) -> No
     namespaces = [lab.namespace(node.name) for node in plan.nodes]
     lab.record("namespace", *namespaces)
     _batch(lab, "namespaces", ["ip"], [f"netns add {name}" for name in namespaces])
-    _each(executor, plan.nodes, lambda node: _set_kernel(lab, node))
+    list(executor.map(lambda node: _set_kernel(lab, node), plan.nodes))  # the first error ends it
     _batch(lab, "cables", ["ip"], _cable_lines(lab))
-    _each(executor, plan.nodes, lambda node: _set_ports(lab, node))
+    list(executor.map(lambda node: _set_ports(lab, node), plan.nodes))
     if any(node.ovs for node in plan.nodes):
         say("Open vSwitch")
-        _each(executor, plan.nodes, lambda node: _start_ovs(lab, node))
+        list(executor.map(lambda node: _start_ovs(lab, node), plan.nodes))
     if plan.ssh:
         say("sshd")
         ssh.make_keys(lab)
-        _each(executor, plan.of_kind("host"), lambda node: ssh.start(lab, node.name))
+        list(executor.map(lambda node: ssh.start(lab, node.name), plan.of_kind("host")))
         ssh.know_hosts(lab)
     say("FRR")
-    _each(executor, plan.nodes, lambda node: _start_frr(lab, node))
+    list(executor.map(lambda node: _start_frr(lab, node), plan.nodes))
     say("waiting for routes")
     wait_settled(lab, executor, settle_within_s)
 
@@ -79,12 +79,6 @@ def _check_tools(plan: LabPlan) -> None:
         ovs.check_installed()
     if plan.ssh:
         ssh.check_installed()
-
-
-def _each(executor: Executor, nodes: Iterable[Node], act: Callable[[Node], None]) -> None:
-    """Act on all nodes, side by side; the first error ends it."""
-    for _ in executor.map(act, nodes):
-        pass
 
 
 def _batch(lab: Lab, what: str, tool: list[str], lines: Iterable[str]) -> None:

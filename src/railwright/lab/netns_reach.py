@@ -40,7 +40,6 @@ class _Interface(msgspec.Struct, frozen=True):
 class NetnsReach(NamespaceReach):
     """Namespaces that take part, whose ranks have `hosts` as hostnames. Raises UsageError for one that is not there."""
 
-    hosts: tuple[str, ...]
     only: tuple[str, ...] = ()
     """The interfaces to use; none: those that all of them have."""
     namespaces: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +47,7 @@ class NetnsReach(NamespaceReach):
 
     name = "namespaces"
     rate_bytes_per_s = None  # not known
+    host_cpus = None  # nothing is known that holds a namespace to a part of them
 
     def fabric(self, _interfaces: Sequence[str]) -> None:
         """Nobody knows what joins namespaces."""

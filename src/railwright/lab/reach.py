@@ -7,10 +7,12 @@ namespaces that are no lab's.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -25,7 +27,8 @@ _PACKETS, _INTERVAL_S = 10, 0.02
 _HOSTS_FILE = "namespaces.json"
 
 
-class NamespaceReach:
+@dataclass(frozen=True)
+class NamespaceReach(ABC):
     """The common part of all ways to reach hosts that are namespaces of this machine."""
 
     hosts: tuple[str, ...]
@@ -34,8 +37,10 @@ class NamespaceReach:
     """Their processes see our files and our sockets."""
     shares_cpus = True
     """All hosts run on the CPUs of this machine."""
-    host_cpus: float | None = None
-    """Nothing is known that holds a host to a part of them."""
+
+    def part(self, hosts: tuple[str, ...]) -> Self:
+        """The way to some of the hosts, without the others."""
+        return replace(self, hosts=hosts)
 
     def around(self, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` on the first host and ends all of its children with it."""
@@ -61,13 +66,13 @@ class NamespaceReach:
         if troubles:
             raise CannotJudge("; ".join(troubles), hint=hint)
 
+    @abstractmethod
     def _trouble(self, host: str, port: int) -> str:
         """The reason why no packet from the first host reaches a host; empty if one does."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _namespace(self, name: str) -> str:
         """The path of a host's namespace."""
-        raise NotImplementedError
 
 
 def first_that_arrives(ends: Ends, ways: Sequence[Route], port: int) -> str:
@@ -87,7 +92,6 @@ class LabReach(NamespaceReach):
     """The hosts of one lab that take part. Raises UsageError for a name that is none of its hosts."""
 
     lab: Lab
-    hosts: tuple[str, ...]
 
     def __post_init__(self) -> None:
         for name in self.hosts:
@@ -114,7 +118,7 @@ class LabReach(NamespaceReach):
         return sum(rates) / 8 if rates else None
 
     @property
-    def host_cpus(self) -> float | None:  # type: ignore[override]
+    def host_cpus(self) -> float | None:
         """The CPUs that every host may take at most, by its cgroup. None where one is not held to any."""
         quotas = [cpu.quota_of(self.lab, name) for name in self.hosts]
         held = [quota for quota in quotas if quota is not None]

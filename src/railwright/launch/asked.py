@@ -1,12 +1,15 @@
-"""What every host is asked before ranks are started there: its railwright, its kernel's start, its addresses.
+"""Hosts that are machines of their own, by ssh or Slurm: each is asked before ranks are started on it.
 
-Whatever can run a program on a host asks: ssh or Slurm.
+It answers with its railwright, its kernel's start, its addresses, and where it sees us.
 """
 
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import msgspec
 
@@ -65,3 +68,52 @@ def answers_in(lines: Iterable[str]) -> list[Answer]:
             except msgspec.DecodeError:
                 continue
     return found
+
+
+@dataclass
+class AskedReach(ABC):
+    """The common part of all ways to such hosts."""
+
+    hosts: tuple[str, ...]
+    _answers: dict[str, Answer] = field(default_factory=dict, init=False)
+
+    shares_files = False
+    interfaces = ()
+    host_cpus = None
+    rate_bytes_per_s = 1e9 / 8
+    """Of a network that nobody has described; only for how long a plan takes, and so for when silence is a hang."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Ask every host. Raises CannotJudge, naming those that do not answer as they must, each with its cause."""
+
+    def fabric(self, _interfaces: Sequence[str]) -> None:  # noqa: B027 - None is the answer
+        """No host tells the rates between it and the others."""
+
+    def part(self, hosts: tuple[str, ...]) -> Self:
+        """The way to some of the hosts, without the others."""
+        return replace(self, hosts=hosts)
+
+    def answers(self) -> dict[str, Answer]:
+        """The answer of each host. Asks them if nobody has yet; raises as `check`."""
+        if not self._answers:
+            self.check()
+        return self._answers
+
+    @property
+    def shares_cpus(self) -> bool:
+        """Whether two of the names are one machine, by their boot ids. Asks the hosts if needed; raises as `check`."""
+        answers = self.answers()
+        return len({answer.boot for answer in answers.values()}) < len(answers)
+
+    def around(self, argv: Sequence[str]) -> list[str]:
+        """The command line itself: it runs here."""
+        return list(argv)
+
+    @abstractmethod
+    def addresses(self) -> tuple[str, ...]:
+        """Our own addresses, as the hosts see them."""
+
+    def address(self) -> str:
+        """The first of our addresses."""
+        return self.addresses()[0]

@@ -17,7 +17,6 @@ import secrets
 import socket
 import struct
 from pathlib import Path
-from typing import Protocol
 
 from railwright.benchmarks.host_name import host_name
 from railwright.errors import CannotJudge
@@ -33,87 +32,31 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 _UNANSWERED_MS = 25_000
 
 
-class Door(Protocol):
-    """A listening socket and its rules."""
+class Door:
+    """A listening socket and its rules; `address` is what a rank is given, in one of the forms above."""
 
-    listening: socket.socket
-
-    @property
-    def address(self) -> str:
-        """The address that a rank is given, in one of the forms above."""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the peers run on this machine, so that their processes can be inspected."""
+    def __init__(self, listening: socket.socket, address: str, token: str = "", job: bytes = b"") -> None:
+        self.listening = listening
+        self.address = address
+        self.token = token
+        """Where the peers run on other hosts, what their first line must be; it is answered with the job."""
+        self._job = job
 
     def admit(self, connection: socket.socket) -> int | None:
-        """The process id of a peer on this machine, 0 for a peer elsewhere, None for a peer that is refused."""
+        """The process id of a peer on this machine as we see it, whatever namespace it is in; None for another user's.
 
-    def asks_token(self) -> bool:
-        """Whether a first line must prove that the peer is a rank of this launch."""
-
-    def greet(self, connection: socket.socket, said: bytes) -> bool:
-        """Whether the first line is the proof; then the job has been sent back."""
-
-
-class LocalDoor:
-    """For ranks of this machine: an abstract name, or a file in a private folder where a path is given."""
-
-    is_here = True
-
-    def __init__(self, path: Path | None = None) -> None:
-        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        if path is None:
-            name = f"railwright-{os.getpid()}-{secrets.token_hex(8)}"
-            self.listening.bind("\0" + name)
-            self.address = f"abstract:{name}"
-        else:
-            self.listening.bind(str(path))
-            path.chmod(0o600)
-            self.address = f"file:{path}"
-        self.listening.listen(_BACKLOG)
-
-    def admit(self, connection: socket.socket) -> int | None:
-        """The peer's process id as we see it, whatever namespace it is in; None for another user's."""
+        0 for a peer elsewhere: every one may connect, and its first line must prove that it is a rank.
+        """
+        if self.token:
+            _notice_silence(connection)
+            return 0
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         pid, user, _ = _UCRED.unpack(credentials)
         return pid if user == os.getuid() else None
 
-    def asks_token(self) -> bool:
-        """No proof is needed: the kernel names the peer."""
-        return False
-
     def greet(self, connection: socket.socket, said: bytes) -> bool:
-        """This is never called."""
-        del connection, said
-        return False
-
-
-class NetworkDoor:
-    """For ranks on other hosts, which reach us at one of `addresses`."""
-
-    is_here = False
-
-    def __init__(self, addresses: tuple[str, ...], job: bytes) -> None:
-        both = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if both else socket.AF_INET
-        self.listening = socket.create_server(("", 0), family=family, dualstack_ipv6=both, backlog=_BACKLOG)
-        self._token = secrets.token_hex(_TOKEN_BYTES)
-        self._job = job
-        self.address = f"tcp:{self.listening.getsockname()[1]}:{self._token}:{','.join(addresses)}"
-
-    def admit(self, connection: socket.socket) -> int | None:
-        """Every peer may connect; its first line must prove that it is a rank."""
-        _notice_silence(connection)
-        return 0
-
-    def asks_token(self) -> bool:
-        """A token is needed."""
-        return True
-
-    def greet(self, connection: socket.socket, said: bytes) -> bool:
-        """Check the token, and answer it with the job as one line."""
-        if not hmac.compare_digest(said, self._token.encode()):
+        """Check the first line, and answer it with the job as one line."""
+        if not hmac.compare_digest(said, self.token.encode()):
             return False
         connection.settimeout(_GREET_S)
         try:
@@ -122,6 +65,28 @@ class NetworkDoor:
             return False
         connection.settimeout(None)
         return True
+
+
+def local_door(path: Path | None = None) -> Door:
+    """For ranks of this machine: an abstract name, or a file in a private folder where a path is given."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    if path is None:
+        name = f"railwright-{os.getpid()}-{secrets.token_hex(8)}"
+        listening.bind("\0" + name)
+    else:
+        listening.bind(str(path))
+        path.chmod(0o600)
+    listening.listen(_BACKLOG)
+    return Door(listening, f"abstract:{name}" if path is None else f"file:{path}")
+
+
+def network_door(addresses: tuple[str, ...], job: bytes) -> Door:
+    """For ranks on other hosts, which reach us at one of `addresses`."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    listening = socket.create_server(("", 0), family=family, dualstack_ipv6=both, backlog=_BACKLOG)
+    token = secrets.token_hex(_TOKEN_BYTES)
+    return Door(listening, f"tcp:{listening.getsockname()[1]}:{token}:{','.join(addresses)}", token, job)
 
 
 def knock(address: str) -> tuple[socket.socket, bytes | None]:

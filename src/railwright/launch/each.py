@@ -15,18 +15,18 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from railwright.launch.doors import Door, LocalDoor, NetworkDoor
+from railwright.launch.doors import Door
 from railwright.launch.hosts import Reach
-from railwright.launch.local import RANK_PROGRAM
+from railwright.launch.local import RANK_PROGRAM, LocalLauncher, door_of
 from railwright.launch.rank import FROM_INPUT, RANK_OF_EACH
 from railwright.process import Child, describe_status, die_with_parent
 
-_FILE, _STREAM_FILE = "each.json", "stream"
+_FILE = "each.json"
 _PASSED_PREFIXES = ("RAILWRIGHT_", "PYTHON")
 _TICK_S = 0.02
 _LAST_LINES = 3
@@ -41,13 +41,11 @@ class _Start(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class EachLauncher:
-    """Starts rank n on the n-th host of a reach."""
+class EachLauncher(LocalLauncher):
+    """Starts rank n on the n-th host of a reach. Elsewhere it ends with its stream, on this machine with its parent."""
 
     reach: Reach
     hosts: tuple[str, ...]
-    name: str = field(default="", init=False)
-    runs_on = ""
 
     def __post_init__(self) -> None:
         self.name = self.reach.name
@@ -61,10 +59,8 @@ class EachLauncher:
             self.reach.check()
 
     def door(self, scratch: Path, job: bytes) -> Door:
-        """A door at a file if the hosts see our files, else one at a port."""
-        if self.reach.shares_files:
-            return LocalDoor(scratch / _STREAM_FILE)
-        return NetworkDoor(self.reach.addresses(), job)
+        """Where the ranks stream to."""
+        return door_of(self.reach, scratch, job)
 
     def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
         """The command line that starts one rank on each host."""
@@ -81,15 +77,6 @@ class EachLauncher:
         file.touch(0o600)
         file.write_bytes(msgspec.json.encode(starts))
         return [sys.executable, "-P", "-m", "railwright.launch.each", str(file)]
-
-    def environment(self, scratch: Path) -> dict[str, str]:
-        """The additions to the ranks' environment: none."""
-        del scratch
-        return {}
-
-    def clean_up(self, started: float) -> None:
-        """Do nothing: a rank on another host ends with its stream, and one of this machine with its parent."""
-        del started
 
 
 def main() -> None:

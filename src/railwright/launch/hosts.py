@@ -1,15 +1,16 @@
-"""The hosts of a launch: which, how many ranks on each, and how they are reached.
+"""The hosts of a launch: their names, the ranks on each, and the way to them.
 
-`ssh` reaches those of a cluster; `lab.reach` those of a lab, which are namespaces of this machine.
+A plan needs `PlannedHosts`, whose way may be `NoReach`. Programs are started on `Hosts` alone: `ssh` reaches those of a
+cluster, `slurm` those of a job, and `lab.reach` those of a lab, which are namespaces of this machine.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from railwright.errors import UsageError
 from railwright.results.records import Fabric
@@ -21,16 +22,12 @@ _MOST_NAME_CHARACTERS = 253  # RFC 1035
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
 
 
-class Reach(Protocol):
-    """A way to start programs on hosts."""
+class PlannedReach(Protocol):
+    """A way to hosts as far as a plan has to know it."""
 
     @property
     def name(self) -> str:
         """The name of the way, for messages and records: `ssh`."""
-
-    @property
-    def shares_files(self) -> bool:
-        """Whether a rank there sees our files and our sockets."""
 
     @property
     def shares_cpus(self) -> bool:
@@ -51,6 +48,17 @@ class Reach(Protocol):
     def fabric(self, interfaces: Sequence[str]) -> Fabric | None:
         """The links between the hosts by those interfaces, or the defaults, where their rates are known."""
 
+    def part(self, hosts: tuple[str, ...]) -> Self:
+        """The way to some of the hosts, without the others."""
+
+
+class Reach(PlannedReach, Protocol):
+    """A way to start programs on hosts."""
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether a rank there sees our files and our sockets."""
+
     def check(self) -> None:
         """Raises CannotJudge, naming host and cause, where one cannot be reached. Takes bounded time."""
 
@@ -64,7 +72,7 @@ class Reach(Protocol):
         """The address of mpirun, as the other hosts see it. Call `check` first."""
 
     def addresses(self) -> tuple[str, ...]:
-        """Our own addresses, as the hosts see them. Call `check` first."""
+        """Our own addresses, as the hosts see them; none where they see our files. Call `check` first."""
 
     def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """The address of each host on the first of some interfaces; without any, the one that it is reached at.
@@ -74,17 +82,36 @@ class Reach(Protocol):
 
 
 @dataclass(frozen=True)
-class Hosts:
-    """The hosts of a launch, as the command line names them."""
+class NoReach:
+    """No way to hosts: those of a job that is yet to be submitted, or that others reach. It is enough for a plan."""
+
+    name: str
+    shares_cpus: bool = False
+    interfaces: tuple[str, ...] = ()
+    rate_bytes_per_s: float | None = None
+    host_cpus: float | None = None
+
+    def fabric(self, _interfaces: Sequence[str]) -> None:
+        """Nobody knows what joins them."""
+
+    def part(self, _hosts: tuple[str, ...]) -> Self:
+        """The way to some of the hosts, without the others."""
+        return self
+
+
+@dataclass(frozen=True)
+class PlannedHosts:
+    """The hosts of a launch as the command line names them: enough to plan it."""
 
     names: tuple[str, ...]
     ranks_per_host: int
-    reach: Reach
+    reach: PlannedReach
     interfaces: tuple[str, ...] = ()
     first: int = 0
     """Of a group that two others are merged to, how many of the names are the first one's; 0: it is no such group."""
     grows_to: int = 0
     """How many hosts groups may grow to; 0: they do not grow."""
+    _parts: dict[tuple[str, ...], Self] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def ranks(self) -> int:
@@ -100,6 +127,21 @@ class Hosts:
     def used_interfaces(self) -> tuple[str, ...]:
         """The interfaces of the command line, else the defaults of the reach."""
         return self.interfaces or self.reach.interfaces
+
+    def part(self, names: tuple[str, ...]) -> Self:
+        """Some of the hosts, reached without the others. What was asked of them once is known afterwards."""
+        if names == self.names:
+            return self
+        if names not in self._parts:
+            self._parts[names] = replace(self, names=names, reach=self.reach.part(names))
+        return self._parts[names]
+
+
+@dataclass(frozen=True)
+class Hosts(PlannedHosts):
+    """Hosts on which programs can be started."""
+
+    reach: Reach
 
 
 def parse_hosts(text: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +15,12 @@ import msgspec
 
 from railwright.checks.check import Change
 from railwright.errors import CannotJudge, RailwrightError, UsageError
+from railwright.launch import ending
+from railwright.launch.ending import ended_by_signal
 
 RECORDS = "run/railwright/changed"
 _MOST_BYTES = 4096
 _MOST_RECORD_BYTES = 2**22
-_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,15 +68,14 @@ def apply(fault: str, writes: tuple[Write, ...], root: Path) -> None:
     record = root / RECORDS / f"{fault}.json"
     try:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        record.touch(0o600, exist_ok=False)
+        record.write_bytes(msgspec.json.encode(writes))
     except FileExistsError as error:
         hint = f"give it back first: railwright audit --fix {fault} --undo"
         raise UsageError(f"{fault} was changed already, as {record} says", hint=hint) from error
     except OSError as error:
         hint = "" if os.geteuid() == 0 else "run it as root"
         raise RailwrightError(f"{record} cannot be written: {error.strerror}", hint=hint) from error
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(msgspec.json.encode(writes))
     try:
         for one in writes:
             _write(root, one.file, one.after)
@@ -132,32 +131,8 @@ def _given_back(writes: tuple[Write, ...], root: Path) -> _Given:
     return _Given(tuple(back), tuple(others), tuple(refused))
 
 
-class _Ended(Exception):
-    """Somebody asked for the end."""
-
-
-def _end(_number: int, _frame: object) -> None:
-    raise _Ended
-
-
 def hold(fault: str, writes: tuple[Write, ...], root: Path, tell: Callable[[], None]) -> None:
     """Apply, tell, wait for Ctrl-C, SIGTERM or SIGHUP, and give back. Killed outright, the record stays for `undo`."""
-    before = {number: signal.signal(number, _end) for number in _ENDS}
-    applied = False
-    try:
-        try:
-            apply(fault, writes, root)
-            applied = True
-            tell()
-            while True:
-                signal.pause()
-        finally:
-            for number in _ENDS:
-                signal.signal(number, signal.SIG_IGN)  # a second one must not come between
-            if applied:
-                undo(fault, root)
-    except _Ended:
-        pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with ended_by_signal():
+        apply(fault, writes, root)
+        ending.hold(tell, lambda: undo(fault, root))

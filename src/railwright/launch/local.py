@@ -1,4 +1,4 @@
-"""One rank on this machine, without MPI."""
+"""The way ranks are started: by itself one rank on this machine, without MPI; other launchers start more of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from railwright.launch.doors import Door, LocalDoor
+from railwright.launch.doors import Door, local_door, network_door
+from railwright.launch.hosts import Reach
 
 RANK_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.rank")
 """With `-P`, or Python files of the folder in which somebody stands would be imported before ours."""
@@ -16,28 +17,33 @@ class LocalLauncher:
     """Starts a benchmark of one rank as a plain child."""
 
     name = "local"
-    runs_on = ""
+
+    @property
+    def runs_on(self) -> str:
+        """The host on which the launcher itself runs and dies; empty: this one."""
+        return ""
 
     def check(self) -> None:
-        """Do nothing: this host can be reached."""
+        """Raises CannotJudge, with name and cause, for a host that cannot be reached."""
 
-    def door(self, scratch: Path, job: bytes) -> Door:
-        """Where the rank streams to."""
-        del scratch, job
-        return LocalDoor()
+    def door(self, _scratch: Path, _job: bytes) -> Door:
+        """Where the ranks stream to."""
+        return local_door()
 
-    def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
-        """The command line that starts `ranks` ranks: exactly one."""
-        del scratch, environment
+    def command(self, ranks: int, _scratch: Path, _environment: Mapping[str, str]) -> list[str]:
+        """The command line that starts `ranks` ranks, which get that environment."""
         if ranks != 1:
             raise ValueError(f"the local launcher starts one rank, not {ranks}")
         return list(RANK_PROGRAM)
 
-    def environment(self, scratch: Path) -> dict[str, str]:
-        """The additions to the ranks' environment: none."""
-        del scratch
+    def environment(self, _scratch: Path) -> dict[str, str]:
+        """The additions to the ranks' environment."""
         return {}
 
     def clean_up(self, started: float) -> None:
-        """Do nothing: a plain child leaves no files."""
-        del started
+        """Remove what ranks that died in a launch begun at `started` (epoch seconds) left behind."""
+
+
+def door_of(reach: Reach, scratch: Path, job: bytes) -> Door:
+    """A door at a file if the hosts see our files, else one at a port."""
+    return local_door(scratch / "stream") if reach.shares_files else network_door(reach.addresses(), job)

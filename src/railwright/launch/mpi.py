@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.doors import Door, LocalDoor
-from railwright.launch.local import RANK_PROGRAM
+from railwright.launch.local import RANK_PROGRAM, LocalLauncher
 from railwright.process import run
 
 Flavour = Literal["openmpi", "mpich"]
@@ -24,27 +23,17 @@ _VERSION_TIMEOUT_S = 20.0
 _LIBRARY_NAMES = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
 
 
-class MpiLauncher:
+class MpiLauncher(LocalLauncher):
     """An mpirun and the MPI library that belongs to it. Raises CannotJudge where there is none."""
 
     name = "mpirun"
-    runs_on = ""
 
     def __init__(self, mpirun: str | None = None) -> None:
         self.mpirun = _find(mpirun)
         self.flavour, self.version = _identify(str(self.mpirun))
 
-    def check(self) -> None:
-        """Do nothing: this host can be reached."""
-
-    def door(self, scratch: Path, job: bytes) -> Door:
-        """Where the ranks stream to."""
-        del scratch, job
-        return LocalDoor()
-
-    def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
+    def command(self, ranks: int, _scratch: Path, _environment: Mapping[str, str]) -> list[str]:
         """The command line that starts `ranks` ranks on this machine; ranks bind themselves."""
-        del scratch, environment
         options = ["-n", str(ranks)]
         if self.flavour == "openmpi":
             options += ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
@@ -97,16 +86,14 @@ def _is_mapped(path: str) -> bool:
 
 
 def _find(mpirun: str | None) -> Path:
-    if mpirun is not None:
-        found = shutil.which(mpirun)
-        if found is None:
-            raise UsageError(f"no program at {mpirun!r}", hint="give --mpirun the path of an mpirun")
-        return Path(found)
     beside = Path(sys.executable).with_name("mpirun")
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    if found is None:
-        raise CannotJudge("no mpirun was found", hint="install the `openmpi` package, or give --mpirun PATH")
-    return Path(found)
+    if mpirun is None and beside.exists():
+        return beside
+    if found := shutil.which(mpirun or "mpirun"):
+        return Path(found)
+    if mpirun is not None:
+        raise UsageError(f"no program at {mpirun!r}", hint="give --mpirun the path of an mpirun")
+    raise CannotJudge("no mpirun was found", hint="install the `openmpi` package, or give --mpirun PATH")
 
 
 @functools.cache

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railwright.errors import CannotJudge
-from railwright.launch.doors import Door, LocalDoor, NetworkDoor
+from railwright.launch.doors import Door
 from railwright.launch.hosts import Hosts
-from railwright.launch.local import RANK_PROGRAM
+from railwright.launch.local import RANK_PROGRAM, LocalLauncher, door_of
 from railwright.launch.mpi import MpiLauncher
 
 _HOSTS_FILE = "hosts"
-_STREAM_FILE = "stream"
 _PASSED_PREFIXES = ("RAILWRIGHT_", "MPI4PY_", "UCX_", "NIXL_", "NCCL_", "CUDA_", "FI_", "MPIR_", "MPICH_")
 _OF_SHARED_FILES = ("TMPDIR", "HWLOC_XMLFILE")
 _IN_SCRATCH = ("PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_btl_sm_backing_directory")
@@ -31,7 +30,7 @@ _OF_ONE_MACHINE = {
 
 
 @dataclass
-class HostsLauncher:
+class HostsLauncher(LocalLauncher):
     """`mpi` over `hosts`. Raises CannotJudge where this mpirun cannot reach them."""
 
     mpi: MpiLauncher
@@ -56,10 +55,8 @@ class HostsLauncher:
         self.hosts.reach.check()
 
     def door(self, scratch: Path, job: bytes) -> Door:
-        """A door at a file if the hosts see our files, else one at a port."""
-        if self.hosts.reach.shares_files:
-            return LocalDoor(scratch / _STREAM_FILE)
-        return NetworkDoor(self.hosts.reach.addresses(), job)
+        """Where the ranks stream to."""
+        return door_of(self.hosts.reach, scratch, job)
 
     def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
         """The command line that starts `ranks` ranks, as many on each host, the first host's first."""

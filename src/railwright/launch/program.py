@@ -15,7 +15,7 @@ from railwright.launch.local import RANK_PROGRAM
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.session import Planned
-from railwright.process import Child, Finished
+from railwright.process import Child
 from railwright.results.records import Result
 from railwright.units import format_duration
 
@@ -45,10 +45,12 @@ def results_of(
             with Child([*words, *program.argv], variables, folder=scratch) as child:
                 trouble = _wait(child, silence_s)
                 finished = child.wait(_TICK_S)
+            if finished.returncode != 0:
+                trouble = trouble or f"{program.argv[0]}: mpirun ended ({last_words(finished)})"
         finally:
             launcher.clean_up(started)
         texts = ["\n".join(finished.output), *(_text(scratch / name) for name in program.outputs)]
-    yield from _read(planned, program, texts, trouble or _why(program, finished))
+    yield from _read(planned, program, texts, trouble)
 
 
 def _wait(child: Child, silence_s: float) -> str:
@@ -64,10 +66,6 @@ def _wait(child: Child, silence_s: float) -> str:
             return f"hung: silent for {format_duration(silent_s)}, ended by us"
         time.sleep(_TICK_S)
     return ""
-
-
-def _why(program: Program, finished: Finished) -> str:
-    return "" if finished.returncode == 0 else f"{program.argv[0]}: mpirun ended ({last_words(finished)})"
 
 
 def _text(path: Path) -> str:

@@ -7,10 +7,8 @@ result names the rank, its host, its process and the step it was at.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -18,10 +16,9 @@ from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
 from railwright.launch.blame import Placed, RankState, last_words
-from railwright.launch.doors import Door
 from railwright.launch.gpus.clock_lock import ClockLock
 from railwright.launch.gpus.watch import GpuWatch
-from railwright.launch.hosts import Hosts
+from railwright.launch.local import LocalLauncher
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Asked, Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step
 from railwright.process import Child
@@ -36,31 +33,6 @@ _LEAVING_S = 10.0
 """How long a launcher may take to end after all its ranks have said goodbye."""
 
 
-class Launcher(Protocol):
-    """How ranks are started: see `local`, `mpi` and `mpi_hosts`."""
-
-    name: str
-
-    @property
-    def runs_on(self) -> str:
-        """The host on which the launcher itself runs and dies; empty: this one."""
-
-    def check(self) -> None:
-        """Raises CannotJudge, with name and cause, for a host that cannot be reached."""
-
-    def door(self, scratch: Path, job: bytes) -> Door:
-        """Where the ranks stream to."""
-
-    def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
-        """The command line that starts `ranks` ranks, which get that environment."""
-
-    def environment(self, scratch: Path) -> dict[str, str]:
-        """The additions to the ranks' environment."""
-
-    def clean_up(self, started: float) -> None:
-        """Remove what ranks that died in a launch begun at `started` (epoch seconds) left behind."""
-
-
 @dataclass(frozen=True)
 class Planned:
     """One planned launch."""
@@ -68,8 +40,6 @@ class Planned:
     benchmark: AnyBenchmark
     job: AnyJob
     plan: Plan
-    hosts: Hosts | None = None
-    """Where its ranks are started; None: on this host alone."""
 
     @property
     def title(self) -> str:
@@ -95,7 +65,7 @@ class Session:
     """One launch. `silence_s` is how long all ranks may be silent before the launch counts as hung."""
 
     planned: Planned
-    launcher: Launcher
+    launcher: LocalLauncher
     base_environment: dict[str, str]
     silence_s: float
     on_step: Callable[[str], None] = field(default=lambda _text: None)
@@ -145,7 +115,8 @@ class Session:
                 try:
                     yield from self._follow(listener, child)
                     yield from self._explain_loss(listener, child) if self.crashed else self._drain(listener)
-                    self._settle(child)
+                    if not self._trouble:  # all ranks said goodbye: its status tells nothing about the results
+                        child.wait(_LEAVING_S)
                 except KeyboardInterrupt:
                     # Slurm ends the job of a node that is gone: what we had seen of it by then is the cause.
                     if self._trouble:
@@ -160,15 +131,13 @@ class Session:
             messages = list(listener.wait(0.0 if exited else _TICK_S))
             for number, message in messages:
                 heard = time.monotonic()
-                result = self._take(number, message)
-                if result is not None:
-                    yield result
+                yield from self._take(number, message)
             if self._all_done():
                 return
-            if exited and not messages:
-                self._trouble = self._trouble or self._ended_early(child)
-            else:
-                self._trouble = self._trouble or self._judge_silence(time.monotonic() - heard)
+            if not self._trouble:
+                silent_s = time.monotonic() - heard
+                ended = exited and not messages
+                self._trouble = self._ended_early(child) if ended else self._judge_silence(silent_s)
 
     def _judge_silence(self, silent_s: float) -> str:
         """The reason to end a silent launch; empty if it may go on.
@@ -213,12 +182,14 @@ class Session:
         """What ranks had sent before the trouble is still measured; what they say of the trouble came second."""
         while messages := list(listener.wait(wait_s)):
             for number, message in messages:
-                result = self._take(number, message)
-                if result is not None:
-                    yield result
+                yield from self._take(number, message)
 
-    def _take(self, number: int | None, message: Message | Lost) -> Result | None:
-        state = self._ranks.setdefault(number, RankState()) if number is not None else RankState()
+    def _take(self, number: int | None, message: Message | Lost) -> Iterator[Result]:
+        """Note what a rank says, or that it is gone; yields its result. One that has no number yet can only be gone."""
+        if number is None:
+            self._lose(None, RankState())
+            return
+        state = self._ranks.setdefault(number, RankState())
         match message:
             case Hello(rank=_, host=host, pid=pid):
                 state.host, state.pid, state.is_here = host, pid, self._are_here
@@ -233,40 +204,35 @@ class Session:
                     settings = {**placed.settings, "hosts": ",".join(job.hosts), "reached_by": job.machine.reached_by}
                     settings["started_by"] = self.launcher.name
                     placed = msgspec.structs.replace(placed, settings=settings)
-                return self._watch.joined(placed)
+                yield self._watch.joined(placed)
             case Meet():
                 self._meet(number)
             case Bye():
                 state.said_bye = True
             case Failure(message=text):
                 # The first trouble is the cause: its launcher then ends the other ranks.
-                name = state.describe(number) if number is not None else "a rank"
-                if not self._trouble and number is not None:
+                if not self._trouble:
                     self.blamed.add(number)
-                self._trouble = self._trouble or f"{name}: {text}"
+                    self._trouble = f"{state.describe(number)}: {text}"
             case Asked():
                 state.was_asked = True
             case Lost():
-                self._lose(number)
-        return None
+                self._lose(number, state)
 
-    def _meet(self, number: int | None) -> None:
+    def _meet(self, number: int) -> None:
         """Note that a rank waits for the others; the last one lets all go on."""
-        if number is not None:
-            self._waiting.add(number)
+        self._waiting.add(number)
         if len(self._waiting) == self.planned.job.ranks:
             self._waiting.clear()
             self._release()
 
-    def _lose(self, number: int | None) -> None:
+    def _lose(self, number: int | None, state: RankState) -> None:
         """A rank's socket closed without a word: killed, crashed, or ended by the launcher because another was."""
-        state = self._ranks.get(number, RankState()) if number is not None else RankState()
         state.is_lost = True
         if not self._trouble:
             self._first_lost, self.crashed = number, True
-            self._trouble = (
-                f"{_name(number, state)} ended without a word, and we were asked to end before {self.launcher.name} had"
-            )
+            self._trouble = f"{_name(number, state)} ended without a word"
+            self._trouble += f", and we were asked to end before {self.launcher.name} had"
 
     def _explain_loss(self, listener: Listener, child: Child) -> Iterator[Result]:
         """Say which rank ended first, and by what: the launcher's status and the last words of all the others."""
@@ -281,8 +247,8 @@ class Session:
         first = self._first_lost
         named = self._placed.named_in("".join(finished.output[-1:]))  # of a rank that dies before it says its number
         silent = self._placed.without_a_word(self._ranks)
-        self.blamed = self._placed.first_by_launcher(finished.output) or silent or named
-        self.blamed = self.blamed or ({first} if first is not None else set())
+        lost = {first} if first is not None else set()
+        self.blamed = self._placed.first_by_launcher(finished.output) or silent or named or lost
         told = first if first in self.blamed else min(self.blamed, default=None)
         state = self._ranks.get(told, RankState()) if told is not None else RankState()
         how = "was asked to end" if state.was_asked else "ended without a word"
@@ -301,11 +267,6 @@ class Session:
 
     def _all_done(self) -> bool:
         return len(self._ranks) == self.planned.job.ranks and all(state.said_bye for state in self._ranks.values())
-
-    def _settle(self, child: Child) -> None:
-        """Wait for the launcher after all ranks said goodbye. Its status then tells nothing about the results."""
-        if not self._trouble:
-            child.wait(_LEAVING_S)
 
 
 def _name(number: int | None, state: RankState) -> str:

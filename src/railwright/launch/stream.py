@@ -17,12 +17,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from railwright.errors import CannotJudge, RailwrightError
-from railwright.launch.doors import Door, LocalDoor, knock
+from railwright.launch.doors import Door, knock, local_door
 from railwright.results.records import Result
 
 _MAX_LINE_BYTES = 64 * 2**20
@@ -158,36 +159,44 @@ class Lost(msgspec.Struct, frozen=True):
     rank: int | None
 
 
+@dataclass
+class _Peer:
+    """A connection, and what is known of who is at its other end."""
+
+    process: int
+    """As we number it; 0 on another host."""
+    proves_until: float | None
+    """When its token has to be here; None once it was, or where none is asked for."""
+    buffer: bytearray = field(default_factory=bytearray)
+    rank: int | None = None
+    has_ended: bool = False
+
+
 class Listener:
     """The parent's side of the stream: yields (rank, message) and `Lost` as they arrive, and closes the door."""
 
     def __init__(self, door: Door | None = None) -> None:
-        self._door = door or LocalDoor()
+        self._door = door or local_door()
         self.address = self._door.address
-        self.is_here = self._door.is_here
+        self.is_here = not self._door.token
         """Whether the ranks run on this machine."""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._door.listening, selectors.EVENT_READ)
-        self._pending: dict[socket.socket, bytearray] = {}
-        self._unproven: dict[socket.socket, float] = {}
-        """The connections that have not yet sent the token, each with its deadline."""
-        self._process: dict[socket.socket, int] = {}
-        self._rank: dict[socket.socket, int] = {}
-        self._ended: set[socket.socket] = set()
+        self._peers: dict[socket.socket, _Peer] = {}
 
     def __enter__(self) -> Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for connection in list(self._pending):
+        for connection in self._peers:
             connection.close()
         self._selector.close()
         self._door.listening.close()
 
     def release(self) -> None:
         """Let all ranks go on that wait for each other."""
-        for connection in self._rank:
-            if connection in self._pending and connection not in self._ended:
+        for connection, peer in self._peers.items():
+            if peer.rank is not None and not peer.has_ended:
                 with contextlib.suppress(OSError):  # one that is gone is noticed where it is read
                     connection.sendall(_GO)
 
@@ -196,71 +205,66 @@ class Listener:
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._door.listening:
                 self._accept()
-            elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._pending:
-                yield from self._receive(key.fileobj)
+            elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._peers:
+                yield from self._receive(key.fileobj, self._peers[key.fileobj])
         now = time.monotonic()
-        for connection in [one for one, until in self._unproven.items() if until < now]:
-            self._drop(connection)
+        for connection, peer in list(self._peers.items()):
+            if peer.proves_until is not None and peer.proves_until < now:
+                self._drop(connection)
 
     def _accept(self) -> None:
         connection, _ = self._door.listening.accept()
         process = self._door.admit(connection)
-        if process is None or len(self._unproven) >= _MOST_UNPROVEN:
+        unproven = sum(peer.proves_until is not None for peer in self._peers.values())
+        if process is None or unproven >= _MOST_UNPROVEN:
             connection.close()
             return
-        self._process[connection] = process
-        self._pending[connection] = bytearray()
-        if self._door.asks_token():
-            self._unproven[connection] = time.monotonic() + _PROVE_WITHIN_S
+        self._peers[connection] = _Peer(process, time.monotonic() + _PROVE_WITHIN_S if self._door.token else None)
         self._selector.register(connection, selectors.EVENT_READ)
 
     def _drop(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
-        del self._pending[connection]
-        self._unproven.pop(connection, None)
+        del self._peers[connection]
         connection.close()
 
-    def _receive(self, connection: socket.socket) -> Iterator[tuple[int | None, Message | Lost]]:
-        unproven = connection in self._unproven
+    def _receive(self, connection: socket.socket, peer: _Peer) -> Iterator[tuple[int | None, Message | Lost]]:
+        unproven = peer.proves_until is not None
         try:
             data = connection.recv(_MOST_TOKEN_BYTES if unproven else 1 << 20)
         except OSError:
             data = b""
         if not data:
             self._drop(connection)
-            if connection not in self._ended and not unproven:
-                rank = self._rank.get(connection)
-                yield rank, Lost(rank)
+            if not peer.has_ended and not unproven:
+                yield peer.rank, Lost(peer.rank)
             return
-        buffer = self._pending[connection]
-        buffer += data
+        peer.buffer += data
         if unproven:
-            self._prove(connection, buffer)
+            self._prove(connection, peer)
             return
-        if len(buffer) > _MAX_LINE_BYTES:
+        if len(peer.buffer) > _MAX_LINE_BYTES:
             raise RailwrightError(f"a rank sent a line of more than {_MAX_LINE_BYTES} bytes")
-        *lines, rest = bytes(buffer).split(b"\n")
-        self._pending[connection] = bytearray(rest)
+        *lines, peer.buffer = peer.buffer.split(b"\n")
         for line in lines:
-            yield self._read(connection, line)
+            yield self._read(peer, line)
 
-    def _prove(self, connection: socket.socket, said: bytearray) -> None:
+    def _prove(self, connection: socket.socket, peer: _Peer) -> None:
         """Check the first line, which must be the token. Nothing of an unknown sender is decoded."""
-        line, end, rest = bytes(said).partition(b"\n")
-        if not end and len(said) < _MOST_TOKEN_BYTES:
+        line, end, rest = bytes(peer.buffer).partition(b"\n")
+        if not end and len(peer.buffer) < _MOST_TOKEN_BYTES:
             return
         if not end or rest or not self._door.greet(connection, line):
             self._drop(connection)
             return
-        del self._unproven[connection]
-        self._pending[connection] = bytearray()
+        peer.proves_until = None
+        peer.buffer.clear()
 
-    def _read(self, connection: socket.socket, line: bytes) -> tuple[int | None, Message | Lost]:
+    @staticmethod
+    def _read(peer: _Peer, line: bytearray) -> tuple[int | None, Message | Lost]:
         message = _decoder.decode(line)
         if isinstance(message, Hello):
-            self._rank[connection] = message.rank
+            peer.rank = message.rank
             # The number that we know the process by: in a namespace of its own it knows another.
-            message = Hello(message.rank, message.host, self._process[connection] or message.pid)
-        if isinstance(message, Bye):
-            self._ended.add(connection)
-        return self._rank.get(connection), message
+            message = Hello(message.rank, message.host, peer.process or message.pid)
+        peer.has_ended = peer.has_ended or isinstance(message, Bye)
+        return peer.rank, message

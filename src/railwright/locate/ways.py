@@ -19,9 +19,9 @@ from railwright.benchmarks.wanted_flow import Wanted
 from railwright.diagnosis.localise import latency, load
 from railwright.launch.each import EachLauncher
 from railwright.launch.hosts import Hosts
+from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
-from railwright.launch.session import Launcher
 from railwright.locate.place import Place
 
 LONG_PACKETS, _LONG_PART = 6, 0.02
@@ -52,7 +52,7 @@ class Way:
     benchmark: AnyBenchmark
     launch: Callable[[Rounds, str, int], Launch[Any]]
     """The launch of some rounds with one purpose, by so many ranks."""
-    launcher: Callable[[tuple[str, ...]], Launcher]
+    launcher: Callable[[tuple[str, ...]], LocalLauncher]
     """Starts the ranks on some hosts."""
     ranks_per_host: int = 1
     """1, or one for each port."""
@@ -69,11 +69,8 @@ def tcp_way(place: Place) -> Way:
     return Way("tcp", pinned_flows.BENCHMARK, launch, lambda hosts: EachLauncher(place.reach, hosts))
 
 
-def mpi_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None) -> Way:
-    """MPI messages between hosts; `part` are some of them, reached without the others.
-
-    Raises CannotJudge without an mpirun, UsageError for one that is none.
-    """
+def mpi_way(hosts: Hosts, mpirun: str | None) -> Way:
+    """MPI messages between hosts. Raises CannotJudge without an mpirun, UsageError for one that is none."""
     mpi = MpiLauncher(mpirun)
 
     def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[mpi_flows.MpiFlows]:
@@ -82,10 +79,10 @@ def mpi_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None) -> Way
         case = mpi_flows.MpiFlows(rounds=rounds, stream_s=stream_s)
         return Launch(case=case, ranks=ranks, environment=_unless_set(over_tcp.environment))
 
-    return Way("mpi", mpi_flows.BENCHMARK, launch, lambda hosts: HostsLauncher(mpi, part(hosts)), one_way=True)
+    return Way("mpi", mpi_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), one_way=True)
 
 
-def nccl_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None, gpus: int) -> Way:
+def nccl_way(hosts: Hosts, mpirun: str | None, gpus: int) -> Way:
     """NCCL between GPUs, so many of each host, whose ranks are started by mpirun.
 
     Raises CannotJudge without an mpirun, UsageError for one that is none.
@@ -97,7 +94,7 @@ def nccl_way(part: Callable[[tuple[str, ...]], Hosts], mpirun: str | None, gpus:
         case = nccl_flows.NcclFlows(rounds=rounds, stream_s=stream_s)
         return Launch(case=case, ranks=ranks, environment=_unless_set(_OWN_NIC))
 
-    return Way("nccl", nccl_flows.BENCHMARK, launch, lambda hosts: HostsLauncher(mpi, part(hosts)), gpus)
+    return Way("nccl", nccl_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), gpus)
 
 
 def _unless_set(wanted: dict[str, str]) -> dict[str, str]:

@@ -267,10 +267,6 @@ class Agent:
         """Whether a peer's metadata has arrived."""
         return int(self._library.nixl_capi_check_remote_md(self._agent, peer.encode(), None)) == 0
 
-    def forget(self, peer: str) -> None:
-        """Drop a peer's metadata and the connection to it."""
-        self._call("invalidate_remote_md", self._agent, peer.encode())
-
     def send_metadata(self, to: Address | None = None) -> None:
         """Give the metadata to the agent that listens at an address, or to the store; NIXL does so in its own time."""
         self._call("send_local_md", self._agent, self._routed(to))

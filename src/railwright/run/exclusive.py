@@ -24,17 +24,13 @@ def measuring_alone(force: bool) -> Iterator[None]:
             lock.bind(_NAME)
         except OSError as error:
             if not force:
-                raise UsageError(
-                    "another railwright run is measuring on this host",
-                    hint="wait for it to end, or measure beside it with --force (both results suffer)",
-                ) from error
+                hint = "wait for it to end, or measure beside it with --force (both results suffer)"
+                raise UsageError("another railwright run is measuring on this host", hint=hint) from error
         yield
 
 
 def refuse_busy_host(busy_fraction: float, force: bool) -> None:
     """Raises UsageError where others use more than half of the CPUs."""
     if busy_fraction > BUSY_ABOVE and not force:
-        raise UsageError(
-            f"this host is busy: {busy_fraction:.0%} of its CPU time in the last second went to other work",
-            hint="wait until it is idle, or measure all the same with --force",
-        )
+        reason = f"this host is busy: {busy_fraction:.0%} of its CPU time in the last second went to other work"
+        raise UsageError(reason, hint="wait until it is idle, or measure all the same with --force")

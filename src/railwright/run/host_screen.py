@@ -9,17 +9,18 @@ import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright.errors import RailwrightError
-from railwright.launch.hosts import Hosts
+from railwright.launch.frames import FrameReader
+from railwright.launch.hosts import PlannedHosts
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, Finished
 from railwright.results.store import load
-from railwright.run.screened import MOST_LINES, RESULTS, Sent, is_of_records, records_of, step_of
+from railwright.run.screened import RESULTS, step_of
 
 FOLDER = "hosts"
 _AT_ONCE = 64
@@ -32,7 +33,7 @@ _LONGEST_REASON = 200
 class HostScreen:
     """`words` are those of railwright on each host, the verb first."""
 
-    hosts: Hosts
+    hosts: PlannedHosts
     words: Sequence[str]
     output: Path
     silence_s: float
@@ -53,17 +54,17 @@ class HostScreen:
         """Where a host's records and its report are."""
         return self.output / FOLDER / host.replace("/", "_").replace(":", "_")
 
-    def run(self) -> dict[str, str]:
-        """Measure all hosts; each host's trouble, empty for one whose records are whole."""
+    def run(self, agent: Callable[[Path], list[str]]) -> dict[str, str]:
+        """Measure all hosts, reached by an agent; each host's trouble, empty for one whose records are whole."""
         there = {host for host in self.hosts.names if self.keep and self._is_whole(host)}
         asked = [host for host in self.hosts.names if host not in there]
         for host in asked:  # a host that sends nothing now must not be judged by what it sent once
             (self.folder_of(host) / RESULTS).unlink(missing_ok=True)
         with scratch_folder() as scratch, ThreadPoolExecutor(self.at_once) as executor:
-            agent = self.hosts.reach.agent(scratch)
+            reached_by = agent(scratch)
             line = shlex.join([sys.executable, "-P", "-m", "railwright.run.screened", *self.words])
             try:
-                found = executor.map(lambda host: self._one(host, [*agent, host, line]), asked)
+                found = executor.map(lambda host: self._one(host, [*reached_by, host, line]), asked)
                 return dict.fromkeys(self.hosts.names, "") | dict(zip(asked, found, strict=True))
             except BaseException:
                 executor.shutdown(wait=False, cancel_futures=True)
@@ -78,51 +79,67 @@ class HostScreen:
         return end is not None and not end.interrupted
 
     def _one(self, host: str, argv: Sequence[str]) -> str:
-        with Child(argv, answer_alone=True, output=deque(maxlen=MOST_LINES)) as child:
-            why = self._follow(host, child)
+        heard = _Heard(self.folder_of(host))
+        with Child(argv, answer_alone=True, output=deque()) as child:
+            why = self._follow(heard, child)
             if why:
                 child.stop()
             finished = child.wait(_ENDS_S)
-        kept = self._keep(host, finished)
-        trouble = why or kept
+        heard.take(finished.output)
+        trouble = why or heard.trouble(finished)
         self.tell(f"{host}: {trouble or 'done'}")
         return trouble
 
-    def _follow(self, host: str, child: Child) -> str:
+    def _follow(self, heard: _Heard, child: Child) -> str:
         """Wait for its end, and write what comes; why it is given up, empty where it ended."""
-        begun = heard = time.monotonic()
-        seen, last = 0, ""
+        begun = last = time.monotonic()
         while child.poll() is None:
             time.sleep(_TICK_S)
             now = time.monotonic()
-            if len(child.output) != seen:
-                lines = list(child.output)
-                came, seen, heard = lines[seen:], len(lines), now
-                if any(map(is_of_records, came)):  # steps come every few seconds, and all records are unpacked anew
-                    self._write(host, records_of(lines))
-                last = next((step for line in lines[-3:] if (step := step_of(line))), last)
+            if child.output:
+                heard.take([child.output.popleft() for _ in range(len(child.output))])
+                last = now
             if self._ended:
                 return "interrupted"
-            where = f", at {last[:80]!r}" * bool(last)
-            if now - heard > self.silence_s:
-                return f"silent for {now - heard:.0f} s{where}"
+            where = f", at {heard.step[:80]!r}" * bool(heard.step)
+            if now - last > self.silence_s:
+                return f"silent for {now - last:.0f} s{where}"
             if now - begun > self.longest_s:
                 return f"not done after {now - begun:.0f} s{where}"
         return ""
 
-    def _keep(self, host: str, finished: Finished) -> str:
-        """Write what came of a host's records; why they are not whole."""
-        sent = records_of(finished.output)
-        self._write(host, sent)
-        if not sent.trouble:
-            return ""
-        said = [line.strip() for line in finished.output if line.strip() and not step_of(line)]
-        if finished.returncode and said and not said[-1].startswith("railwright-"):
-            return f"{sent.trouble}: " * bool(sent.records) + said[-1][:_LONGEST_REASON]
-        return sent.trouble + f" ({finished.describe()})" * bool(finished.returncode)
 
-    def _write(self, host: str, sent: Sent) -> None:
-        if sent.records:
-            folder = self.folder_of(host)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / RESULTS).write_bytes(sent.records)
+class _Heard:
+    """What a host has sent until now."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._reader = FrameReader()
+        self._said = ""
+        self.step = ""
+        """Where it says that it is."""
+
+    def take(self, lines: Iterable[str]) -> None:
+        """Take more lines, and write the records that are whole by now."""
+        for line in lines:
+            if self._reader.read(line) or not line.strip():
+                continue
+            self.step = step_of(line) or self.step
+            self._said = self._said if step_of(line) else line.strip()
+        records = b"".join(record + b"\n" for _, record in self._reader.records())
+        if records:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / RESULTS).open("ab") as file:
+                file.write(records)
+
+    def trouble(self, finished: Finished) -> str:
+        """Why the records are not whole; empty where they are. A host that failed says why in its last words."""
+        reader = self._reader
+        if reader.is_complete:
+            return ""
+        trouble = "it sent no records" if reader.is_empty else "its records were cut off"
+        if reader.has_gaps:
+            trouble = "its records are damaged"
+        if finished.returncode and self._said:
+            return f"{trouble}: " * (not reader.is_empty) + self._said[:_LONGEST_REASON]
+        return trouble + f" ({finished.describe()})" * bool(finished.returncode)

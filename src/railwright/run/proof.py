@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright import __version__
-from railwright.benchmarks.benchmark import AnyBenchmark
-from railwright.benchmarks.options import Options
+from railwright.diagnosis.peers.growth import is_well
 from railwright.errors import UsageError
 from railwright.launch.hosts import Hosts
 from railwright.launch.session import Planned
@@ -17,10 +16,9 @@ from railwright.results.records import Disturbed, End, Fabric, Record, Result, R
 from railwright.results.store import StoreFull, Writer
 from railwright.run.context import gather
 from railwright.run.exclusive import measuring_alone, refuse_busy_host
-from railwright.run.growth import Growth
 from railwright.run.measure import DEFAULT_SILENCE_S, Measurement
 from railwright.run.other_work import OtherWork
-from railwright.topology.devices import Topology
+from railwright.run.plan import PlannedProof
 from railwright.topology.sources.available_memory import available_memory_bytes
 from railwright.topology.sources.counters import find_counters, moved, read_counters
 from railwright.topology.sources.root import live_root
@@ -33,22 +31,13 @@ _OTHERS_ABOVE = 0.2
 """Of all CPU time, our choice: less moves what is measured by less than the bands are wide."""
 
 
-@dataclass
-class Proof:
-    """What was asked for: benchmarks with their options, and how often each is launched in fresh processes."""
+@dataclass(kw_only=True)
+class Proof(PlannedProof):
+    """What is measured, on hosts that can be reached, and how."""
 
-    topology: Topology
-    chosen: list[tuple[AnyBenchmark, Options]]
-    launches: int
     command: tuple[str, ...]
     mpirun: str | None = None
     hosts: Hosts | None = None
-    each: tuple[Hosts, ...] = ()
-    """Each of the `hosts` by itself: see `Measurement`."""
-    growth: Growth | None = None
-    """Groups of the `hosts` that grow; then the plan is what is launched where every merge gains."""
-    without: Callable[[tuple[str, ...]], Hosts] | None = None
-    """How some of the `hosts` are reached alone: a launch that lost hosts is then repeated without them."""
     fabric: Fabric | None = None
     """What joins the hosts, where their reach does not know it."""
     silence_s: float = DEFAULT_SILENCE_S
@@ -57,56 +46,35 @@ class Proof:
     on_done: Callable[[Planned], None] = field(default=lambda _planned: None)
 
     def __post_init__(self) -> None:
-        self._measurement = Measurement(
-            topology=self.topology,
-            mpirun=self.mpirun,
-            hosts=self.hosts,
-            each=self.each,
-            alone=bool(self.each or self.growth),
-            silence_s=self.silence_s,
-        )
-        if self.growth is None:
-            self.plan = self._measurement.plan(self.chosen, self.launches)
-        else:
-            self.plan = [one for hosts in self.growth.all_well() for one in self._every_launch(hosts)]
+        super().__post_init__()
+        self._measurement = Measurement(self.hosts, self.mpirun, self.silence_s)
         self.lost: dict[str, str] = {}
         """The hosts that were lost, each with how."""
         self.trouble: StoreFull | None = None
         """Why the results file is not whole, None when it is."""
 
-    def _every_launch(self, hosts: Hosts) -> Iterator[Planned]:
-        for number in range(self.launches):
-            yield from self._measurement.plan_on(hosts, self.chosen, number)
-
     def _to_launch(self, results: list[Result]) -> Iterator[Planned]:
-        """The plan; where groups grow, what follows from the `results` that are there by then."""
-        if self.growth is None:
-            yield from self._while_hosts_are_lost(results)
-            return
-        for hosts in self.growth.found(results):
-            yield from self._every_launch(hosts)
+        """The plan; where groups grow, what follows from the `results` that are there by then.
 
-    def _while_hosts_are_lost(self, results: list[Result]) -> Iterator[Planned]:
-        """The plan; after a launch that lost hosts, that launch again and the rest without them."""
+        After a launch that lost hosts, that launch again and the rest without them.
+        """
+        if self.place is not None:
+            yield from self.grown(lambda group: is_well(group.members, results))
+            return
         left = list(self.plan)
         while left:
             yield left[0]
-            lost, hosts = self._measurement.lost, self._measurement.hosts
+            lost, hosts = self._measurement.lost, self.hosts
             kept = tuple(name for name in hosts.names if name not in lost) if hosts is not None else ()
-            if not lost or self.without is None or len(kept) < _LEAST_HOSTS:
+            if not lost or hosts is None or len(kept) < _LEAST_HOSTS:
                 left = left[1:]
                 continue
             self.lost |= dict.fromkeys(lost, results[-1].reason)
-            self._measurement.hosts = self.without(kept)
+            self.hosts = hosts.part(kept)
             try:
-                left = self._measurement.plan(self.chosen, self.launches)[-len(left) :]
+                left = list(self.every_launch())[-len(left) :]
             except UsageError:  # options that fit the number of hosts, like ranks=
                 left = left[1:]
-
-    @property
-    def seconds(self) -> float:
-        """The estimated length of the whole run."""
-        return sum(one.plan.seconds for one in self.plan if not one.plan.waived)
 
     def refuse_impossible(self) -> None:
         """Raises UsageError for what does not fit in this machine's memory, or in an afternoon."""
@@ -115,19 +83,16 @@ class Proof:
         for one in self.plan:
             need = one.plan.memory_bytes
             if not one.plan.waived and available is not None and need > _MOST_MEMORY_SHARE * available:
-                raise UsageError(
-                    f"{one.benchmark.name} would need {format_size(need)} of memory, {format_size(available)} are free",
-                    hint="choose smaller sizes",
-                )
+                reason = f"{one.benchmark.name} would need {format_size(need)} of memory"
+                raise UsageError(f"{reason}, {format_size(available)} are free", hint="choose smaller sizes")
         if self.seconds > _LONGEST_S and not self.force:
-            raise UsageError(
-                f"the plan would take about {format_duration(self.seconds)}",
-                hint="choose smaller sizes or fewer launches, or say --force",
-            )
+            hint = "choose smaller sizes or fewer launches, or say --force"
+            raise UsageError(f"the plan would take about {format_duration(self.seconds)}", hint=hint)
 
     def refuse_unreachable_hosts(self) -> None:
-        """Raises CannotJudge for a host that cannot be reached."""
-        self._measurement.refuse_unreachable_hosts()
+        """Raises CannotJudge, naming host and cause. Hosts that are measured by themselves cost themselves alone."""
+        if self.hosts is not None and not self.screens and self.place is None:
+            self.hosts.reach.check()
 
     def run(self, output: Path) -> ResultFile:
         """Measure everything; what was measured is kept whatever ends the run. Raises UsageError before it begins."""
@@ -180,14 +145,12 @@ class Proof:
 
     def _not_reached(self, writer: Writer, results: list[Result], why: str) -> list[Result]:
         """A waived record for each series that has no result at all, so that nothing is missing in silence."""
-        seen = {(result.benchmark, *result.parameters.items()) for result in results}
+        seen = [(result.benchmark, result.parameters.items()) for result in results]
         missing = [
             one.without_measurement("waived", why)
             for one in self.plan
             if one.job.round == 0
-            and not any(
-                key[0] == one.benchmark.name and set(one.job.case.parameters().items()) <= set(key[1:]) for key in seen
-            )
+            and not any(name == one.benchmark.name and one.job.case.parameters().items() <= has for name, has in seen)
         ]
         self._keep_if_possible(writer, missing)
         return missing

@@ -51,12 +51,8 @@ class Late:
 
     def ready(self, *, all_of_them: bool = False) -> list[Row]:
         """The rows for which everything has come, or will not come any more."""
-        if not self._columns:
-            found = list(self._rows)
-            self._rows.clear()
-            return found
         found = []
-        until_s = min(self._newest_s.values())
+        until_s = min(self._newest_s.values(), default=float("inf"))
         while self._rows and (
             all_of_them or self._rows[0].at_s <= until_s or self._rows[-1].at_s - self._rows[0].at_s > _AWAITED_S
         ):

@@ -78,31 +78,24 @@ class Recording:
         self._before: list[int | None] = [None] * len(about.sources)
         self._file = file
         self._schema = _schema(about)
-        self._stream: IO[bytes] | None = None
-        self._writer: StreamWriter | None = None
+        self._out: tuple[IO[bytes], StreamWriter] | None = None
 
     def __enter__(self) -> Recording:
         if self._file is not None:
-            self._stream = open(self._file, "wb", closefd=not isinstance(self._file, int))
-            self._writer = StreamWriter.from_writable(self._stream)
-            self._write(0, 0)
+            stream = open(self._file, "wb", closefd=not isinstance(self._file, int))
+            self._out = stream, StreamWriter.from_writable(stream)
+            self._write(0)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        if self._stream is not None:
-            self._stream.close()
+        if self._out is not None:
+            for one in reversed(self._out):
+                one.close()
 
     def add(self, rows: Sequence[Row]) -> None:
         """Keep the rows, and write them as one batch."""
-        first = len(self.times_s)
-        for row in rows:
-            self.times_s.append(row.at_s)
-            for number, value in enumerate(row.values):
-                self.moved[number].append(self._step(number, value))
-        if rows and self._writer is not None:
-            self._write(first, len(self.times_s))
+        moved = [[self._step(number, row.values[number]) for row in rows] for number in range(len(self.moved))]
+        self.take([row.at_s for row in rows], moved)
 
     def take(self, times_s: Sequence[float], moved: Sequence[Sequence[float]]) -> None:
         """Keep rows that another one has recorded, and write them as one batch."""
@@ -110,8 +103,8 @@ class Recording:
         self.times_s.extend(times_s)
         for column, values in zip(self.moved, moved, strict=True):
             column.extend(values)
-        if times_s and self._writer is not None:
-            self._write(first, len(self.times_s))
+        if times_s:
+            self._write(first)
 
     def _step(self, number: int, value: int | None) -> float:
         """How far a counter moved; one that went back was reset, and its next step counts."""
@@ -126,17 +119,19 @@ class Recording:
             return math.nan
         return (value - before) * source.scale
 
-    def _write(self, first: int, last: int) -> None:
-        columns = [na.c_array_from_buffers(na.float64(), last - first, [None, na.c_buffer(self.times_s[first:last])])]
+    def _write(self, first: int) -> None:
+        """Write the rows from that one on as one batch, where a file is wanted."""
+        if self._out is None:
+            return
+        stream, writer = self._out
+        rows = len(self.times_s) - first
+        columns = [na.c_array_from_buffers(na.float64(), rows, [None, na.c_buffer(self.times_s[first:])])]
         often = sum(not source.seldom for source in self.about.sources)
-        columns += [_nullable(column[first:last]) for column in self.moved[:often]]
+        columns += [_nullable(column[first:]) for column in self.moved[:often]]
         if seldom := self.moved[often:]:
-            columns.append(_listed([column[first:last] for column in seldom], last - first))
-        batch = na.c_array_from_buffers(self._schema, last - first, [None], children=columns)
-        assert self._writer is not None
-        assert self._stream is not None
-        self._writer.write_array(batch)
-        self._stream.flush()
+            columns.append(_listed([column[first:] for column in seldom], rows))
+        writer.write_array(na.c_array_from_buffers(self._schema, rows, [None], children=columns))
+        stream.flush()
 
     def recorded(self) -> Recorded:
         """What was taken until now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from railwright.diagnosis.iterations.aliases import SPREAD
@@ -114,11 +114,3 @@ class Session:
             self._late.add(())
         self.recording.add(self._late.ready(all_of_them=True))
         return self.recording.recorded(), costs
-
-
-def sample_while(session: Session, goes_on: Callable[[float], bool]) -> tuple[Recorded, Costs]:
-    """Record until `goes_on`, which waits for as long as it is told, says no."""
-    with session:
-        while goes_on(BATCH_S):
-            session.fetch()
-        return session.finished()

@@ -166,24 +166,17 @@ def _network(root: Root, process: str, found: Found) -> None:
         name = line.partition(":")[0].strip()
         if _SANE.fullmatch(name):
             for way, number in (("rx", 0), ("tx", 8)):
-                found.sources.append(
-                    Source(name=f"net.{name}.{way}", kind="network", unit="bytes", scale=1, path=f"/{path}",
-                           key=f"{name}:", field=number, shared="all that uses this interface")
-                )  # fmt: skip
+                source = Source(name=f"net.{name}.{way}", kind="network", unit="bytes", scale=1, path=f"/{path}",
+                                key=f"{name}:", field=number, shared="all that uses this interface")  # fmt: skip
+                found.sources.append(source)
 
 
 def _rdma(root: Root, found: Found) -> None:
     for name, directories in find_counters(root).directories.items():
-        if not name.startswith("rdma."):
-            continue
-        for way, file in (("rx", "port_rcv_data"), ("tx", "port_xmit_data")):
-            path = f"{directories[0]}/{file}"
-            answer = root.read(path)
-            if text.number(answer) is None:
-                found.missing[f"{name}.{way}"] = _why(answer)
-            else:
-                found.sources.append(Source(name=f"{name}.{way}", kind="rdma", unit="bytes", scale=_WORD_BYTES,
-                                            path=f"/{path}", shared="all that uses this port"))  # fmt: skip
+        for way, file in (("rx", "port_rcv_data"), ("tx", "port_xmit_data")) if name.startswith("rdma.") else ():
+            source = Source(name=f"{name}.{way}", kind="rdma", unit="bytes", scale=_WORD_BYTES,
+                            path=f"/{directories[0]}/{file}", shared="all that uses this port")  # fmt: skip
+            _add_number(root, found, source)
 
 
 def _disks(root: Root, found: Found) -> None:
@@ -205,14 +198,16 @@ def _power(root: Root, found: Found) -> None:
     if not zones:
         found.missing["power of the CPUs"] = "this machine shows no RAPL"
     for name in zones[:_MOST]:
-        path = f"{_POWERCAP}/{name}/energy_uj"
-        answer = root.read(path)
-        if text.number(answer) is None:
-            found.missing[f"power.{name}"] = _why(answer)
-        else:
-            found.sources.append(Source(name=f"power.{name}", kind="power", unit="J", scale=1e-6, path=f"/{path}",
-                                        shared="all that runs on this CPU"))  # fmt: skip
+        source = Source(name=f"power.{name}", kind="power", unit="J", scale=1e-6,
+                        path=f"/{_POWERCAP}/{name}/energy_uj", shared="all that runs on this CPU")  # fmt: skip
+        _add_number(root, found, source)
 
 
-def _why(answer: object) -> str:
-    return f"/{answer.path} {answer.reason}" if isinstance(answer, Unreadable) else "it is no number"
+def _add_number(root: Root, found: Found, source: Source) -> None:
+    """A source whose file holds one number, or why it cannot be read."""
+    answer = root.read(source.path[1:])
+    if text.number(answer) is not None:
+        found.sources.append(source)
+    else:
+        why = f"{source.path} {answer.reason}" if isinstance(answer, Unreadable) else "it is no number"
+        found.missing[source.name] = why

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -81,8 +81,6 @@ class Between:
     """What is asked of the hosts together."""
 
     hosts: Hosts
-    part: Callable[[tuple[str, ...]], Hosts]
-    """Some of the hosts, reached without the others."""
     output: Path
     parts: frozenset[str]
     """Of `pairs` and `collectives`."""
@@ -171,7 +169,7 @@ class Between:
                                 not_measured=dict.fromkeys(sorted(self.parts), why))  # fmt: skip
             return Found(said)
         self.folder.mkdir(parents=True, exist_ok=True)
-        hosts = self.hosts if len(names) == len(self.hosts.names) else self.part(names)
+        hosts = self.hosts.part(names)
         compare = not hosts.reach.shares_cpus
         if self.cluster is not None:
             machines = dict.fromkeys(names, self.cluster.host)
@@ -236,7 +234,7 @@ class Between:
             return _not_measured(found, "collectives", f"they load all hosts, and --max-load is {self.load:g}")
         if len(names) < _LEAST:
             return _not_measured(found, "collectives", f"{count(len(names), 'host')} left to measure")
-        hosts = self.hosts if len(names) == len(self.hosts.names) else self.part(tuple(names))
+        hosts = self.hosts.part(tuple(names))
         measured = [one for one in found.pairs if one.source in names and one.destination in names]
         proof = self._proof(hosts, joined.fabric(names, measured))
         proof.on_done = lambda one: note(f"done: {one.benchmark.name}")
@@ -261,7 +259,6 @@ class Between:
             command=("railwright", "prove", "--hosts"),
             mpirun=self.mpirun,
             hosts=hosts,
-            without=self.part,
             fabric=fabric,
             silence_s=self.silence_s,
             force=True,  # `prove_hosts` holds this host for all of its parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from railwright.diagnosis.fleet.container import Entered, only_inside, unlike
 from railwright.diagnosis.fleet.settings import told_of
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
-from railwright.launch.containers.surroundings import CONTAINER, HOST, ContainerReach, Inside, look_inside
-from railwright.launch.hosts import Hosts
+from railwright.launch.containers.surroundings import CONTAINER, HOST, Inside, agent_of, look_inside
+from railwright.launch.hosts import NoReach, PlannedHosts
 from railwright.report.formats.json_line import json_line
 from railwright.report.formats.records import FindingRecord, comparison_lines
 from railwright.report.pages.page import standard_output
@@ -26,7 +27,7 @@ from railwright.results.compare import Comparison, compare
 from railwright.results.records import Record, ResultFile
 from railwright.results.store import Writer, load
 from railwright.run.host_screen import HostScreen
-from railwright.run.proof import Proof
+from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration
@@ -72,7 +73,7 @@ def container_beside_host(
     `words` are those of the command that measures one side, and `names` the benchmarks that it will measure.
     """
     inside = look_inside(pid)
-    proof = Proof(load_machine(None), parse(names, options), launches, ("railwright",))
+    proof = PlannedProof(load_machine(None), parse(names, options), launches)
     _show_plan(inside, proof.seconds, launches, output)
     if dry_run:
         return EXIT_OK
@@ -85,9 +86,9 @@ def container_beside_host(
         # Each goes first as often as the other: what grows or ends meanwhile on the machine is then in both.
         order = (HOST, CONTAINER) if number % 2 == 0 else (CONTAINER, HOST)
         longest_s = _TIMES_PLAN * proof.seconds + _BESIDE_S
-        hosts = Hosts(order, 1, ContainerReach(inside))
-        screen = HostScreen(hosts, every, folder / _ROUNDS / str(number), silence + proof.seconds, longest_s, note)
-        troubles |= {side: why for side, why in screen.run().items() if why}
+        sides = PlannedHosts(order, 1, NoReach("namespaces", shares_cpus=True))
+        screen = HostScreen(sides, every, folder / _ROUNDS / str(number), silence + proof.seconds, longest_s, note)
+        troubles |= {side: why for side, why in screen.run(partial(agent_of, inside)).items() if why}
     files = {side: _merged(folder, side, launches) for side in (HOST, CONTAINER)}
     return _tell(inside, files, troubles, folder, as_json)
 

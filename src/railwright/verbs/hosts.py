@@ -8,11 +8,10 @@ from railwright.errors import UsageError
 from railwright.lab import state
 from railwright.lab.netns_reach import PREFIX, NetnsReach
 from railwright.lab.reach import LabReach
-from railwright.launch.hosts import Hosts, Reach, parse_hosts, parse_interfaces
-from railwright.launch.pending import PendingReach
+from railwright.launch.hosts import Hosts, PlannedHosts, Reach, parse_hosts, parse_interfaces
 from railwright.launch.slurm.allocation import SlurmReach, allocation
 from railwright.launch.ssh import SshReach
-from railwright.run.growth import Growth
+from railwright.run.plan import Place
 
 
 def the_hosts(
@@ -54,18 +53,17 @@ def _of_slurm(
         raise UsageError("--slurm reaches hosts by Slurm", hint="leave out --lab and --ssh-config")
     job = allocation(os.environ)
     names = parse_hosts(hosts or ",".join(job.nodes))
-    return Hosts(names, ranks_per_host or 1, SlurmReach(job, names, started_by), parse_interfaces(interfaces or ""))
+    return Hosts(names, ranks_per_host or 1, SlurmReach(names, job, started_by), parse_interfaces(interfaces or ""))
 
 
-def each_alone(hosts: Hosts | None, lab: str | None, ssh_config: str | None) -> tuple[Hosts, ...]:
-    """Each of the hosts by itself, reached without any of the others. Raises UsageError where no hosts were given."""
+def refuse_no_hosts(hosts: PlannedHosts | None) -> None:
+    """Raises UsageError where hosts are to be compared and none were given."""
     if hosts is None:
         raise UsageError("--screen compares hosts, and none were given", hint="write --hosts host0,host1")
-    return tuple(part_of(hosts, (name,), lab, ssh_config) for name in hosts.names)
 
 
-def growing(hosts: Hosts | None, lab: str | None, ssh_config: str | None) -> Growth:
-    """Groups of the hosts that grow. Near are those below one leaf in a lab, elsewhere those beside each other."""
+def growing(hosts: PlannedHosts | None) -> Place:
+    """The order of hosts whose groups grow: near are those below one leaf in a lab, else those beside each other."""
     if hosts is None:
         raise UsageError(
             "--grow merges hosts, and none were given", hint="write --hosts host0,host1, near ones together"
@@ -76,19 +74,7 @@ def growing(hosts: Hosts | None, lab: str | None, ssh_config: str | None) -> Gro
         leaf = reach.lab.plan.node(name).group if isinstance(reach, LabReach) else 0
         return leaf, names.index(name)
 
-    return Growth(names, lambda some: part_of(hosts, some, lab, ssh_config), place)
-
-
-def part_of(hosts: Hosts, names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> Hosts:
-    """Some of the hosts, reached without any of the others."""
-    reach: Reach
-    if isinstance(hosts.reach, SlurmReach | PendingReach):
-        reach = hosts.reach.part(names)
-    elif isinstance(hosts.reach, NetnsReach):
-        reach = NetnsReach(names, hosts.interfaces)
-    else:
-        reach = _reach(names, lab, ssh_config)
-    return Hosts(names, hosts.ranks_per_host, reach, hosts.interfaces)
+    return place
 
 
 def _namespaces(hosts: str) -> str:
@@ -117,10 +103,10 @@ def _reach(names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> R
     if lab is None:
         return SshReach(names, ssh_config)
     state.require_root()
-    return LabReach(state.open_lab(lab), names)
+    return LabReach(names, state.open_lab(lab))
 
 
-def refuse_shared_memory(hosts: Hosts | None, options: tuple[str, ...]) -> None:
+def refuse_shared_memory(hosts: PlannedHosts | None, options: tuple[str, ...]) -> None:
     """Raises UsageError where shared memory was asked for between hosts, which always use TCP."""
     for text in options:
         name, _, value = text.partition("=")

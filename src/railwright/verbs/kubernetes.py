@@ -14,13 +14,12 @@ import click
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.environment import environment
-from railwright.launch.hosts import Hosts
+from railwright.launch.hosts import NoReach, PlannedHosts
 from railwright.launch.kubernetes.job import KubernetesJob, new_name
 from railwright.launch.kubernetes.kubectl import chosen_kind, current_namespace
 from railwright.launch.kubernetes.manifests import PRIVILEGES, Named
 from railwright.launch.kubernetes.received import Received
 from railwright.launch.kubernetes.wanted import Wanted, cost_words
-from railwright.launch.pending import PendingReach
 from railwright.launch.slurm.job import parse_limit
 from railwright.results.store import load
 from railwright.verbs.judged import note, report
@@ -49,12 +48,12 @@ class Kubernetes:
     start_within: float
     job_kind: str
 
-    def to_come(self, ranks_per_host: int | None, interfaces: tuple[str, ...] = ()) -> Hosts:
+    def to_come(self, ranks_per_host: int | None, interfaces: tuple[str, ...] = ()) -> PlannedHosts:
         """The nodes of the job that is to be made, under names for the plan. Raises UsageError."""
         if self.nodes is None:
             raise UsageError("how many pods the job needs is not said", hint="--nodes 4")
         names = tuple(f"node{number}" for number in range(self.nodes))
-        return Hosts(names, ranks_per_host or 1, PendingReach("kubernetes"), interfaces)
+        return PlannedHosts(names, ranks_per_host or 1, NoReach("kubernetes"), interfaces)
 
     def job(self, ranks_per_node: int) -> Wanted:
         """The job to make. Raises UsageError."""
@@ -99,7 +98,7 @@ def words_of(verb: str, asked: dict[str, Any], options: tuple[str, ...], *more: 
 
 def submitting(
     kubernetes: Kubernetes,
-    hosts: Hosts,
+    hosts: PlannedHosts,
     words: tuple[str, ...],
     asked: dict[str, Any],
     judged: Callable[[Received, list[str]], int] | None = None,

@@ -44,7 +44,7 @@ from railwright.topology.sources.subnet import subnet_of
 from railwright.units import format_duration
 from railwright.verbs import given_file
 from railwright.verbs.cluster import the_cluster
-from railwright.verbs.hosts import part_of, the_hosts
+from railwright.verbs.hosts import the_hosts
 from railwright.verbs.write import refuse_no_page, write
 
 _MOST_FAULTS = 100_000
@@ -241,14 +241,9 @@ def _way(asked: _Asked, place: Place) -> Way:
         raise UsageError("GPUs are not searched over a subnet's tables", hint="leave out --cabling and --forwarding")
     if asked.latency:
         raise UsageError("--latency is of the kernels' own answers", hint="leave --probe out for it")
-    hosts = asked.the_hosts()
-
-    def part(some: tuple[str, ...]) -> Hosts:
-        return part_of(hosts, some, None, asked.ssh_config)
-
     if asked.probe == "nccl":
-        return nccl_way(part, asked.mpirun, asked.gpus_of_host)
-    return mpi_way(part, asked.mpirun)
+        return nccl_way(asked.the_hosts(), asked.mpirun, asked.gpus_of_host)
+    return mpi_way(asked.the_hosts(), asked.mpirun)
 
 
 def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -15,11 +16,11 @@ from railwright.benchmarks.options import Options, options_of
 from railwright.benchmarks.registry import DECLARATIONS, EVERY, find
 from railwright.errors import UsageError, unknown_name
 from railwright.launch.gpus.business import refuse_busy_gpus
-from railwright.launch.hosts import Hosts
+from railwright.launch.hosts import Hosts, PlannedHosts
 from railwright.launch.session import Planned
 from railwright.results.declarations import ceilings_of, measured_alike
 from railwright.results.records import ResultFile
-from railwright.run.growth import Growth
+from railwright.run.plan import Place, PlannedProof
 from railwright.run.proof import Proof
 from railwright.topology.sources.load import load
 from railwright.units import count, format_duration, format_size
@@ -65,6 +66,14 @@ def parse(
     return [(benchmark, parsed[benchmark.name]) for benchmark in benchmarks]
 
 
+class JobToCome(NamedTuple):
+    """A job that is yet to be submitted."""
+
+    hosts: PlannedHosts
+    submit: Callable[[float], int]
+    """It gets the plan's seconds, and gives the exit status."""
+
+
 def measure(
     names: tuple[str, ...],
     *,
@@ -79,31 +88,22 @@ def measure(
     launches: int,
     require: tuple[str, ...] = (),
     accept: str | None = None,
-    hosts: Hosts | None = None,
-    each: tuple[Hosts, ...] = (),
-    growth: Growth | None = None,
-    without: Callable[[tuple[str, ...]], Hosts] | None = None,
+    hosts: Hosts | JobToCome | None = None,
+    screens: bool = False,
+    place: Place | None = None,
     ceilings: frozenset[str] = frozenset(),
-    submit: Callable[[float], int] | None = None,
 ) -> int:
-    """Show the plan, run it, and report; the exit status. `submit` instead gets the plan's seconds, for elsewhere."""
+    """Show the plan, run it, or submit the job that will, and report; the exit status."""
     required, spec = the_requirements(require), the_spec(accept, require)
-    proof = Proof(
-        topology=load(None),
-        chosen=parse(names, options, ceilings),
-        launches=launches,
-        command=("railwright", *sys.argv[1:]),
-        mpirun=mpirun,
-        hosts=hosts,
-        each=each,
-        growth=growth,
-        without=without,
-        silence_s=silence,
-        force=force,
-    )
+    topology, chosen = load(None), parse(names, options, ceilings)
+    if isinstance(hosts, JobToCome):
+        plan = PlannedProof(topology, chosen, launches, hosts.hosts, screens, place)
+        show_plan(plan, ceilings)
+        return hosts.submit(plan.seconds)
+    command = ("railwright", *sys.argv[1:])
+    proof = Proof(topology, chosen, launches, hosts=hosts, screens=screens, place=place, command=command,
+                  mpirun=mpirun, silence_s=silence, force=force)  # fmt: skip
     show_plan(proof, ceilings)
-    if submit is not None:
-        return submit(proof.seconds)
     proof.refuse_impossible()
     if dry_run:
         return 0
@@ -133,7 +133,7 @@ def _refuse_busy_gpus(proof: Proof) -> None:
         note(trouble)
 
 
-def show_plan(proof: Proof, ceilings: frozenset[str] = frozenset()) -> None:
+def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset()) -> None:
     """What will be done, how long it takes, how much it moves and which files it writes; on standard error."""
     note(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches")
     for one in proof.plan:

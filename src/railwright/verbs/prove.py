@@ -10,7 +10,7 @@ from railwright.benchmarks.registry import BENCHMARKS, find
 from railwright.errors import UsageError, unknown_name
 from railwright.launch.slurm.allocation import is_inside
 from railwright.verbs.container import container_beside_host, not_beside, refuse_half
-from railwright.verbs.hosts import part_of, the_hosts
+from railwright.verbs.hosts import the_hosts
 from railwright.verbs.kubernetes import SHARED, taken_from
 from railwright.verbs.measuring import measure
 from railwright.verbs.prove_hosts import PARTS, Asked, prove_hosts
@@ -54,8 +54,7 @@ def prove(
         if asked.pop("verbose"):
             raise UsageError("--verbose tells of one host", hint="see each host's own report, below hosts/")
         of_hosts = Asked(_parts(parts), _names(benchmarks), max_load, cluster, resume)
-        return prove_hosts(placed, part=lambda some: part_of(placed, some, lab, ssh_config), asked=of_hosts,
-                           directory=directory or _ON_HOSTS, options=options, **asked)  # fmt: skip
+        return prove_hosts(placed, asked=of_hosts, directory=directory or _ON_HOSTS, options=options, **asked)
     _refuse(of_several, "is of several hosts", "write --hosts host0,host1 or --slurm")
     names = tuple(benchmark.name for benchmark in BENCHMARKS)
     if in_namespaces_of is not None:

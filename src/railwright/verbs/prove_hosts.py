@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.diagnosis.verdicts.policy import Requirement
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, RailwrightError
-from railwright.launch.hosts import Hosts
+from railwright.launch.hosts import Hosts, PlannedHosts
 from railwright.report.formats.json_line import json_line
 from railwright.report.pages.hosts import render_hosts_html
 from railwright.report.pages.run import render_html
@@ -29,7 +29,7 @@ from railwright.report.text.hosts import lines
 from railwright.results.store import load
 from railwright.run.exclusive import measuring_alone
 from railwright.run.host_screen import HostScreen
-from railwright.run.proof import Proof
+from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine
@@ -78,7 +78,6 @@ class _Host(NamedTuple):
 def prove_hosts(
     hosts: Hosts,
     *,
-    part: Callable[[tuple[str, ...]], Hosts],
     asked: Asked,
     output: str,
     options: tuple[str, ...],
@@ -98,7 +97,7 @@ def prove_hosts(
     alone, parts = _chosen(asked)
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
     given = of_hosts if alone else (f"directory={directory}", *of_hosts)
-    proof = Proof(load_machine(None), parse(names, given), launches, ("railwright",))
+    proof = PlannedProof(load_machine(None), parse(names, given), launches)
     words = ["run", *names, "--alone"] if alone else ["prove", "--directory", directory]
     words += ["--launches", str(launches), "--silence", f"{silence:g}"]
     words += [word for text in of_hosts for word in ("-o", text)]
@@ -111,13 +110,13 @@ def prove_hosts(
     with contextlib.suppress(CannotJudge):  # a host that cannot be reached says so itself, and costs itself alone
         hosts.reach.check()
     chosen = chosen_collectives(asked.benchmarks, of_all)
-    between = Between(hosts, part, folder, parts - {SCREEN}, asked.load, cluster, chosen, launches, mpirun, silence,
+    between = Between(hosts, folder, parts - {SCREEN}, asked.load, cluster, chosen, launches, mpirun, silence,
                       proof.topology)  # fmt: skip
     show_plan(screen, proof, "" if alone else directory, between, is_screened=SCREEN in parts)
     if dry_run:
         return EXIT_OK
     with measuring_alone(force):
-        troubles = screen.run() if SCREEN in parts else _reachable(hosts)
+        troubles = screen.run(hosts.reach.agent) if SCREEN in parts else _reachable(hosts)
         found = {host: _judged(screen, host, why, required, evidence) for host, why in troubles.items()}
         machines = {host: one.topology for host, one in found.items() if one.topology is not None}
         left_out = {host: why for host, why in troubles.items() if why}
@@ -196,7 +195,7 @@ def _sheet(
     return sheet
 
 
-def _compares(hosts: Hosts) -> bool:
+def _compares(hosts: PlannedHosts) -> bool:
     with contextlib.suppress(CannotJudge):
         return not hosts.reach.shares_cpus
     return True
@@ -209,7 +208,7 @@ def _reachable(hosts: Hosts) -> dict[str, str]:
 
 
 def show_plan(
-    screen: HostScreen, proof: Proof, directory: str, between: Between | None = None, *, is_screened: bool = True
+    screen: HostScreen, proof: PlannedProof, directory: str, between: Between | None = None, *, is_screened: bool = True
 ) -> None:
     """What every host will do, as far as this one tells, and what all do together; on standard error."""
     count = len(screen.hosts.names)
@@ -254,7 +253,9 @@ def _judged(
     return _Host(diagnosis, file.run.topology)
 
 
-def _table(hosts: Hosts, found: Mapping[str, _Host], troubles: Mapping[str, str], there: Found | None) -> HostTable:
+def _table(
+    hosts: PlannedHosts, found: Mapping[str, _Host], troubles: Mapping[str, str], there: Found | None
+) -> HostTable:
     """The hosts with their own paths, and with what each sent to the others and received."""
     judged = {host: one.judged for host, one in found.items()}
     lost = dict(troubles)

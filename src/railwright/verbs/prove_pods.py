@@ -7,11 +7,10 @@ from typing import Any
 
 from railwright.benchmarks.registry import BENCHMARKS
 from railwright.errors import CannotJudge
-from railwright.launch.hosts import Hosts
+from railwright.launch.hosts import NoReach, PlannedHosts
 from railwright.launch.kubernetes.received import Received
-from railwright.launch.pending import PendingReach
 from railwright.run.host_screen import FOLDER, HostScreen
-from railwright.run.proof import Proof
+from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
 from railwright.topology.sources.load import load as load_machine
 from railwright.verbs.acceptance import the_spec
@@ -35,10 +34,10 @@ def prove_pods(
     hosts = kubernetes.to_come(None)
     names = chosen or tuple(benchmark.name for benchmark in BENCHMARKS)
     given = options if chosen else (f"directory={directory}", *options)
-    proof = Proof(load_machine(None), parse(names, given), asked["launches"], ("railwright",))
+    proof = PlannedProof(load_machine(None), parse(names, given), asked["launches"])
     folder = Path(asked["output"])
 
-    def screen_of(some: Hosts) -> HostScreen:
+    def screen_of(some: PlannedHosts) -> HostScreen:
         return HostScreen(some, (), folder, asked["silence"], 0.0, note)
 
     def judged(received: Received, troubles: list[str]) -> int:
@@ -48,7 +47,7 @@ def prove_pods(
         if not found:
             raise CannotJudge("no node has sent its records", hint="its own words are above")
         missing = {f"pod {trouble.partition(':')[0]}": trouble for trouble in troubles}
-        every = Hosts((*found, *missing), 1, PendingReach("kubernetes"), ())
+        every = PlannedHosts((*found, *missing), 1, NoReach("kubernetes"))
         why = dict.fromkeys(found, "") | missing
         return report_hosts(screen_of(every), why, required, spec, launches=asked["launches"],
                             as_json=asked["as_json"])  # fmt: skip

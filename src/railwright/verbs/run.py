@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +14,11 @@ from railwright.errors import UsageError
 from railwright.launch.hosts import Hosts, parse_interfaces
 from railwright.results.store import load
 from railwright.verbs.container import container_beside_host, not_beside, refuse_half
-from railwright.verbs.hosts import each_alone, growing, part_of, refuse_shared_memory, the_hosts
+from railwright.verbs.hosts import growing, refuse_no_hosts, refuse_shared_memory, the_hosts
 from railwright.verbs.kubernetes import submitting as making
 from railwright.verbs.kubernetes import taken_from as of_kubernetes
 from railwright.verbs.kubernetes import words_of as in_pods
-from railwright.verbs.measuring import measure, with_ceilings
+from railwright.verbs.measuring import JobToCome, measure, with_ceilings
 from railwright.verbs.repeat import compared, refuse_overwriting, replay_environment, words_of
 from railwright.verbs.slurm import submitting, taken_from
 
@@ -45,8 +45,9 @@ def run(
               "--kubernetes": asked["kubernetes"], **not_beside(asked)}  # fmt: skip
     refuse_half(in_namespaces_of, against, beside)
     where = _Where(hosts, ranks_per_host, lab, ssh_config, interfaces)
-    placed, submit = _placed(where, asked, _words(names, where, alone=alone, screen=screen, grow=grow))
-    refuse_shared_memory(placed, asked["options"])
+    placed = _placed(where, asked, _words(names, where, alone=alone, screen=screen, grow=grow))
+    planned = placed.hosts if isinstance(placed, JobToCome) else placed
+    refuse_shared_memory(planned, asked["options"])
     if not names:
         return _list()
     if in_namespaces_of is not None:
@@ -56,13 +57,12 @@ def run(
         raise UsageError("--grow begins with every host by itself", hint="leave out --screen")
     if screen or grow:
         _refuse_others("--screen" if screen else "--grow", names)
-    each = each_alone(placed, lab, ssh_config) if screen else ()
-    growth = growing(placed, lab, ssh_config) if grow else None
-    every = names if alone else with_ceilings(names, between_hosts=placed is not None)
+    if screen:
+        refuse_no_hosts(planned)
+    place = growing(planned) if grow else None
+    every = names if alone else with_ceilings(names, between_hosts=planned is not None)
     added = frozenset(every) - set(names)
-    without = None if placed is None else lambda names: part_of(placed, names, lab, ssh_config)
-    return measure(every, hosts=placed, each=each, growth=growth, without=without, ceilings=added, submit=submit,
-                   **asked)  # fmt: skip
+    return measure(every, hosts=placed, screens=screen, place=place, ceilings=added, **asked)
 
 
 class _Where(NamedTuple):
@@ -75,21 +75,19 @@ class _Where(NamedTuple):
     interfaces: str | None
 
 
-def _placed(
-    where: _Where, asked: dict[str, Any], words: Sequence[str]
-) -> tuple[Hosts | None, Callable[[float], int] | None]:
-    """The hosts, and what makes a job of the plan where they are still to come; the words are those of a pod."""
+def _placed(where: _Where, asked: dict[str, Any], words: Sequence[str]) -> Hosts | JobToCome | None:
+    """The hosts, or the job that will have them; the words are those of a pod."""
     hosts, ranks_per_host, lab, ssh_config, interfaces = where
     kubernetes = of_kubernetes(asked, asked["slurm"], {"--hosts": hosts, "--lab": lab, "--ssh-config": ssh_config})
     slurm = taken_from(asked)
     starts = slurm.starts if slurm is not None else None
     if kubernetes is not None:
         to_come = kubernetes.to_come(ranks_per_host, parse_interfaces(interfaces or ""))
-        return to_come, making(kubernetes, to_come, in_pods("run", asked, asked["options"], *words), asked)
+        return JobToCome(to_come, making(kubernetes, to_come, in_pods("run", asked, asked["options"], *words), asked))
     if slurm is not None and starts is None:
         to_come = slurm.to_come(hosts, ranks_per_host)
-        return to_come, submitting(slurm, to_come, asked)
-    return the_hosts(hosts, ranks_per_host, lab, ssh_config, interfaces, starts), None
+        return JobToCome(to_come, submitting(slurm, to_come, asked))
+    return the_hosts(hosts, ranks_per_host, lab, ssh_config, interfaces, starts)
 
 
 def _words(names: tuple[str, ...], where: _Where, *, alone: bool, screen: bool, grow: bool) -> list[str]:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.hosts import Hosts
-from railwright.launch.pending import PendingReach
+from railwright.launch.hosts import NoReach, PlannedHosts
 from railwright.launch.slurm.allocation import is_inside
 from railwright.launch.slurm.job import SUBMITTED, SlurmJob, Wanted, cost_words, look, parse_limit, submit
 from railwright.results.store import RESULTS_NAME, load
@@ -54,7 +53,7 @@ class Slurm:
                  "--gpus-per-node": self.gpus_per_node, "--sbatch": self.more, "--no-wait": self.no_wait}  # fmt: skip
         return next((name for name, value in asked.items() if value), "")
 
-    def to_come(self, hosts: str | None, ranks_per_host: int | None) -> Hosts:
+    def to_come(self, hosts: str | None, ranks_per_host: int | None) -> PlannedHosts:
         """The nodes of the job that is to be submitted, under names for the plan. Raises UsageError."""
         if hosts is not None:
             hint = "--sbatch=--nodelist=NODE,NODE asks for some"
@@ -62,7 +61,7 @@ class Slurm:
         if self.nodes is None:
             raise UsageError("no job surrounds us, and how many nodes a new one needs is not said", hint="--nodes 4")
         names = tuple(f"node{number}" for number in range(self.nodes))
-        return Hosts(names, ranks_per_host or 1, PendingReach("slurm"), ())
+        return PlannedHosts(names, ranks_per_host or 1, NoReach("slurm"))
 
     def job(self, ranks_per_node: int) -> Wanted:
         """The job to submit. Raises UsageError."""
@@ -86,7 +85,7 @@ def taken_from(asked: dict[str, Any]) -> Slurm | None:
     return None
 
 
-def submitting(slurm: Slurm, hosts: Hosts, asked: dict[str, Any]) -> Callable[[float], int]:
+def submitting(slurm: Slurm, hosts: PlannedHosts, asked: dict[str, Any]) -> Callable[[float], int]:
     """What is done with a plan of some seconds instead of measuring it here."""
     wanted = slurm.job(hosts.ranks_per_host)
     required = the_requirements(asked["require"])

@@ -15,7 +15,7 @@ from tests.conftest import wait_until
 from tests.schemas import fits
 
 from railwright.lab.faults.cpu import emptied
-from railwright.launch.containers.surroundings import ContainerReach, look_inside
+from railwright.launch.containers.surroundings import agent_of, look_inside
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: namespaces need root")]
 
@@ -78,7 +78,7 @@ def container() -> Iterator[Container]:
 
 
 def inside(container: Container, tmp_path: Path, line: str) -> subprocess.Popen[str]:
-    agent = ContainerReach(look_inside(container.pid)).agent(tmp_path)
+    agent = agent_of(look_inside(container.pid), tmp_path)
     return subprocess.Popen([*agent, "container", line], stdout=subprocess.PIPE, text=True)
 
 

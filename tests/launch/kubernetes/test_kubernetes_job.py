@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from tests.conftest import Done, Driver, wait_until
 
-from railwright.launch.kubernetes.frames import FrameWriter
+from railwright.launch.frames import FrameWriter
 from railwright.results.records import Result
 
 pytestmark = pytest.mark.machine
 
-STAND_IN = Path(__file__).parent.parent / "stand_ins"
+STAND_IN = Path(__file__).parents[2] / "stand_ins"
 WORDS = ("run", "mpi_latency", "--kubernetes", "--nodes", "2", "--namespace", "team-a", "--job-kind", "job")
 INDEX = "batch.kubernetes.io/job-completion-index"
 

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
-from railwright.launch.kubernetes.frames import FrameReader, FrameWriter
+from railwright.launch.followed import Followed
+from railwright.launch.frames import FrameReader, FrameWriter
 from railwright.launch.kubernetes.manifests import PRIVILEGES, Named
-from railwright.launch.kubernetes.pod import Followed, ssh_config
+from railwright.launch.kubernetes.pod import ssh_config
 from railwright.launch.kubernetes.pods import Events, Pod, Pods, order_of
 from railwright.launch.kubernetes.received import Received
 from railwright.launch.kubernetes.wanted import Wanted, cost_words

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import UsageError
-from railwright.launch.slurm.allocation import allocation
-from railwright.launch.slurm.job import Group, SlurmJob, Wanted, cost_words, fields_of, groups_of, parse_limit
+from railwright.launch.slurm.allocation import allocation, fields_of
+from railwright.launch.slurm.job import Group, SlurmJob, Wanted, cost_words, groups_of, parse_limit
 
 LINES = [
     "2|gpu|idle|gpu:h100:8(S:0-1),nvme:1|g[1-2]|none",

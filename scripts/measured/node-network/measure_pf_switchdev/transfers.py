@@ -22,6 +22,7 @@ from railwright.results.records import End, Result, Run
 from railwright.results.store import RESULTS_NAME, Writer
 from railwright.run.context import gather
 from railwright.run.measure import Measurement
+from railwright.run.plan import launches_on
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load
 
@@ -63,13 +64,12 @@ class Way:
     def prepare(self, topology: Topology, rounds: int, transfers: Transfers) -> None:
         """Plan all its launches."""
         reach = NetnsReach(NODES, (self.face,), dict(zip(NODES, self.namespaces, strict=True)))
-        self.measurement = Measurement(
-            topology=topology, hosts=Hosts(NODES, 1, reach, (self.face,)), silence_s=PATIENCE_S
-        )
-        self.measurement.refuse_unreachable_hosts()
+        hosts = Hosts(NODES, 1, reach, (self.face,))
+        reach.check()
+        self.measurement = Measurement(hosts, silence_s=PATIENCE_S)
         found = [(find(name), options) for name, options in transfers]
         chosen = [(benchmark, benchmark.parse(options)) for benchmark, options in found]
-        self.planned = self.measurement.plan(chosen, rounds)
+        self.planned = [one for number in range(rounds) for one in launches_on(topology, chosen, number, hosts)]
 
 
 def turns(ways: Sequence[Way], number: int) -> list[Way]:

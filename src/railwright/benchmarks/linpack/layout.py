@@ -8,7 +8,6 @@ from railwright.benchmarks.job import Machine, cpus_by_node
 from railwright.benchmarks.linpack.problem import Grid, Team, largest_order, memory_on_host
 from railwright.errors import UsageError
 from railwright.limits.limit import Constant, Source
-from railwright.topology.devices import Topology
 from railwright.units import format_size
 
 _FAQ = Source("HPL frequently asked questions", "netlib.org/benchmark/hpl/faqs.html")
@@ -108,10 +107,3 @@ def refuse_too_large(order: int, available_bytes: int, block: int, grid: Grid, t
     fits = largest_order(FILL.value * available_bytes, block, grid, team)
     reason = f"N = {order} needs {format_size(need)} of memory on a host, {format_size(available_bytes)} are free"
     raise UsageError(reason, hint=f"N = {fits} would fit" if fits else "give fewer ranks with more threads each")
-
-
-def memory_bytes_of(topology: Topology) -> int | None:
-    """All memory that the topology shows; None where it shows none."""
-    sizes = [device.facts.get("size_bytes") for device in topology.of_kind("memory")]
-    known = [size for size in sizes if isinstance(size, int)]
-    return sum(known) if known else None

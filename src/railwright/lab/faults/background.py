@@ -51,14 +51,6 @@ def end(token: str) -> int:
     return len(handles)
 
 
-def running(token: str) -> bool:
-    """Whether a child with that token is there."""
-    handles = list(_handles(token))
-    for handle in handles:
-        os.close(handle)
-    return bool(handles)
-
-
 def _handles(token: str) -> Iterator[int]:
     for entry in _PROC.iterdir():
         if not entry.name.isdecimal() or not _carries(entry, token):

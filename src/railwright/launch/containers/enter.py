@@ -77,18 +77,18 @@ def _join(inside: dict[str, Any]) -> None:
     _must(_libc.unshare(_CLONE_NEWNS), "mounts")
     _must(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None), "mounts")
     ours = os.open("/proc/self/ns/mnt", os.O_RDONLY)
-    trees = {}
-    if inside["mounts"]:
+    has_mounts = "mnt" in handles
+    if has_mounts:
         _must(_libc.setns(handles.pop("mnt"), _CLONE_NEWNS), "mounts")
-        trees = {path: _tree(path) for path in inside["mounts"]}
+        trees = {path: _tree(path) for path in ("/dev", "/sys")}
         _must(_libc.setns(ours, _CLONE_NEWNS), "mounts")
-    for path, tree in trees.items():
-        _put(tree, path)
+        for path, tree in trees.items():
+            _put(tree, path)
     if os.path.realpath(_SHM) != _SHM:
         raise OSError(40, "it is a link, and would say where our files go", _SHM)
     for name, handle in handles.items():
         _must(_libc.setns(handle, 0), name)
-    if inside["new_sysfs"]:  # the one that is there shows the interfaces of the host
+    if "net" in handles and not has_mounts:  # the one that is there shows the interfaces of the host
         groups = _tree("/sys/fs/cgroup")
         _must(_libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None), "/sys")
         _put(groups, "/sys/fs/cgroup")

@@ -9,7 +9,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,10 +21,10 @@ from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import count
 
 HOST, CONTAINER = "host", "container"
+_OWN = Path("/proc/self")
 _PROGRAM = Path(__file__).with_name("enter.py")
 _FILE = "inside.json"
 _JOINED = {"net": "network", "ipc": "IPC", "uts": "host name", "cgroup": "cgroup namespace"}
-_MOUNTED = ("/dev", "/sys")
 _NOT_JOINED = {"user": "user namespace", "pid": "process ids", "time": "time namespace"}
 _LIMITS = {
     name: getattr(resource, name)
@@ -47,33 +47,42 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     """Clock ticks since the machine's start: another process of that number has another."""
     namespaces: tuple[str, ...]
-    mounts: tuple[str, ...]
-    new_sysfs: bool
     cgroups: tuple[str, ...]
     limits: dict[str, tuple[int, int]]
     cpus: tuple[int, ...]
+    capabilities: int
+    """A bit for each that it has."""
     dropped: tuple[int, ...]
     no_new_privileges: bool
     filters: tuple[str, ...]
     environment: dict[str, str]
     unset: tuple[str, ...]
-    taken: tuple[str, ...]
-    """In words: `network`, `/dev`."""
     left: tuple[str, ...]
     """What of it is not taken, and why or what is there instead."""
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """What of it is taken, in words: `network`, `/dev`."""
+        found = [words for name, words in _JOINED.items() if name in self.namespaces]
+        found += ["/dev with /dev/shm", "/sys"] * ("mnt" in self.namespaces)
+        found += [count(len(self.cgroups), "cgroup")] * bool(self.cgroups)
+        found += ["limits", f"CPUs {format_cpu_list(self.cpus)}", f"capabilities {self.capabilities:x}"]
+        found += [count(len(self.filters), "seccomp filter")] * bool(self.filters)
+        found += [f"environment ({', '.join(sorted(self.environment))})"] * bool(self.environment)
+        return tuple(found)
 
 
 def look_inside(pid: int) -> Inside:
     """What the process has. Raises UsageError for one that is not there, and where we are not root."""
     if os.geteuid() != 0:
         raise UsageError("entering the namespaces of a container needs root", hint="run it with sudo")
-    own, proc = Path("/proc/self"), Path("/proc", str(pid))
+    proc = Path("/proc", str(pid))
     try:
         if not (proc / "exe").readlink().name:
             raise FileNotFoundError
         status, started, program = _status(proc), _started(proc), _read(proc / "comm").strip()
-        differ = {path.name for path in (proc / "ns").iterdir() if _differs(path, own / "ns" / path.name)}
-        groups, no_groups = _cgroups(_read(proc / "cgroup"), _read(own / "mountinfo"))
+        differ = {path.name for path in (proc / "ns").iterdir() if _differs(path)}
+        groups, no_groups = _cgroups(_read(proc / "cgroup"), _read(_OWN / "mountinfo"))
         variables = dict(_variables((proc / "environ").read_bytes()[:_MOST_BYTES]))
         limits = {name: resource.prlimit(pid, number) for name, number in _LIMITS.items()}
         cpus = tuple(sorted(os.sched_getaffinity(pid)))
@@ -81,7 +90,7 @@ def look_inside(pid: int) -> Inside:
         hint = "give the process id of a program in the container, as this host counts: docker inspect, crictl inspect"
         raise UsageError(f"there is no process {pid} that can be looked at", hint=hint) from error
     filters, why_none = _filters(pid, status)
-    has_mounts = "mnt" in differ
+    user = status.get("Uid", "0").split()[0]
     may = 0 if "user" in differ else int(status["CapEff"], 16)
     # A path would be one of ours, or load what the container keeps in /dev/shm, as root.
     given = {name: value for name, value in variables.items() if "/" not in value}
@@ -90,21 +99,19 @@ def look_inside(pid: int) -> Inside:
         program=program,
         started=started,
         namespaces=tuple(name for name in ("mnt", *_JOINED) if name in differ),
-        mounts=_MOUNTED if has_mounts else (),
-        new_sysfs=not has_mounts and "net" in differ,
         cgroups=groups,
         limits=limits,
         cpus=cpus,
+        capabilities=may,
         dropped=tuple(number for number in _known_capabilities() if not may >> number & 1),
         no_new_privileges=status.get("NoNewPrivs") == "1",
         filters=filters,
         environment=given,
         unset=tuple(sorted(name for name in os.environ if _is_taken(name) and name not in given)),
-        taken=tuple(_taken(differ, groups, cpus, may, filters, given)),
         left=(
             "program files: those of this host, with all libraries",
             *(f"{words}: not those of the container" for name, words in _NOT_JOINED.items() if name in differ),
-            *_of_user(status),
+            *([f"user {user}: ranks are root, with the rights of that process and no more"] if user != "0" else []),
             *no_groups,
             *why_none,
             *_confined(proc),
@@ -113,47 +120,12 @@ def look_inside(pid: int) -> Inside:
     )
 
 
-class ContainerReach:
-    """The two sides: this host as it is, and the container. They share the CPUs, so that one measures at a time."""
-
-    name = "namespaces"
-    shares_files = True
-    shares_cpus = True
-    host_cpus = None
-    interfaces = ()
-    rate_bytes_per_s = None
-
-    def __init__(self, inside: Inside) -> None:
-        self._inside = inside
-
-    def agent(self, scratch: Path) -> list[str]:
-        """The program that takes ssh's place. A side and a command line follow it."""
-        file = scratch / _FILE
-        file.touch(0o600)  # the variables of somebody else's process are in it
-        file.write_bytes(msgspec.json.encode(self._inside))
-        return [sys.executable, "-I", str(_PROGRAM), str(file)]
-
-    def check(self) -> None:
-        """Do nothing: whether it can be entered is seen when it is."""
-
-    def fabric(self, interfaces: Sequence[str]) -> None:
-        """Nothing crosses between the two."""
-
-    def around(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs mpirun: each side runs its own."""
-        return list(argv)
-
-    def address(self) -> str:
-        """No address is needed."""
-        return ""
-
-    def addresses(self) -> tuple[str, ...]:
-        """No address is needed: both see our files."""
-        return ()
-
-    def addresses_on(self, _interfaces: Sequence[str]) -> tuple[str, ...]:
-        """No address is needed."""
-        return ()
+def agent_of(inside: Inside, scratch: Path) -> list[str]:
+    """The program that takes ssh's place: a side, this host as it is or the container, and a command line follow it."""
+    file = scratch / _FILE
+    file.touch(0o600)  # the variables of somebody else's process are in it
+    file.write_bytes(msgspec.json.encode(inside))
+    return [sys.executable, "-I", str(_PROGRAM), str(file)]
 
 
 def _read(path: Path) -> str:
@@ -171,7 +143,8 @@ def _started(proc: Path) -> int:
     return int(_read(proc / "stat").rpartition(")")[2].split()[19])
 
 
-def _differs(theirs: Path, ours: Path) -> bool:
+def _differs(theirs: Path) -> bool:
+    ours = _OWN / "ns" / theirs.name
     return theirs.name.isalpha() and ours.exists() and theirs.readlink() != ours.readlink()
 
 
@@ -223,16 +196,10 @@ def _filters(pid: int, status: dict[str, str]) -> tuple[tuple[str, ...], list[st
     return filters, []
 
 
-def _of_user(status: dict[str, str]) -> Iterator[str]:
-    user = status.get("Uid", "0").split()[0]
-    if user != "0":
-        yield f"user {user}: ranks are root, with the rights of that process and no more"
-
-
 def _confined(proc: Path) -> Iterator[str]:
     """AppArmor's profile or SELinux's label, where it is not ours."""
     try:
-        label, ours = (_read(one / "attr" / "current").strip("\0\n") for one in (proc, Path("/proc/self")))
+        label, ours = (_read(one / "attr" / "current").strip("\0\n") for one in (proc, _OWN))
     except OSError:
         return
     if label and label != ours:
@@ -248,25 +215,3 @@ def _variables(environ: bytes) -> Iterator[tuple[str, str]]:
 
 def _is_taken(name: str) -> bool:
     return is_measured_by(name) and not name.startswith(_OF_LAUNCHERS)
-
-
-def _taken(
-    differ: set[str],
-    groups: tuple[str, ...],
-    cpus: tuple[int, ...],
-    may: int,
-    filters: tuple[str, ...],
-    variables: dict[str, str],
-) -> Iterator[str]:
-    yield from (words for name, words in _JOINED.items() if name in differ)
-    if "mnt" in differ:
-        yield from ("/dev with /dev/shm", "/sys")
-    if groups:
-        yield count(len(groups), "cgroup")
-    yield "limits"
-    yield f"CPUs {format_cpu_list(cpus)}"
-    yield f"capabilities {may:x}"
-    if filters:
-        yield count(len(filters), "seccomp filter")
-    if variables:
-        yield f"environment ({', '.join(sorted(variables))})"

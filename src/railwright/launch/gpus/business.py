@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.launch.gpus.samples import BUSINESS, Business
-from railwright.process import run
+from railwright.launch.gpus.samples import Business
+from railwright.process import ask
 from railwright.topology.devices import Device
 from railwright.units import format_size
 
@@ -31,29 +31,22 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
     ids = {gpu.address: gpu.id for gpu in gpus}
     if force or not ids:
         return ""
-    found, trouble = _ask()
-    busy = {ids[one.address]: why for one in found if one.address in ids and (why := why_busy(one))}
-    if busy:
-        time.sleep(_NVML_AVERAGES_OVER_S)
+    for wait_s in (0.0, _NVML_AVERAGES_OVER_S):
+        time.sleep(wait_s)
         found, trouble = _ask()
-        busy = {ids[one.address]: why for one in found if one.address in ids and (why := why_busy(one))}
-    if busy:
-        raise UsageError(
-            "; ".join(f"{name} is busy: {why}" for name, why in busy.items()),
-            hint="wait until it is idle (nvidia-smi names the processes), or measure all the same with --force",
-        )
-    return trouble or _unread(ids, found)
+        busy = [f"{ids[one.address]} is busy: {why}" for one in found if one.address in ids and (why := why_busy(one))]
+        if not busy:
+            return trouble or _unread(ids, found)
+    hint = "wait until it is idle (nvidia-smi names the processes), or measure all the same with --force"
+    raise UsageError("; ".join(busy), hint=hint)
 
 
 def _unread(ids: Mapping[str, str], found: Iterable[Business]) -> str:
     """The GPUs that NVML does not list, or gives no state of."""
     told = {one.address for one in found if (one.processes, one.utilisation, one.memory_used_bytes) != (None,) * 3}
     unread = [name for address, name in ids.items() if address not in told]
-    if not unread:
-        return ""
-    return (
-        f"whether {', '.join(unread)} {'is' if len(unread) == 1 else 'are'} idle could not be read: NVML does not say"
-    )
+    verb = "is" if len(unread) == 1 else "are"
+    return f"whether {', '.join(unread)} {verb} idle could not be read: NVML does not say" if unread else ""
 
 
 def why_busy(gpu: Business) -> str:
@@ -70,12 +63,9 @@ def why_busy(gpu: Business) -> str:
 
 def _ask() -> tuple[list[Business], str]:
     """The state of each GPU by NVML, or the reason why there is none."""
-    finished = run(_PROGRAM, timeout_s=_TIMEOUT_S)
-    said = "".join(finished.output)
+    finished = ask(_PROGRAM, timeout_s=_TIMEOUT_S)
     try:
-        # Before it stands what Python or an import said on standard error.
-        answer = msgspec.json.decode(said[max(0, said.find(f'{{"{BUSINESS}":')) :], type=dict[str, list[Business]])
-        return answer.get(BUSINESS, []), ""
+        return msgspec.json.decode("".join(finished.output), type=list[Business]), ""
     except msgspec.DecodeError:
         ended = f"gave no answer within {_TIMEOUT_S:g} s" if finished.timed_out else finished.describe()
         return [], f"whether the GPUs are idle could not be read: NVML's reader {ended}"

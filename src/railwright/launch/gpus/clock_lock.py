@@ -19,6 +19,7 @@ import pynvml
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.errors import CannotJudge
+from railwright.launch.ending import ended_by_signal, hold
 from railwright.process import Child
 from railwright.topology.sources.nvidia_nvml import handles
 
@@ -61,50 +62,39 @@ class ClockLock:
             self._child.stop(grace_s=_GIVING_BACK_S)
 
 
-class _Ended(Exception):
-    """Somebody asked for the end, or the parent died."""
-
-
-def _end(_number: int, _frame: object) -> None:
-    raise _Ended
-
-
-def hold(clock_hz: float, addresses: Sequence[str]) -> None:
+def lock(clock_hz: float, addresses: Sequence[str]) -> None:
     """Lock, say so, wait for the end, and give back. Raises NVML's error where a clock cannot be locked."""
     known = dict(handles())
     missing = [address for address in addresses if address not in known]
     if missing:
         raise CannotJudge(f"NVML does not list a GPU at {missing[0]}")
     mhz = round(clock_hz / 1e6)
-    try:
+
+    def change() -> None:
         for address in addresses:
             pynvml.nvmlDeviceSetGpuLockedClocks(known[address], mhz, mhz)
         os.write(1, f"{_LOCKED}\n".encode())
-        while True:
-            signal.pause()
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # a second one must not come between
+
+    def give_back() -> None:
         for address in addresses:  # also of those that were not reached: to reset what is not locked changes nothing
             pynvml.nvmlDeviceResetGpuLockedClocks(known[address])
+
+    hold(change, give_back)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Hold until the end; 1 with NVML's words where that cannot be."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _end)
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # what every child begins with would kill it at once
-    if os.getppid() != parent:
-        return 1
-    try:
-        pynvml.nvmlInit()
-        hold(float(arguments[0]), arguments[1:])
-    except _Ended:
-        return 0
-    except (pynvml.NVMLError, CannotJudge) as error:
-        sys.stdout.write(f"{error}\n")
-        return 1
+    with ended_by_signal():
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # what every child begins with would kill it at once
+        if os.getppid() != parent:
+            return 1
+        try:
+            pynvml.nvmlInit()
+            lock(float(arguments[0]), arguments[1:])
+        except (pynvml.NVMLError, CannotJudge) as error:
+            sys.stdout.write(f"{error}\n")
+            return 1
     return 0
 
 

@@ -16,7 +16,7 @@ import time
 import msgspec
 import pynvml
 
-from railwright.launch.gpus.samples import BUSINESS, Business, GpuSample, Sample
+from railwright.launch.gpus.samples import Business, GpuSample, Sample
 from railwright.process import die_with_parent
 from railwright.topology.sources.nvidia_nvml import (
     clock_hz,
@@ -52,14 +52,8 @@ def business(gpus: list[tuple[str, object]]) -> list[Business]:
     found = []
     for address, handle in gpus:
         memory = memory_of(handle)
-        found.append(
-            Business(
-                address=address,
-                processes=process_count(handle),
-                utilisation=utilisation(handle),
-                memory_used_bytes=memory.used if memory is not None else None,
-            )
-        )
+        used = memory.used if memory is not None else None
+        found.append(Business(address, process_count(handle), utilisation(handle), used))
     return found
 
 
@@ -72,7 +66,7 @@ def main(arguments: list[str]) -> None:
     pynvml.nvmlInit()
     gpus = handles()
     if arguments[0] == "business":
-        stream.write(msgspec.json.encode({BUSINESS: business(gpus)}) + b"\n")
+        stream.write(msgspec.json.encode(business(gpus)) + b"\n")
         os._exit(0)
     interval_s = float(arguments[1])
     if len(arguments) > 2:

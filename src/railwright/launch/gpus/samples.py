@@ -35,10 +35,6 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     gpus: tuple[GpuSample, ...]
 
 
-BUSINESS = "business"
-"""The one key of what the sampler prints of who uses the GPUs: by it the line is found among others."""
-
-
 class Business(msgspec.Struct, frozen=True, array_like=True):
     """The processes on one GPU. A field is None if NVML does not report it."""
 
@@ -83,20 +79,17 @@ def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict
         median, where = min((_median_clock(clocks, address), address) for _, address in clocks)
         settings["gpu_clock_median_hz"] = median
         settings["gpu_clock_median_of"] = names[where]
-    memory = [gpu.memory_clock_hz for gpu in seen if gpu.memory_clock_hz is not None]
-    power = [gpu.power_w for gpu in seen if gpu.power_w is not None]
-    temperature = [gpu.temperature_c for gpu in seen if gpu.temperature_c is not None]
-    if memory:
-        settings["gpu_memory_clock_min_hz"] = min(memory)
-    if power:
-        settings["gpu_power_max_w"] = max(power)
-    if temperature:
-        settings["gpu_temperature_max_c"] = max(temperature)
-    reasons = {gpu.address: throttle_names(gpu.event_reasons or 0) for gpu in seen if gpu.event_reasons is not None}
+    for name, extreme, values in (
+        ("gpu_memory_clock_min_hz", min, [gpu.memory_clock_hz for gpu in seen]),
+        ("gpu_power_max_w", max, [gpu.power_w for gpu in seen]),
+        ("gpu_temperature_max_c", max, [gpu.temperature_c for gpu in seen]),
+    ):
+        if known := [value for value in values if value is not None]:
+            settings[name] = extreme(known)
+    reasons: dict[str, dict[str, None]] = {}
     for gpu in seen:
-        if gpu.address in reasons:
-            more = throttle_names(gpu.event_reasons or 0)
-            reasons[gpu.address] = tuple(dict.fromkeys((*reasons[gpu.address], *more)))
+        if gpu.event_reasons is not None:
+            reasons.setdefault(gpu.address, {}).update(dict.fromkeys(throttle_names(gpu.event_reasons)))
     if reasons:
         every = dict.fromkeys(reason for some in reasons.values() for reason in some)
         settings["gpu_throttle"] = ", ".join(every) or NOT_THROTTLED

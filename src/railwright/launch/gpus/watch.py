@@ -42,7 +42,10 @@ class GpuWatch:
         self._said = ""
         if self._gpus and environment.get(SWITCH, "").lower() not in ("off", "0", "no"):
             lines: deque[str] = deque(maxlen=_MOST_SAMPLES)
-            self._child = Child([*_PROGRAM, f"{INTERVAL_S}", *_spare_cpus(job)], dict(environment), output=lines)
+            taken = {job.cpu_of(rank) for rank in range(job.ranks)}
+            spare = ",".join(str(cpu) for cpu in job.cpus if cpu not in taken)
+            argv = [*_PROGRAM, f"{INTERVAL_S}", *[spare] * bool(spare)]  # where every CPU has a rank, on any of them
+            self._child = Child(argv, dict(environment), output=lines)
         self._taken: list[Sample] = []
         self._begun = self._since = time.monotonic()
         self._follows_result = False
@@ -81,9 +84,8 @@ class GpuWatch:
             if why == TOO_SHORT:  # whoever could not look any more does not vouch for what came after
                 settings, evidence = summary_of_launch([one for one in counted if one.at_s <= last], self._gpus)
             settings = settings or {"gpu_samples": 0, "gpu_not_watched": why}
-        return msgspec.structs.replace(
-            result, settings={**result.settings, **settings}, evidence=(*result.evidence, *evidence)
-        )
+        evidence, settings = (*result.evidence, *evidence), {**result.settings, **settings}
+        return msgspec.structs.replace(result, settings=settings, evidence=evidence)
 
     def _why_not(self) -> str:
         """The reason why a result has no samples."""
@@ -112,10 +114,3 @@ class GpuWatch:
         before = sum(sample.at_s < first_s for sample in self._taken)
         del self._taken[: max(0, min(before - 2, len(self._taken) - _KEPT_SAMPLES))]
         return self._taken
-
-
-def _spare_cpus(job: AnyJob) -> list[str]:
-    """The CPUs that no rank of the launch is bound to, as an argument; none where every CPU has a rank."""
-    taken = {job.cpu_of(rank) for rank in range(job.ranks)}
-    spare = [cpu for cpu in job.cpus if cpu not in taken]
-    return [",".join(str(cpu) for cpu in spare)] if spare else []

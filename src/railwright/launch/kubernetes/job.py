@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright.errors import CannotJudge, RailwrightError, UsageError
-from railwright.launch.kubernetes.frames import FrameReader
+from railwright.launch.frames import FrameReader
 from railwright.launch.kubernetes.kubectl import ask_kubectl, ask_objects, command
 from railwright.launch.kubernetes.manifests import LABEL, Named
 from railwright.launch.kubernetes.pods import Events, Pod, Pods, order_of
@@ -183,12 +183,11 @@ class KubernetesJob:
         while time.monotonic() < until:
             try:
                 if not asked:
-                    words = ("--cascade=foreground", "--ignore-not-found", "--wait=false")
-                    ask_kubectl("delete", self._kind, self.named.name, *words, namespace=self.namespace)
+                    how = ("--cascade=foreground", "--ignore-not-found", "--wait=false")
+                    ask_kubectl("delete", self._kind, self.named.name, *how, namespace=self.namespace)
                     asked = True
-                left = ask_kubectl(
-                    "get", f"pods,{self._kind}", self._selector, "--output=name", namespace=self.namespace
-                ).strip()
+                words = ("get", f"pods,{self._kind}", self._selector, "--output=name")
+                left = ask_kubectl(*words, namespace=self.namespace).strip()
                 if not left:
                     break
                 time.sleep(_ASK_EVERY_S)
@@ -209,9 +208,8 @@ def _key_pair() -> tuple[bytes, bytes]:
     """A private and a public key for one job. Raises UsageError without ssh-keygen."""
     with scratch_folder() as scratch:
         path = scratch / "key"
-        finished = run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "railwright", "-f", str(path)], timeout_s=30
-        )
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "railwright", "-f", str(path)]
+        finished = run(argv, timeout_s=30)
         if finished.returncode:
             raise UsageError(f"ssh-keygen: {' '.join(finished.output)[:200] or finished.describe()}",
                              hint="apt-get install openssh-client")  # fmt: skip

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import deque
 from typing import TypeVar
 
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.kubernetes.wanted import Kind
-from railwright.process import Child
+from railwright.process import ask
 
 _WITHIN_S = 60.0
 _MOST_SAID = 300
+_MOST_LINES = 10_000_000
 _SERVED = "/apis/kubeflow.org/v2beta1"
 
 Answer = TypeVar("Answer")
@@ -30,18 +30,14 @@ def command(*words: str, namespace: str = "") -> list[str]:
 def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
     """Its answer. Raises CannotJudge with its words."""
     argv = command(*words, namespace=namespace)
-    # All of it: of a child's output only the last lines are kept otherwise.
-    with Child(argv, answer_alone=True, given=given, output=deque()) as child:
-        finished = child.wait(_WITHIN_S)
-        said = [line.strip() for line in child.complaints if line.strip()]
-        if finished.timed_out:
-            raise CannotJudge(
-                f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s", hint="try: kubectl version"
-            )
-        if finished.returncode:
-            told = said[-1] if said else finished.describe()
-            raise CannotJudge(f"kubectl {words[0]}: {told[:_MOST_SAID]}", hint="try: kubectl auth can-i --list")
-        return "\n".join(child.output)
+    finished = ask(argv, timeout_s=_WITHIN_S, given=given, most_lines=_MOST_LINES)
+    if finished.timed_out:
+        reason = f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s"
+        raise CannotJudge(reason, hint="try: kubectl version")
+    if finished.returncode:
+        told = next((line.strip() for line in reversed(finished.output) if line.strip()), finished.describe())
+        raise CannotJudge(f"kubectl {words[0]}: {told[:_MOST_SAID]}", hint="try: kubectl auth can-i --list")
+    return "\n".join(finished.output)
 
 
 def ask_objects(kind: type[Answer], *words: str, namespace: str) -> Answer:

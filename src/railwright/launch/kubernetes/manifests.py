@@ -86,19 +86,18 @@ class Named:
             # When the first has done, so have the others, whose sshd waits for ever.
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "activeDeadlineSeconds": round(self.limit_s), "ttlSecondsAfterFinished": _KEPT_S,
-            "template": self._pod("indexed") | {"metadata": self._pod_metadata("indexed")},
+            "template": self._pod("indexed"),
         }  # fmt: skip
 
     def _mpijob(self) -> Object:
-        lead, host = (self._pod(role) | {"metadata": self._pod_metadata(role)} for role in ("lead", "host"))
         return {
             "mpiImplementation": "OpenMPI", "slotsPerWorker": self.wanted.ranks_per_node,
             "runLauncherAsWorker": True, "sshAuthMountPath": KEY_FOLDER,
             "runPolicy": {"cleanPodPolicy": "All", "backoffLimit": 0, "activeDeadlineSeconds": round(self.limit_s),
                           "ttlSecondsAfterFinished": _KEPT_S},
             "mpiReplicaSpecs": {
-                "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": lead},
-                "Worker": {"replicas": self.wanted.nodes - 1, "restartPolicy": "Never", "template": host},
+                "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": self._pod("lead")},
+                "Worker": {"replicas": self.wanted.nodes - 1, "restartPolicy": "Never", "template": self._pod("host")},
             },
         }  # fmt: skip
 
@@ -125,7 +124,7 @@ class Named:
             spec |= {"restartPolicy": "Never", "subdomain": self.name}
         if wanted.selected:
             spec["nodeSelector"] = wanted.selected
-        return {"spec": spec}
+        return {"spec": spec, "metadata": self._pod_metadata(role)}
 
     def _security(self) -> Object:
         profile = {"seccompProfile": {"type": "RuntimeDefault"}}
@@ -138,6 +137,8 @@ class Named:
         plan = Plan(self.pods, self.words, self.limit_s)
         settings = [{"name": name, "value": value} for name, value in sorted(wanted.environment.items())]
         node = {"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+        mounts = [("work", WORK_FOLDER), ("tmp", "/tmp"), ("shared-memory", "/dev/shm")]  # noqa: S108 - paths in the pod
+        mounts += [("keys", KEY_FOLDER)] * (self.kind == "job")  # the operator mounts its own
         capabilities: Object = {"drop": ["ALL"]} | ({"add": list(PRIVILEGES)} if wanted.rdma else {})
         return {
             "name": "railwright", "image": wanted.image, "imagePullPolicy": "IfNotPresent",
@@ -146,13 +147,8 @@ class Named:
             "resources": {"limits": wanted.resources},
             "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
                                 "capabilities": capabilities},
-            "volumeMounts": [{"name": name, "mountPath": path} for name, path in self._mounts()],
+            "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts],
         }  # fmt: skip
-
-    def _mounts(self) -> list[tuple[str, str]]:
-        found = [("work", WORK_FOLDER), ("tmp", "/tmp"), ("shared-memory", "/dev/shm")]  # noqa: S108 - paths in the pod
-        # The operator mounts its own keys.
-        return found + ([("keys", KEY_FOLDER)] if self.kind == "job" else [])
 
     def _volumes(self) -> list[Object]:
         found: list[Object] = [

@@ -15,15 +15,13 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TextIO
 
 from railwright import __version__
 from railwright.errors import CannotJudge, RailwrightError, UsageError
-from railwright.launch.added_lines import added_lines
-from railwright.launch.kubernetes.frames import FrameWriter
+from railwright.launch.followed import print_lines, send_records
+from railwright.launch.frames import FrameWriter
 from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan, parse_plan
 from railwright.process import Child, run
 
@@ -31,7 +29,6 @@ _SSHD = "/usr/sbin/sshd"
 _ALIAS = "railwright"
 _TICK_S, _ASK_EVERY_S, _ASK_WITHIN_S = 0.1, 0.5, 10.0
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
-_RECORDS = ("results.jsonl", "hosts/*/results.jsonl")
 
 
 def prepare(work: Path, keys: Path, node: str) -> None:
@@ -120,50 +117,25 @@ def lead(plan: Plan, work: Path) -> None:
         (work / "ssh_config").write_text(ssh_config(work, user, nodes))
         folder = Path("/tmp/out")  # noqa: S108 - the pod's own
         words = [*plan.words, "--hosts", ",".join(nodes), "--ssh-config", str(work / "ssh_config"), "-O", str(folder)]
-        _say(sys.stderr, f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
+        _complain(f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
         status = _measure([sys.executable, "-P", "-m", "railwright", *words], folder, writer)
-    for line in writer.end(status):
-        _say(sys.stdout, line)
+    print_lines(writer.end(status))
 
 
 def _measure(argv: list[str], folder: Path, writer: FrameWriter) -> int:
     """Run it, pass on what it complains of, and what it records; its exit status."""
-    followed = Followed(folder)
     with Child(argv, answer_alone=True, output=deque(maxlen=1), complaints=deque(), folder=Path("/tmp")) as child:  # noqa: S108
-        ended = False
-        while not ended:
-            ended = child.poll() is not None
-            if ended:
-                child.wait(1.0)  # until all that it said is here
+
+        def complain() -> None:
             while child.complaints:
-                _say(sys.stderr, child.complaints.popleft())
-            for name, record in followed.records():
-                for line in writer.lines(name, record):
-                    _say(sys.stdout, line)
-            time.sleep(0 if ended else _TICK_S)
-        return child.wait(1.0).returncode
+                _complain(child.complaints.popleft())
+
+        return send_records(child, folder, writer, _TICK_S, complain).returncode
 
 
-class Followed:
-    """The records of a folder, as they are written."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._read: dict[Path, int] = {}
-
-    def records(self) -> Iterator[tuple[str, bytes]]:
-        """Each file and record that has come whole since the last call."""
-        for path in sorted(path for pattern in _RECORDS for path in self._folder.glob(pattern)):
-            known_bytes = self._read.get(path, 0)
-            added = added_lines(path, known_bytes)
-            self._read[path] = known_bytes + len(added)
-            for line in added.split(b"\n")[:-1]:
-                yield str(path.relative_to(self._folder)), line
-
-
-def _say(stream: TextIO, line: str) -> None:
-    stream.write(f"{line}\n")
-    stream.flush()
+def _complain(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _stop(_number: int, _frame: object) -> None:
@@ -189,7 +161,7 @@ if __name__ == "__main__":
     try:
         main()
     except RailwrightError as error:
-        _say(sys.stderr, f"railwright: {error.message}" + f" ({error.hint})" * bool(error.hint))
+        _complain(f"railwright: {error.message}" + f" ({error.hint})" * bool(error.hint))
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
         sys.exit(1)

@@ -21,25 +21,28 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel"):
     """Parts of the API's objects that are looked at; others are passed over."""
 
 
-class Waiting(_Struct, frozen=True):
-    """Why a container does not run yet."""
+class Reason(_Struct, frozen=True):
+    """Why something is as it is."""
 
     reason: str = ""
     message: str = ""
 
+    @property
+    def words(self) -> str:
+        """Both in one."""
+        return self.reason + f": {self.message}" * bool(self.message)
 
-class Terminated(_Struct, frozen=True):
+
+class Terminated(Reason, frozen=True):
     """How a container ended."""
 
     exit_code: int = 0
-    reason: str = ""
-    message: str = ""
 
 
 class State(_Struct, frozen=True):
     """Of a container; one of them is set."""
 
-    waiting: Waiting | None = None
+    waiting: Reason | None = None
     running: dict[str, str] | None = None
     terminated: Terminated | None = None
 
@@ -50,21 +53,17 @@ class Container(_Struct, frozen=True):
     state: State = State()
 
 
-class Condition(_Struct, frozen=True):
+class Condition(Reason, frozen=True):
     """What is said of a pod under a name."""
 
     type: str = ""
     status: str = ""
-    reason: str = ""
-    message: str = ""
 
 
-class Status(_Struct, frozen=True):
+class Status(Reason, frozen=True):
     """The state of a pod."""
 
     phase: str = ""
-    reason: str = ""
-    message: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[Container, ...] = ()
 
@@ -108,30 +107,27 @@ class Pod(_Struct, frozen=True):
         states = [one.state for one in self.status.container_statuses]
         return bool(states) and all(state.running is not None or state.terminated is not None for state in states)
 
-    def _condition(self, name: str) -> Condition | None:
-        return next((one for one in self.status.conditions if one.type == name), None)
+    def _condition(self, name: str, status: str) -> Condition | None:
+        return next((one for one in self.status.conditions if one.type == name and one.status == status), None)
 
     def why_waiting(self) -> tuple[str, bool]:
         """Why it does not run yet, in Kubernetes' own words, and whether it never will; empty where it has run."""
         if self.has_run or self.status.phase in ("Running", "Succeeded", "Failed"):
             return "", False
-        scheduled = self._condition("PodScheduled")
-        if scheduled is not None and scheduled.status == "False":
-            return f"{scheduled.reason}: {scheduled.message}"[:_MOST_SAID], False
+        if unscheduled := self._condition("PodScheduled", "False"):
+            return unscheduled.words[:_MOST_SAID], False
         waiting = next((one.state.waiting for one in self.status.container_statuses if one.state.waiting), None)
         if waiting is None or not waiting.reason:
             return ("not scheduled yet" if not self.spec.node_name else "its node has not taken it up yet"), False
-        words = waiting.reason + f": {waiting.message}" * bool(waiting.message)
-        return words[:_MOST_SAID], waiting.reason in _HOPELESS
+        return waiting.words[:_MOST_SAID], waiting.reason in _HOPELESS
 
     def why_dead(self) -> str:
         """Why it ended as it should not, with the reason that Kubernetes gives; empty where it did not."""
         found: list[str] = []
-        disrupted = self._condition(_DISRUPTED)
-        if disrupted is not None and disrupted.status == "True":
-            found.append(f"{disrupted.reason}: {disrupted.message}")
+        if disrupted := self._condition(_DISRUPTED, "True"):
+            found.append(disrupted.words)
         if self.status.reason:
-            found.append(self.status.reason + f": {self.status.message}" * bool(self.status.message))
+            found.append(self.status.words)
         for container in self.status.container_statuses:
             ended = container.state.terminated
             if ended is not None and (ended.exit_code or ended.reason not in ("Completed", "")):
@@ -156,16 +152,13 @@ class Pods(_Struct, frozen=True):
 
 
 class _Object(_Struct, frozen=True):
-    kind: str = ""
     name: str = ""
 
 
-class Event(_Struct, frozen=True):
+class Event(Reason, frozen=True):
     """What a part of Kubernetes complained of."""
 
     involved_object: _Object = _Object()
-    reason: str = ""
-    message: str = ""
     type: str = ""
 
 
@@ -178,7 +171,7 @@ class Events(_Struct, frozen=True):
         """The last complaint about an object of that name or of one that it has made; empty without any."""
         about = [one for one in self.items
                  if one.type == "Warning" and (one.involved_object.name + "-").startswith(name + "-")]  # fmt: skip
-        return f"{about[-1].reason}: {about[-1].message}"[:_MOST_SAID] if about else ""
+        return about[-1].words[:_MOST_SAID] if about else ""
 
 
 def order_of(pods: Sequence[Pod]) -> list[Pod]:

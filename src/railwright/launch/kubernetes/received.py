@@ -50,14 +50,12 @@ class Received:
                 if path.exists():
                     path.replace(path.with_name(PREVIOUS_NAME))
                 self._files.add(file)
-                path.touch()
             self._ended |= {file} if record.startswith(_END) else set()
             with path.open("ab") as out:
                 out.write((self._as_typed(record) if file == RESULTS_NAME else record) + b"\n")
         except OSError as error:
-            raise UsageError(
-                f"cannot write {path}: {error.strerror}", hint="choose another folder with --output"
-            ) from error
+            hint = "choose another folder with --output"
+            raise UsageError(f"cannot write {path}: {error.strerror}", hint=hint) from error
 
     def _as_typed(self, record: bytes) -> bytes:
         try:
@@ -68,8 +66,6 @@ class Received:
 
     def mark_incomplete(self, why: str, *, gaps: bool) -> None:
         """Let no reader take files for whole whose end has not come; with gaps, which may be anywhere, any file."""
+        end = End(finished_at=self._clock(dt.UTC).isoformat(timespec="seconds"), interrupted=why)
         for file in sorted(self._files if gaps else self._files - self._ended):
-            self.keep(
-                file,
-                _encoder.encode(End(finished_at=self._clock(dt.UTC).isoformat(timespec="seconds"), interrupted=why)),
-            )
+            self.keep(file, _encoder.encode(end))

@@ -5,6 +5,7 @@ Nodes are called as Slurm calls them (SLURMD_NODENAME): their hostnames may be o
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,19 +14,18 @@ from pathlib import Path
 
 from railwright.benchmarks.sockets.addresses import addresses_of_host
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.asked import ASKING, Answer, answers_in
+from railwright.launch.asked import ASKING, AskedReach, answers_in
 from railwright.launch.mpi import Flavour
 from railwright.launch.slurm import agent as slurm_agent
 from railwright.process import Finished, ask, run
 
 _WITHIN_S = 60.0
 """A controller that is busy may let a command wait for its MessageTimeout, 10 s by default, several times."""
-_SLOW_SIDE_BYTES_PER_S = 1e9 / 8
-"""Of a network that nobody has described; only for how long a plan takes, and so for when silence is a hang."""
 _PLUGINS: Mapping[Flavour, str] = {"openmpi": "pmix", "mpich": "pmi2"}
 """What each MPI speaks with its launcher. Open MPI 5 speaks nothing else."""
 STEP = ("srun", "--overlap", "--cpu-bind=none", "--chdir=/", "--input=none")
 """A step beside others of the same job: without `--overlap` it would wait until they have ended (Slurm 20.11 on)."""
+_FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Z][A-Za-z:/_]*=|$)")
 _BAD_STATES = ("down", "fail", "no_respond", "unknown", "power", "reboot")
 _MOST_SAID = 200
 
@@ -49,9 +49,8 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
     if "SLURM_HET_SIZE" in environment or "SLURM_PACK_SIZE" in environment:
         reason = f"job {job} is heterogeneous, and srun would start ranks on its first component alone"
         raise UsageError(reason, hint="measure each kind of node in a job of its own")
-    if "SLURM_ARRAY_TASK_ID" in environment:
+    if task := environment.get("SLURM_ARRAY_TASK_ID"):
         array = environment.get("SLURM_ARRAY_JOB_ID", job)
-        task = environment["SLURM_ARRAY_TASK_ID"]
         reason = f"job {job} is task {task} of array {array}, whose tasks would disturb each other"
         raise UsageError(reason, hint="submit one job: leave out --array")
     tasks = environment.get("SLURM_STEP_NUM_TASKS", "1")
@@ -64,22 +63,30 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
 
 def nodes_of(job: int) -> str:
     """The list of the nodes that a job has now, for `expanded`. Raises UsageError, CannotJudge."""
-    told = ask_slurm("scontrol", "--oneliner", "show", "job", str(job)).output
-    fields = dict(word.partition("=")[::2] for line in told for word in line.split())
+    fields = fields_of_job(str(job))
     nodes, state = fields.get("NodeList", ""), fields.get("JobState", "unknown")
     if state != "RUNNING" or not nodes or nodes == "(null)":
         raise CannotJudge(f"job {job} does not run: it is {state[:40]}", hint=f"see squeue --job {job}")
     return nodes
 
 
+def fields_of_job(number: str) -> dict[str, str]:
+    """The fields that scontrol shows of a job. Raises UsageError, CannotJudge."""
+    return fields_of("".join(ask_slurm("scontrol", "--oneliner", "show", "job", number).output))
+
+
+def fields_of(text: str) -> dict[str, str]:
+    """`NAME=VALUE NAME=VALUE` of scontrol's one line, the first of each name."""
+    return dict(reversed(_FIELD.findall(text.strip())))
+
+
 def expanded(listed: str) -> tuple[str, ...]:
     """`n[1-3,7]` as names, by Slurm itself. Raises CannotJudge."""
-    finished = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None
-    names = tuple(line.strip() for line in finished.output if line.strip()) if finished is not None else ()
+    told = ask_slurm("scontrol", "show", "hostnames", listed).output if listed else ()
+    names = tuple(line.strip() for line in told if line.strip())
     if not names:
-        raise CannotJudge(
-            f"the nodes of the job cannot be told: {listed[:_MOST_SAID]!r}", hint="try: scontrol show job"
-        )
+        reason = f"the nodes of the job cannot be told: {listed[:_MOST_SAID]!r}"
+        raise CannotJudge(reason, hint="try: scontrol show job")
     return names
 
 
@@ -104,22 +111,16 @@ def said_by(finished: Finished, program: str) -> str:
 
 
 @dataclass
-class SlurmReach:
+class SlurmReach(AskedReach):
     """Some nodes of an allocation. Raises UsageError for a node that is not part of it."""
 
     allocation: Allocation
-    hosts: tuple[str, ...]
     started_by: str = "auto"
     """`srun` or `mpirun`; `auto`: srun where it speaks with this MPI."""
-    why_not_srun: str = field(default="", init=False)
-    _answers: dict[str, Answer] = field(default_factory=dict, init=False)
-    _works: dict[str, str] = field(default_factory=dict, init=False)
+    _troubles: dict[str, str] = field(default_factory=dict, init=False)
+    """Of each plugin that was tried, why it does not work; empty where it does."""
 
     name = "slurm"
-    shares_files = False
-    interfaces: tuple[str, ...] = field(default=(), init=False)
-    rate_bytes_per_s: float | None = field(default=_SLOW_SIDE_BYTES_PER_S, init=False)
-    host_cpus: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         for host in self.hosts:
@@ -127,38 +128,13 @@ class SlurmReach:
                 nodes = ", ".join(self.allocation.nodes[:8])
                 raise UsageError(f"{host} is no node of job {self.allocation.job}", hint=f"it has {nodes}")
 
-    def part(self, hosts: tuple[str, ...]) -> SlurmReach:
-        """Some of these nodes, reached without the others."""
-        return SlurmReach(self.allocation, hosts, self.started_by)
-
-    def fabric(self, _interfaces: Sequence[str]) -> None:
-        """No node tells the rates between it and the others."""
-
-    @property
-    def shares_cpus(self) -> bool:
-        """Whether two of the names are one machine, by their boot ids. Asks the nodes if needed; raises as `check`."""
-        if not self._answers:
-            self.check()
-        return len({answer.boot for answer in self._answers.values()}) < len(self._answers)
-
-    def around(self, argv: Sequence[str]) -> list[str]:
-        """The command line itself: it runs here."""
-        return list(argv)
-
-    def agent(self, scratch: Path | None = None) -> list[str]:
+    def agent(self, _scratch: Path | None = None) -> list[str]:
         """A step of one task, with ssh's manners."""
-        del scratch
         return [sys.executable, "-I", str(Path(slurm_agent.__file__))]
-
-    def address(self) -> str:
-        """The first of our addresses."""
-        return self.addresses()[0]
 
     def addresses(self) -> tuple[str, ...]:
         """Where nodes saw their step come from, then our other addresses."""
-        if not self._answers:
-            self.check()
-        seen = [address for answer in self._answers.values() for address in answer.seen]
+        seen = [address for answer in self.answers().values() for address in answer.seen]
         found = dict.fromkeys([*seen, *(address for name, address in addresses_of_host() if name != "lo")])
         if not found:
             raise CannotJudge("this host has no address that a node could reach")
@@ -166,27 +142,24 @@ class SlurmReach:
 
     def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """The address of each node on the first of some interfaces; without any, on its first. Raises UsageError."""
-        found = []
-        for host in self.hosts:
-            answer = self._answers[host]
-            names = [name for name, _ in answer.has if name != "lo"]
-            found.append(answer.address_on(host, interfaces or names or ("lo",)))
-        return tuple(found)
+        return tuple(
+            answer.address_on(host, interfaces or [name for name, _ in answer.has if name != "lo"] or ("lo",))
+            for host, answer in self.answers().items()
+        )
 
     def check(self) -> None:
         """Ask every node by one step. Raises CannotJudge, naming those that do not answer as they must."""
         troubles = self._states()
         asked = [host for host in self.hosts if host not in troubles]
         if asked:
-            finished = run(
-                [*STEP, *self._on(asked), "--mpi=none", "--kill-on-bad-exit=0", *ASKING], timeout_s=_WITHIN_S
-            )
+            step = [*STEP, *self._on(asked), "--mpi=none", "--kill-on-bad-exit=0", *ASKING]
+            finished = run(step, timeout_s=_WITHIN_S)
             answers = {answer.host: answer for answer in answers_in(finished.output)}
             for host in asked:
                 why = answers[host].trouble() if host in answers else self._silent(host, finished)
                 if why:
                     troubles[host] = why
-            self._answers = answers
+            self._answers = {host: answers[host] for host in asked if host in answers}
         if troubles:
             said = "; ".join(f"{host}: {troubles[host]}" for host in self.hosts if host in troubles)
             node = next(iter(troubles))
@@ -204,10 +177,9 @@ class SlurmReach:
             host, _, rest = line.strip().partition("|")
             state, _, reason = rest.partition("|")
             if host in self.hosts and (state.endswith("*") or state.startswith(_BAD_STATES)):
-                found[host] = f"Slurm says it is {state.rstrip('*')}" + (
-                    ", and it does not respond" * state.endswith("*")
-                )
-                found[host] += f" ({reason[:_MOST_SAID]})" if reason not in ("", "none") else ""
+                found[host] = f"Slurm says it is {state.rstrip('*')}"
+                found[host] += ", and it does not respond" * state.endswith("*")
+                found[host] += f" ({reason[:_MOST_SAID]})" * (reason not in ("", "none"))
         return found
 
     @staticmethod
@@ -228,13 +200,11 @@ class SlurmReach:
         plugin = _PLUGINS[flavour]
         if self.started_by == "mpirun":
             return ""
-        if plugin not in self._works:
+        if plugin not in self._troubles:
             finished = run([*STEP, *self._on(self.hosts), f"--mpi={plugin}", "true"], timeout_s=_WITHIN_S)
-            self._works[plugin] = "" if finished.returncode == 0 else said_by(finished, "srun")
-        self.why_not_srun = self._works[plugin]
-        if not self.why_not_srun:
-            return plugin
-        if self.started_by == "srun":
-            reason = f"srun --mpi={plugin} does not work here: {self.why_not_srun}"
+            self._troubles[plugin] = "" if finished.returncode == 0 else said_by(finished, "srun")
+        trouble = self._troubles[plugin]
+        if trouble and self.started_by == "srun":
+            reason = f"srun --mpi={plugin} does not work here: {trouble}"
             raise CannotJudge(reason, hint="leave out --start-by srun: mpirun then starts the ranks")
-        return ""
+        return "" if trouble else plugin

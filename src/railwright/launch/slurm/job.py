@@ -9,13 +9,14 @@ import contextlib
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from railwright.errors import CannotJudge, RailwrightError, UsageError
-from railwright.launch.slurm.allocation import ask_slurm
+from railwright.launch.followed import FollowedFile
+from railwright.launch.slurm.allocation import ask_slurm, fields_of_job
 from railwright.units import count, format_duration
 
 SUBMITTED = "RAILWRIGHT_SUBMITTED"
@@ -25,7 +26,6 @@ _POLL_S = (0.2, 5.0)
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _GPUS = re.compile(r"gpu(?::[^:,()]+)?:(\d+)")
 _WORD = re.compile(r"[A-Za-z0-9_.,+-]{1,200}")
-_FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Z][A-Za-z:/_]*=|$)")
 _OURS = (
     "--parsable",
     "--wrap",
@@ -106,14 +106,9 @@ def parse_limit(text: str) -> float:
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"not a time limit: {text[:60]!r}", hint="write minutes, or H:MM:SS: --time 30")
-    days, *parts = (int(part) if part else None for part in found.groups())
-    first, second, third = (part or 0 for part in parts)
-    if days is not None:
-        seconds = days * 86400 + first * 3600 + second * 60 + third
-    elif parts[2] is not None:
-        seconds = first * 3600 + second * 60 + third
-    else:
-        seconds = first * 60 + second
+    days, first, second, third = (int(part or 0) for part in found.groups())
+    in_hours = found[1] is not None or found[4] is not None
+    seconds = days * 86400 + (first * 3600 + second * 60 + third if in_hours else first * 60 + second)
     if seconds <= 0:
         raise UsageError(f"a time limit of nothing: {text[:60]!r}", hint="write minutes: --time 30")
     return float(seconds)
@@ -160,10 +155,8 @@ def look(wanted: Wanted) -> list[Group]:
                 for group in groups if not group.is_usable]  # fmt: skip
         of = f"partition {wanted.partition}" if wanted.partition else "the default partition"
         why = "; ".join(lost)[:400] or "it is no larger"
-        raise CannotJudge(
-            f"{of} has {count(usable, 'node')} to give, {wanted.nodes} were asked for: {why}",
-            hint="give fewer --nodes, or another --partition",
-        )
+        reason = f"{of} has {count(usable, 'node')} to give, {wanted.nodes} were asked for: {why}"
+        raise CannotJudge(reason, hint="give fewer --nodes, or another --partition")
     return groups
 
 
@@ -197,29 +190,28 @@ class SlurmJob:
 
         Raises CannotJudge for a job that would wait for ever, and cancels it.
         """
-        with contextlib.ExitStack() as stack:
-            lines = self._log_lines(stack)
-            pause_s = _POLL_S[0]
-            while True:
-                found = self._look()
-                for line in lines():
-                    self.tell(line)
-                if self.state not in _LIVES:
-                    return
-                self._tell_change(found)
-                time.sleep(pause_s)
-                pause_s = min(1.5 * pause_s, _POLL_S[1])
+        log = FollowedFile(self.log)
+        pause_s = _POLL_S[0]
+        while True:
+            found = self._look()
+            with contextlib.suppress(OSError):
+                for line in log.lines():
+                    self.tell(line.decode("utf-8", "replace"))
+            if self.state not in _LIVES:
+                return
+            self._tell_change(found)
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, _POLL_S[1])
 
     def _look(self) -> dict[str, str]:
         """The fields of `scontrol show job`; none of a job that Slurm has forgotten, which has ended then."""
         try:
-            text = "".join(ask_slurm("scontrol", "--oneliner", "show", "job", self.number).output)
+            found = fields_of_job(self.number)
         except CannotJudge as error:
             if "Invalid job id" not in error.message:
                 raise
             self.state = self.state if self.state not in _LIVES else ""
             return {}
-        found = fields_of(text)
         self.state = found.get("JobState", "").split(" ")[0].rstrip("+")
         return found
 
@@ -234,16 +226,10 @@ class SlurmJob:
             self.tell(words)
             self._said = words
         if self.state == "PENDING" and reason.startswith(_HOPELESS):
-            self.cancel()
-            raise CannotJudge(
-                f"job {self.number} would wait for ever ({reason}), and was cancelled",
-                hint="see the limits: scontrol show partition, sacctmgr show assoc, sacctmgr show qos",
-            )
-
-    def cancel(self) -> None:
-        """End it."""
-        with contextlib.suppress(RailwrightError):
-            ask_slurm("scancel", self.number)
+            with contextlib.suppress(RailwrightError):
+                ask_slurm("scancel", self.number)
+            hint = "see the limits: scontrol show partition, sacctmgr show assoc, sacctmgr show qos"
+            raise CannotJudge(f"job {self.number} would wait for ever ({reason}), and was cancelled", hint=hint)
 
     def ending(self) -> CannotJudge | None:
         """Why it did not reach its end, None where it did, whatever its exit status says of the results."""
@@ -252,33 +238,6 @@ class SlurmJob:
             return None
         words = f"job {self.number} {said.format(limit=format_duration(self.limit_s))}"
         return CannotJudge(words, hint=_NEXT.get(self.state, f"its own words are in {self.log}"))
-
-    def _log_lines(self, stack: contextlib.ExitStack) -> Callable[[], Iterator[str]]:
-        """What gives the whole lines that its log has got since the last call."""
-        opened: list[Iterable[bytes]] = []
-        rest = b""
-
-        def lines() -> Iterator[str]:
-            nonlocal rest
-            if not opened:
-                with contextlib.suppress(OSError):
-                    opened.append(stack.enter_context(self.log.open("rb")))
-            for file in opened:
-                for line in file:
-                    rest += line
-                    if rest.endswith(b"\n"):
-                        yield rest.decode("utf-8", "replace").rstrip("\n")
-                        rest = b""
-
-        return lines
-
-
-def fields_of(text: str) -> dict[str, str]:
-    """`NAME=VALUE NAME=VALUE` of scontrol's one line, the first of each name."""
-    found: dict[str, str] = {}
-    for name, value in _FIELD.findall(text.strip()):
-        found.setdefault(name, value)
-    return found
 
 
 def submit(

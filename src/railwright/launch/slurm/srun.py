@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railwright.launch.hosts import Hosts
-from railwright.launch.local import RANK_PROGRAM
+from railwright.launch.local import RANK_PROGRAM, LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
-from railwright.launch.session import Launcher
 from railwright.launch.slurm.allocation import STEP, SlurmReach
 
 _PLACES_FILE = "places"
@@ -57,7 +56,7 @@ class SrunLauncher(HostsLauncher):
         return scratch / _PLACES_FILE
 
 
-def launcher_over(mpi: MpiLauncher, hosts: Hosts) -> Launcher:
+def launcher_over(mpi: MpiLauncher, hosts: Hosts) -> LocalLauncher:
     """What starts ranks on those hosts. Raises CannotJudge where nothing can."""
     if isinstance(hosts.reach, SlurmReach):
         plugin = hosts.reach.srun_plugin(mpi.flavour)

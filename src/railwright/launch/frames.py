@@ -1,7 +1,7 @@
-"""Records in the log of a pod: numbered lines that survive what logs do to lines.
+"""Records among the lines that a program prints: numbered lines that survive what logs and logins do to lines.
 
-The runtime cuts lines above 16 KiB, so each is far shorter; the kubelet keeps the last file of 10 MiB alone for whoever
-asks anew, so lines are numbered, and what is missing is known. Other lines of the log are text.
+The runtime of a pod cuts lines above 16 KiB, so each is far shorter; the kubelet keeps the last file of 10 MiB alone
+for whoever asks anew, so lines are numbered, and what is missing is known. Other lines are text.
 https://kubernetes.io/docs/concepts/cluster-administration/logging/
 https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
 """
@@ -90,6 +90,11 @@ class FrameReader:
     def is_complete(self) -> bool:
         """Whether the end came, and all before it."""
         return self._last is not None and not self.damaged and len(self._seen) == self._last + 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no line of records came."""
+        return not self._seen
 
     @property
     def has_gaps(self) -> bool:

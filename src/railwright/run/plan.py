@@ -1,0 +1,129 @@
+"""Plans the launches of a run: what each does, and how long it takes or why it cannot be. Nothing is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec.structs import replace as changed
+
+from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
+from railwright.benchmarks.job import Job, Launch, Machine, node_of
+from railwright.benchmarks.options import Options
+from railwright.diagnosis.localise.doubling import Doubling, Group
+from railwright.launch.hosts import PlannedHosts
+from railwright.launch.session import Planned
+from railwright.topology.devices import Topology
+
+Place = Callable[[str], tuple[int, ...]]
+"""Sorts near hosts beside each other."""
+_SLOWER_NETWORK = 5
+"""So many times slower than planned a network may be before a silent launch counts as hung."""
+
+
+@dataclass
+class PlannedProof:
+    """Benchmarks with their options, and how often each is launched in fresh processes."""
+
+    topology: Topology
+    chosen: list[tuple[AnyBenchmark, Options]]
+    launches: int
+    hosts: PlannedHosts | None = None
+    """None: this host alone."""
+    screens: bool = False
+    """Whether each of the hosts is measured by itself."""
+    place: Place | None = None
+    """Where groups of the hosts grow, their order; then the plan is what is launched where every merge gains."""
+
+    def __post_init__(self) -> None:
+        self.plan = list(self.every_launch() if self.place is None else self.grown(lambda _group: True))
+
+    @property
+    def seconds(self) -> float:
+        """The estimated length of the whole run."""
+        return sum(one.plan.seconds for one in self.plan if not one.plan.waived)
+
+    def every_launch(self) -> Iterator[Planned]:
+        """Every launch in order: all benchmarks once, then again, so that drift touches all of them alike."""
+        hosts = self.hosts
+        sides = [hosts.part((name,)) for name in hosts.names] if self.screens and hosts is not None else [hosts]
+        for number in range(self.launches):
+            for side in sides:
+                yield from launches_on(self.topology, self.chosen, number, side)
+
+    def grown(self, gains: Callable[[Group], bool]) -> Iterator[Planned]:
+        """The launches on groups of hosts that are merged by doubling as long as that gains.
+
+        `gains` is asked of each group after all of its level were launched: the next ones follow from what it says.
+        """
+        assert self.hosts is not None
+        assert self.place is not None
+        search = Doubling(self.hosts.names, self.place)
+        while level := search.level():
+            for group in level:
+                first = len(group.first) if group.second else 0
+                hosts = replace(self.hosts.part(group.members), first=first, grows_to=len(self.hosts.names))
+                for number in range(self.launches):
+                    yield from launches_on(self.topology, self.chosen, number, hosts)
+            search.passed({group: gains(group) for group in level})
+
+
+def launches_on(
+    topology: Topology, chosen: list[tuple[AnyBenchmark, Options]], number: int = 0, hosts: PlannedHosts | None = None
+) -> list[Planned]:
+    """The launches on some hosts in one round."""
+    # CPUs of one NUMA node first: many machines number them in turn over the sockets.
+    cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (node_of(topology, cpu), cpu)))
+    here = Machine(topology=topology, cpus=cpus)
+    return [
+        Planned(benchmark, *_job(benchmark, options, launch, here, number, hosts))
+        for benchmark, options in chosen
+        for launch in benchmark.launches(options, _spread(here, hosts) if benchmark.spans_hosts else here)
+    ]
+
+
+def _job(
+    benchmark: AnyBenchmark,
+    options: Options,
+    launch: Launch[Any],
+    here: Machine,
+    number: int,
+    hosts: PlannedHosts | None,
+) -> tuple[AnyJob, Plan]:
+    """The job with its hosts, and its plan; waived where it cannot be spread over them."""
+    job: AnyJob = Job(benchmark=benchmark.name, options=options, launch=launch, machine=here, round=number)
+    if hosts is None:
+        return job, benchmark.plan(job)
+    if not benchmark.spans_hosts:
+        return job, replace(benchmark.plan(job), waived="it measures inside one host: leave out --hosts")
+    if job.ranks != hosts.ranks:
+        given = f"{len(hosts.names)} hosts with {hosts.ranks_per_host} ranks each were given"
+        return job, replace(benchmark.plan(job), waived=f"it is between {job.ranks} ranks, and {given}")
+    job = changed(job, machine=_spread(here, hosts))
+    plan, rate = benchmark.plan(job), hosts.reach.rate_bytes_per_s if len(hosts.names) > 1 else None
+    if job.machine.fabric is not None:
+        rate = job.machine.fabric.flow_bytes_per_s
+    if rate:  # as if all went one way, by one connection where links are known, so on the slow side
+        crossing_s = plan.moved_bytes / rate
+        patience_s = plan.seconds + _SLOWER_NETWORK * crossing_s
+        plan = replace(plan, seconds=plan.seconds + crossing_s, longest_step_s=patience_s)
+    return job, plan
+
+
+def _spread(here: Machine, hosts: PlannedHosts | None) -> Machine:
+    """The machine with the hosts that were asked for, if any."""
+    if hosts is None:
+        return here
+    return changed(
+        here,
+        hosts=hosts.names,
+        ranks_per_host=hosts.ranks_per_host,
+        hosts_share_cpus=hosts.reach.shares_cpus,
+        host_cpus=hosts.reach.host_cpus,
+        reached_by=hosts.reach.name,
+        first_hosts=hosts.first,
+        grows_to=hosts.grows_to,
+        fabric=hosts.fabric,
+    )
