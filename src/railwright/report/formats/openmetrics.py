@@ -82,11 +82,12 @@ def _families(view: View) -> Iterator[Metric]:
     host = {"host": wording.visible(context.host)}
     facts = {"version": run.railwright, "started_at": run.started_at, "kernel": context.kernel, "cpu": context.cpu}
     about = {**host, **{key: wording.visible(text) for key, text in facts.items()}}
-    labelled = list(zip(view.points, point_labels(context.host, view.points), strict=True))
+    points = view.diagnosis.points
+    labelled = list(zip(points, point_labels(context.host, points), strict=True))
     lost = context.noise.lost_fraction if context.noise is not None else None
     yield _family("info", "railwright_run", "The run that these values are from.", [(about, 1)])
     yield _family("gauge", "railwright_exit_status", "0 ok, 1 slow, 2 error, 3 could not be judged.",
-                  [(host, view.status)])  # fmt: skip
+                  [(host, view.diagnosis.exit_status)])  # fmt: skip
     gauges = [
         _family("gauge", "railwright_noise_lost", "Share of the time the machine took away from fixed work.",
                 [(host, lost)], "ratio"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+import railwright
 from railwright.diagnosis.verdicts.judged import State
 from railwright.errors import RailwrightError
 from railwright.report.text import wording
@@ -102,7 +103,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["visible"] = wording.visible
-    environment.globals.update(words=wording, states=wording.STATES)
+    environment.globals.update(words=wording, states=wording.STATES, version=railwright.__version__)
     return environment
 
 

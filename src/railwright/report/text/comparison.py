@@ -118,7 +118,7 @@ class _Printer(Page):
             self.heading(f"Only in {side.upper()}")
             curves = grouped(found, lambda each: (_curve_words(each), each.other, each.why))
             for (title, other, why), group in curves:
-                sizes = wording.sizes_words((each.parameters for each in group), listed=_SHOWN_PLACES)
+                sizes = wording.sizes_words(group, listed=_SHOWN_PLACES)
                 self.line(f"{title}  {sizes}".rstrip(), indent=_INDENT)
                 if other != "absent":
                     self.line(f"{other} in the other run: {why}", "dim", indent=_INDENT * 2)
