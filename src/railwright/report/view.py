@@ -14,7 +14,7 @@ from railwright.diagnosis.peers.gpu_health import watched_words
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import grouped
-from railwright.limits.limit import Expected, Limit
+from railwright.limits.limit import Limit
 from railwright.report.nccl_choice import cost_lines
 from railwright.report.storage_ways import WayTable, way_tables
 from railwright.report.text import wording
@@ -180,11 +180,11 @@ def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def slow_edge(value: Expected | None) -> float | None:
-    """The end of the expected band beyond which a value is slow."""
-    if value is None:
+def slow_edge(point: Judged) -> float | None:
+    """The end of the expected band beyond which its value is slow."""
+    if point.expected is None:
         return None
-    return value.high if value.quantity == "latency_s" else value.low
+    return point.expected.high if point.quantity == "latency_s" else point.expected.low
 
 
 def _shared(paths: Sequence[JudgedPath]) -> dict[tuple[str, str], dict[str, Scalar]]:
@@ -231,7 +231,7 @@ def _meter(head: Judged | None) -> Meter | None:
         return None
     if decides_nothing(head.limit, head.expected):
         return None
-    edge, band_from = slow_edge(head.expected), None
+    edge, band_from = slow_edge(head), None
     if edge and isinstance(head.limit, Limit) and head.limit.value > 0:
         share = head.limit.value / edge if head.quantity == "latency_s" else edge / head.limit.value
         band_from = round(min(share, 1.0) * METER_LIMIT, 2)
@@ -270,9 +270,8 @@ def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis)
 def _answer_of_required(diagnosis: Diagnosis) -> str:
     if not diagnosis.unmet:
         return f"All that was required is ok: {wording.visible(', '.join(diagnosis.required))}"
-    what = [f"{wording.visible(name)} is {state}" for name, state in diagnosis.unmet[:_NAMED]]
-    more = f" and {len(diagnosis.unmet) - _NAMED} more" if len(diagnosis.unmet) > _NAMED else ""
-    return f"Not all that was required is ok: {', '.join(what)}{more}"
+    unmet = [f"{wording.visible(name)} is {state}" for name, state in diagnosis.unmet]
+    return f"Not all that was required is ok: {wording.first_of(unmet, _NAMED)}"
 
 
 _NAMED = 3

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest
-from prometheus_client.registry import CollectorRegistry
 
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST
@@ -35,13 +35,7 @@ _RESERVED_LABELS = frozenset({"le", "quantile", "railwright_verdict"})  # OpenMe
 
 def render_openmetrics(view: View) -> str:
     """The whole exposition, with its `# EOF`. Points without a value have only their verdict."""
-
-    class Families:
-        def collect(self) -> Iterable[Metric]:
-            return _families(view)
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Families())
+    registry = SimpleNamespace(collect=lambda: _families(view))
     exposition: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]  # prometheus_client types only parts
     return exposition.decode("utf-8")
 

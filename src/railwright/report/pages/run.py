@@ -79,9 +79,7 @@ def _range_words(key: str, values: list[Scalar]) -> str:
     numbers = [value for value in values if not isinstance(value, str)]
     if len(values) > _SHOWN_VALUES and len(numbers) == len(values):
         return f"{wording.scalar(key, min(numbers))} to {wording.scalar(key, max(numbers))}"
-    shown = [wording.scalar(key, value) for value in values[:_SHOWN_VALUES]]
-    more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
-    return " / ".join(shown) + more
+    return wording.first_of([wording.scalar(key, value) for value in values], _SHOWN_VALUES, between=" / ")
 
 
 def _verified(results: list[Result]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from railwright.checks.finding import Finding
 from railwright.groups import grouped
 from railwright.report.text.findings import finding_lines
-from railwright.report.text.wording import ABSENT, visible
+from railwright.report.text.wording import ABSENT, first_of, visible
 from railwright.results.readers.nccl_log.model import Communicator, NcclLog, Ring
 from railwright.results.readers.nccl_log.summary import Hop, Shape, SizeRange, algorithms, shapes, traffic, transports
 from railwright.topology.cpu_list import format_cpu_list
@@ -108,8 +108,7 @@ def _with_hosts(said: Iterable[tuple[str, str]]) -> list[str]:
     rows = []
     for words, pairs in grouped(said, lambda pair: pair[0]):
         hosts = [host for host in dict.fromkeys(host for _, host in pairs) if host]
-        more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
-        rows.append(f"{words}  on {', '.join(hosts[:3])}{more}" if hosts else words)
+        rows.append(f"{words}  on {first_of(hosts, 3)}" if hosts else words)
     return rows
 
 

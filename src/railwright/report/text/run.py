@@ -135,9 +135,8 @@ class _Printer(Page):
             return
         self.heading(heading)
         for finding in found:
-            where = finding.where if self.verbose else finding.where[:_SHOWN]
-            more = f" and {len(finding.where) - len(where)} more" if len(where) < len(finding.where) else ""
-            self.line(f"{finding.fault} ({finding.certainty})  {', '.join(where)}{more}", "bold", indent=_INDENT)
+            where = wording.first_of(finding.where, len(finding.where) if self.verbose else _SHOWN)
+            self.line(f"{finding.fault} ({finding.certainty})  {where}", "bold", indent=_INDENT)
             self.line(finding.says, indent=_INDENT * 2)
             seen = finding.evidence if self.verbose else finding.evidence[:_SHOWN]
             evidence = tuple(("seen", f"{one.claim} {one.value} ({one.seen})") for one in seen)

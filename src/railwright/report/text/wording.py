@@ -145,6 +145,12 @@ def why_words(path: JudgedPath) -> str:
     return "" if path.headline is not None and why in because(path.headline.limit) else why
 
 
+def first_of(words: Sequence[str], most: int, between: str = ", ") -> str:
+    """The first words of many, and how many more there are: `gpu0, gpu1 and 6 more`."""
+    left = len(words) - most
+    return between.join(words[:most]) + (f" and {left} more" if left > 0 else "")
+
+
 def size_words(parameters: Mapping[str, Scalar]) -> str:
     """`64 KiB`; empty where no size was varied."""
     return scalar("size_bytes", parameters["size_bytes"]) if "size_bytes" in parameters else ""
