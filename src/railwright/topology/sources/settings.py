@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from railwright.topology.devices import Scalar
 from railwright.topology.settings import NONE, SETTING, UNLIMITED
@@ -75,14 +76,10 @@ def _whole_number(path: str) -> Callable[[Root], Told]:
     return _parsed(path, text.number, "is not a whole number")
 
 
-def _found(pattern: str) -> Callable[[str], str | None]:
+def _found(pattern: str, content: str) -> str | None:
     """The first group of a pattern in a text."""
-
-    def find(content: str) -> str | None:
-        match = re.search(f"(?m){pattern}", content)
-        return match[1] if match else None
-
-    return find
+    match = re.search(pattern, content, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _of_policies(name: str) -> Callable[[Root], Told]:
@@ -110,7 +107,7 @@ def _of_policies(name: str) -> Callable[[Root], Told]:
 
 def _huge_pages(content: str) -> int | None:
     """Bytes of memory in huge pages that were set aside, of all sizes; before Linux 4.19 only of the usual size."""
-    size, count = text.kib(content, "Hugepagesize"), _found(r"^HugePages_Total:\s+(\d{1,15})$")(content)
+    size, count = text.kib(content, "Hugepagesize"), _found(r"^HugePages_Total:\s+(\d{1,15})$", content)
     of_usual_size = int(count) * size if count is not None and size is not None else None
     return of_usual_size if (of_all := text.kib(content, "Hugetlb")) is None else of_all
 
@@ -151,27 +148,23 @@ def _idle_exit(root: Root) -> Told:
 
 def _lockable(content: str) -> Scalar | None:
     """Bytes that this process may lock (the soft limit), or `unlimited`."""
-    limit = _found(r"^Max locked memory\s+(unlimited|\d{1,20})\s")(content)
+    limit = _found(r"^Max locked memory\s+(unlimited|\d{1,20})\s", content)
     return limit if limit in (None, UNLIMITED) else int(limit)
 
 
-def _capable(of: int) -> Callable[[str], bool | None]:
-    """Whether this process has a capability; a container has them from whoever started it."""
-
-    def find(content: str) -> bool | None:
-        held = _found(r"^CapEff:\s+([0-9a-f]{1,16})$")(content)
-        return None if held is None else bool(int(held, 16) & of)
-
-    return find
+def _has_capability(which: int, content: str) -> bool | None:
+    """Whether this process has it; a container has its capabilities from whoever started it."""
+    held = _found(r"^CapEff:\s+([0-9a-f]{1,16})$", content)
+    return None if held is None else bool(int(held, 16) & which)
 
 
 def _cpus_allowed(content: str) -> str | None:
-    listed = _found(r"^Cpus_allowed_list:\s+([0-9,-]{1,4096})$")(content)
+    listed = _found(r"^Cpus_allowed_list:\s+([0-9,-]{1,4096})$", content)
     return listed if listed and text.id_list(listed) else None
 
 
 def _seccomp(content: str) -> str | None:
-    return _SECCOMP.get(_found(r"^Seccomp:\s+(\d)$")(content) or "")
+    return _SECCOMP.get(_found(r"^Seccomp:\s+(\d)$", content) or "")
 
 
 def _shared_memory(root: Root) -> Told:
@@ -210,7 +203,7 @@ def _yes_or_no(content: str) -> str | None:
 
 def _static_bar1(content: str) -> bool | None:
     """Whether NVIDIA's driver maps all of a GPU's memory in BAR1 for good, as P2PDMA needs it on x86."""
-    words = _found(r'^RegistryDwords: "([^"\n]{0,500})"$')(content)
+    words = _found(r'^RegistryDwords: "([^"\n]{0,500})"$', content)
     return None if words is None else bool(re.search(r"(?i)(^|;)\s*RMForceStaticBar1=1\b", words))
 
 
@@ -249,7 +242,7 @@ def _peer_regions(root: Root) -> dict[str, int] | Unreadable:
 
 
 _READERS: dict[str, Callable[[Root], Told]] = {
-    "thp": _parsed(f"{_HUGE}/enabled", _found(r"\[([a-z+_-]{1,30})\]"), "marks none of its words as chosen"),
+    "thp": _parsed(f"{_HUGE}/enabled", partial(_found, r"\[([a-z+_-]{1,30})\]"), "marks none of its words as chosen"),
     "hugepages_bytes": _parsed("proc/meminfo", _huge_pages, ABSENT),
     "numa_balancing": _whole_number("proc/sys/kernel/numa_balancing"),
     "cpu_governor": _of_policies("scaling_governor"),
@@ -259,7 +252,7 @@ _READERS: dict[str, Callable[[Root], Told]] = {
     "idle_exit_s": _idle_exit,
     "isolated_cpus": _parsed(f"{_CPUS}/isolated", _isolated, "is not a list of CPUs"),
     "memlock_bytes": _parsed("proc/self/limits", _lockable, "has no line for locked memory"),
-    "may_lock_memory": _parsed(_STATUS, _capable(_IPC_LOCK), "has no CapEff"),
+    "may_lock_memory": _parsed(_STATUS, partial(_has_capability, _IPC_LOCK), "has no CapEff"),
     "dev_shm_bytes": _shared_memory,
     "ofed": _parsed("sys/module/mlx5_core/version", _ofed, ""),
     "nvidia_module": _parsed("proc/driver/nvidia/version", _nvidia_module, "does not begin with NVRM version"),
@@ -271,7 +264,7 @@ _READERS: dict[str, Callable[[Root], Told]] = {
     "peer_regions": _regions_of_gpus,
     "cpu_quota": cpu_quota,
     "cpus_allowed": _parsed(_STATUS, _cpus_allowed, "has no Cpus_allowed_list"),
-    "may_trace": _parsed(_STATUS, _capable(_SYS_PTRACE), "has no CapEff"),
+    "may_trace": _parsed(_STATUS, partial(_has_capability, _SYS_PTRACE), "has no CapEff"),
     "seccomp": _parsed(_STATUS, _seccomp, "has no Seccomp"),
     "ptrace_scope": _whole_number("proc/sys/kernel/yama/ptrace_scope"),
     "io_uring_disabled": _whole_number("proc/sys/kernel/io_uring_disabled"),

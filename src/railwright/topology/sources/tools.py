@@ -117,10 +117,10 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
         notes.missing("software", f"{TOOLS} is not what is written there: {printable(str(error).encode())[:160]}")
         return {}, {}
     ucx = found.ucx or Ucx(version=NONE)
-    asking = (one.program if one.interval_s is None else f"{one.program} every {one.interval_s:g} s"
+    polling = (one.program if one.interval_s is None else f"{one.program} every {one.interval_s:g} s"
               for one in found.pollers[:MOST])  # fmt: skip
     facts: dict[str, Scalar] = {
-        "driver_pollers": ", ".join(map(_shown, asking)) or NONE,
+        "driver_pollers": ", ".join(map(_shown, polling)) or NONE,
         "driver_polled_s": min((one.interval_s for one in found.pollers if one.interval_s), default=NONE),
         "ofi_nccl": _shown(found.ofi_nccl or NONE),
         "ucx": _shown(ucx.version),
