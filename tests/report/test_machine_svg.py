@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from railwright.report.pictures.machine import render_machine, said_of_links
+from railwright.report.pictures.machine import draw_machine
 from railwright.report.text import wording
 from railwright.report.view import Row, view_of
 from railwright.topology.expand import expand
@@ -28,7 +28,7 @@ def rows(*changes: dict[str, object]) -> list[Row]:
 
 
 def drawn(topology, found=()):
-    return ET.fromstring(render_machine(topology, found))
+    return ET.fromstring(draw_machine(topology, found)[0])
 
 
 def place(text):
@@ -79,9 +79,9 @@ def test_a_link_over_which_another_path_got_what_the_slow_one_needs_is_not_slow(
     assert any("slow" in style for style, _ in shown), "nothing clears the links between the GPUs"
     way_back = replace_path(found[1], "memory0>gpu0")
     back = [found[0], way_back]
-    assert said_of_links(host, back) == "", "the other direction clears nothing"
-    assert said_of_links(host, found) == ""
-    assert said_of_links(host, found[:2]).startswith("No link is slow")
+    assert draw_machine(host, back)[1] == "", "the other direction clears nothing"
+    assert draw_machine(host, found)[1] == ""
+    assert draw_machine(host, found[:2])[1].startswith("No link is slow")
 
 
 def test_a_link_leads_to_the_path_that_it_is_coloured_for() -> None:
@@ -104,11 +104,11 @@ def test_a_link_leads_to_the_path_that_it_is_coloured_for() -> None:
 def test_names_of_a_machine_are_text() -> None:
     host = expand("laptop", {})
     odd = replace(host, devices=tuple(replace(one, name="<script>&\x1b") for one in host.devices))
-    text = render_machine(odd, rows({"path": "memory0>memory0", "benchmark": "<b>"}))
+    text, _ = draw_machine(odd, rows({"path": "memory0>memory0", "benchmark": "<b>"}))
     ET.fromstring(text)
     assert not re.search(r"<(script|b)>|\x1b", text)
 
 
 def test_a_machine_with_nothing_to_draw_has_no_drawing() -> None:
     host = expand("laptop", {})
-    assert render_machine(replace(host, devices=(), links=()), ()) == ""
+    assert draw_machine(replace(host, devices=(), links=()), ()) == ("", "")

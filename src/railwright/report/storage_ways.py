@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from railwright.groups import grouped
 from railwright.limits.limit import Quantity
 from railwright.report.pages.offline_page import Figure, plotly_text
 from railwright.report.pictures import axes
@@ -64,56 +65,54 @@ class WayTable(NamedTuple):
 
 def way_tables(results: Iterable[Result]) -> tuple[WayTable, ...]:
     """A table for each drive, direction and order where anything was measured by more than one way."""
-    tables: dict[str, dict[tuple[Scalar, ...], dict[str, list[Result]]]] = {}
-    for one in results:
-        size = size_of(one.parameters)
-        if one.outcome != "measured" or one.summary is None or size is None or not one.parameters.keys() >= _NEEDED:
-            continue
-        source, _, target = one.path.partition(">")
-        is_write = one.parameters.get("operation") == "write"
-        verb, drive = ("Writes", target) if is_write else ("Reads", source)
-        own = "a file for each thread" if one.parameters.get("files") == "own" else ""
-        title = ", ".join(filter(None, (verb, drive, str(one.parameters.get("order", "")), own)))
-        key = tuple(one.parameters.get(name, "") for name in _KEY)
-        way = str(one.parameters.get("way", HOST))
-        tables.setdefault(title, {}).setdefault(key, {}).setdefault(way, []).append(one)
     found = []
-    for title, points in tables.items():
-        rows = tuple(_point(key, ways) for key, ways in points.items())
-        if any(len(row.ways) > 1 for row in rows):
-            found.append(WayTable(wording.visible(title), rows))
+    for title, group in grouped(filter(_counts, results), _title):
+        points = tuple(_point(parameters, same) for parameters, same in grouped(group, _key))
+        if any(len(point.ways) > 1 for point in points):
+            found.append(WayTable(wording.visible(title), points))
     return tuple(found)
 
 
-def _point(key: Sequence[Scalar], ways: dict[str, list[Result]]) -> WayPoint:
-    known = sorted(ways, key=lambda way: _WAYS.index(way) if way in _WAYS else len(_WAYS))
-    rows = tuple(row for way in known if (row := _row(way, ways[way])) is not None)
-    return WayPoint({name: value for name, value in zip(_KEY, key, strict=True) if value != ""}, rows)
+def _counts(result: Result) -> bool:
+    sized = size_of(result.parameters) is not None and result.parameters.keys() >= _NEEDED
+    return result.outcome == "measured" and result.summary is not None and sized
+
+
+def _title(result: Result) -> str:
+    source, _, target = result.path.partition(">")
+    verb, drive = ("Writes", target) if result.parameters.get("operation") == "write" else ("Reads", source)
+    own = "a file for each thread" if result.parameters.get("files") == "own" else ""
+    return ", ".join(filter(None, (verb, drive, str(result.parameters.get("order", "")), own)))
+
+
+def _key(result: Result) -> tuple[Scalar, ...]:
+    return tuple(result.parameters[name] for name in _KEY)
+
+
+def _point(key: Sequence[Scalar], results: Sequence[Result]) -> WayPoint:
+    """Of several kinds of pages the faster one."""
+    rows = []
+    for way, of_way in grouped(results, lambda one: str(one.parameters.get("way", HOST))):
+        kinds = [_row(way, same) for _, same in grouped(of_way, lambda one: one.parameters.get("pages", ""))]
+        if fastest := max(filter(None, kinds), key=lambda row: row.rate, default=None):
+            rows.append(fastest)
+    rows.sort(key=lambda row: _WAYS.index(row.way) if row.way in _WAYS else len(_WAYS))
+    return WayPoint(dict(zip(_KEY, key, strict=True)), tuple(rows))
 
 
 def _row(way: str, results: Sequence[Result]) -> WayRow | None:
-    """Of several kinds of pages the faster one."""
-    kinds: dict[Scalar, list[Result]] = {}
-    for one in results:
-        kinds.setdefault(one.parameters.get("pages", ""), []).append(one)
-    rows = [row for group in kinds.values() if (row := _of_kind(way, group)) is not None]
-    return max(rows, key=lambda row: row.rate, default=None)
-
-
-def _of_kind(way: str, results: Sequence[Result]) -> WayRow | None:
     rates = [one for one in results if one.quantity != "latency_s"]
     if not rates:
         return None
-    times = [one for one in results if one.quantity == "latency_s"]
+    times = [one.summary for one in results if one.quantity == "latency_s" and one.summary is not None]
     costs = [one.settings.get("cpu_s_per_gb") for one in rates]
-    known = [float(cost) for cost in costs if isinstance(cost, int | float)]
     return WayRow(
         way=way,
         quantity=rates[0].quantity,
         rate=statistics.median(one.summary.median for one in rates if one.summary is not None),
-        median_s=_median([one.summary.median for one in times if one.summary is not None]),
-        p99_s=_median([one.summary.p99 for one in times if one.summary is not None]),
-        cpu_s_per_gb=_median(known),
+        median_s=_median([one.median for one in times]),
+        p99_s=_median([one.p99 for one in times]),
+        cpu_s_per_gb=_median([float(cost) for cost in costs if isinstance(cost, int | float)]),
     )
 
 
@@ -126,7 +125,7 @@ def cells(point: WayPoint, row: WayRow) -> tuple[str, ...]:
     gain = point.gain(row)
     return (
         wording.size_words(point.parameters),
-        f"{point.parameters.get('threads', 1)} x {point.parameters.get('depth', 1)}",
+        f"{point.parameters['threads']} x {point.parameters['depth']}",
         wording.visible(row.way),
         wording.quantity(row.quantity, row.rate),
         wording.ABSENT if row.median_s is None else format_duration(row.median_s),
@@ -139,11 +138,8 @@ def cells(point: WayPoint, row: WayRow) -> tuple[str, ...]:
 def lines(tables: Iterable[WayTable]) -> Iterator[str]:
     """The tables as text, each under its title."""
     for table in tables:
-        rows = [COLUMNS, *(cells(point, row) for point in table.points for row in point.ways)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-        yield table.title
-        for row in rows:
-            yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        rows = [cells(point, row) for point in table.points for row in point.ways]
+        yield from wording.table_lines(table.title, [COLUMNS, *rows])
 
 
 def figures(tables: Iterable[WayTable]) -> tuple[Figure, ...]:

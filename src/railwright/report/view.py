@@ -14,8 +14,8 @@ from railwright.diagnosis.peers.gpu_health import watched_words
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import grouped
-from railwright.limits.limit import Expected, Limit
-from railwright.report.nccl_choice import cost_tables, lines
+from railwright.limits.limit import Limit
+from railwright.report.nccl_choice import cost_lines
 from railwright.report.storage_ways import WayTable, way_tables
 from railwright.report.text import wording
 from railwright.results.records import End, Result, Run
@@ -100,13 +100,8 @@ class View(NamedTuple):
     """The raw records, of what was held while measuring."""
     watched: str
     """What the GPUs did meanwhile."""
-    points: tuple[Judged, ...]
-    """Every point in the run's order: of figures, metrics and records."""
-    stated: tuple[Finding, ...]
-    """What was found of the machine, whether or not a path shows it."""
-    status: int
-    required: tuple[str, ...]
-    unmet: tuple[tuple[str, str], ...]
+    diagnosis: Diagnosis
+    """Every point in the run's order, what was found of the machine, and the exit status."""
     state: State
     """The worst verdict, which the answer is about."""
     answer: str
@@ -114,10 +109,8 @@ class View(NamedTuple):
     """What the answer rests on: references, which nothing judged; empty where there are none."""
     counts: tuple[tuple[State, int], ...]
     closing: str
-    cut_off: str
-    slow: tuple[Row, ...]
     slow_groups: tuple[Group, ...]
-    """The same by benchmark and by what explains them, which is the group's reason."""
+    """What is slow, by benchmark and by what explains it, which is the group's reason."""
     causes: tuple[Finding, ...]
     """What explains the slow paths, each once."""
     unjudged: tuple[Group, ...]
@@ -133,8 +126,6 @@ class View(NamedTuple):
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
     """Of the machine's settings, which no slow path shows."""
-    moved: tuple[tuple[str, str], ...]
-    """Counters that changed."""
 
     @property
     def every(self) -> tuple[Row, ...]:
@@ -144,7 +135,7 @@ class View(NamedTuple):
     @property
     def all_findings(self) -> tuple[Finding, ...]:
         """The causes of the paths, then the findings of the machine, each once."""
-        return _once((*(cause for row in self.all_rows for cause in row.judged.causes), *self.stated))
+        return _once((*(cause for row in self.all_rows for cause in row.judged.causes), *self.diagnosis.findings))
 
 
 def view_of(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[Result] = ()) -> View:
@@ -162,29 +153,22 @@ def view_of(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[R
         end=end,
         results=tuple(results),
         watched=wording.visible(watched_words(results)),
-        points=diagnosis.points,
-        stated=diagnosis.findings,
-        status=diagnosis.exit_status,
-        required=diagnosis.required,
-        unmet=diagnosis.unmet,
+        diagnosis=diagnosis,
         state=_worst(dict(counts), diagnosis),
         answer=_answer(dict(counts), slow, diagnosis),
         relative=_relative(references),
         counts=counts,
         closing=wording.closing_words(diagnosis),
-        cut_off=wording.cut_off_words(end),
-        slow=slow,
         slow_groups=_slow_groups(slow),
         causes=causes,
         unjudged=_unjudged(measured),
         all_rows=tuple(rows),
         rows=tuple(row for row in measured if row.number not in known),
         references=references,
-        best_by_size=tuple(lines(cost_tables(diagnosis.points))),
+        best_by_size=tuple(cost_lines(diagnosis.points)),
         ways=way_tables(results),
         absent=_absent(diagnosis),
         findings=tuple(finding for finding in diagnosis.findings if finding not in causes),
-        moved=wording.moved_words(end.counters_moved) if end is not None else (),
     )
 
 
@@ -196,11 +180,11 @@ def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def slow_edge(value: Expected | None) -> float | None:
-    """The end of the expected band beyond which a value is slow."""
-    if value is None:
+def slow_edge(point: Judged) -> float | None:
+    """The end of the expected band beyond which its value is slow."""
+    if point.expected is None:
         return None
-    return value.high if value.quantity == "latency_s" else value.low
+    return point.expected.high if point.quantity == "latency_s" else point.expected.low
 
 
 def _shared(paths: Sequence[JudgedPath]) -> dict[tuple[str, str], dict[str, Scalar]]:
@@ -247,7 +231,7 @@ def _meter(head: Judged | None) -> Meter | None:
         return None
     if decides_nothing(head.limit, head.expected):
         return None
-    edge, band_from = slow_edge(head.expected), None
+    edge, band_from = slow_edge(head), None
     if edge and isinstance(head.limit, Limit) and head.limit.value > 0:
         share = head.limit.value / edge if head.quantity == "latency_s" else edge / head.limit.value
         band_from = round(min(share, 1.0) * METER_LIMIT, 2)
@@ -286,9 +270,8 @@ def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis)
 def _answer_of_required(diagnosis: Diagnosis) -> str:
     if not diagnosis.unmet:
         return f"All that was required is ok: {wording.visible(', '.join(diagnosis.required))}"
-    what = [f"{wording.visible(name)} is {state}" for name, state in diagnosis.unmet[:_NAMED]]
-    more = f" and {len(diagnosis.unmet) - _NAMED} more" if len(diagnosis.unmet) > _NAMED else ""
-    return f"Not all that was required is ok: {', '.join(what)}{more}"
+    unmet = [f"{wording.visible(name)} is {state}" for name, state in diagnosis.unmet]
+    return f"Not all that was required is ok: {wording.first_of(unmet, _NAMED)}"
 
 
 _NAMED = 3
@@ -325,12 +308,18 @@ def _unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
 
 def _absent(diagnosis: Diagnosis) -> tuple[Absent, ...]:
     """What was waived, one line for each reason; what failed is there too, with the points that did."""
-    entries = wording.unmeasured(diagnosis.points)
-    return tuple(
-        Absent(state, reason, tuple(dict.fromkeys(_what(entry) for entry in group)))
-        for (state, reason), group in grouped(entries, lambda entry: (entry.state, entry.reason))
-    )
+    missing = (point for point in diagnosis.points if point.verdict.state in ("waived", "failed"))
+    found = []
+    for (state, reason), group in grouped(missing, _reason):
+        curves = ((*curve, wording.sizes_words(same, listed=1)) for curve, same in grouped(group, _curve))
+        found.append(Absent(state, reason, tuple(dict.fromkeys(" ".join(filter(None, curve)) for curve in curves))))
+    return tuple(found)
 
 
-def _what(entry: wording.Unmeasured) -> str:
-    return " ".join(filter(None, (entry.benchmark, entry.path, entry.parameters, entry.size_words)))
+def _reason(point: Judged) -> tuple[State, str]:
+    return point.verdict.state, wording.visible(point.verdict.why or point.reason)
+
+
+def _curve(point: Judged) -> tuple[str, str, str]:
+    varied = wording.parameter_words(point.parameters, without=("size_bytes",))
+    return wording.visible(point.benchmark), wording.visible(point.path), varied

@@ -100,7 +100,7 @@ def _switched(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
         gpudirect_rdma=on.get("gpudirect", shape.gpudirect_rdma),
     )
     if not shape.peer_to_peer:  # NCCL then uses neither NVLink nor switches, but the host's memory
-        shape = replace(shape, nvlink=None, xgmi=None, acs_redirect=True, acs_source=shape.peer_to_peer_source)
+        shape = replace(shape, nvlink=None, xgmi=None, acs_redirect=True)
     if "mnnvl" in on:
         if shape.nvlink is None or shape.nvlink.domain_hosts is None:
             raise UsageError(f"mnnvl={changes['mnnvl']}: NVLink joins no hosts of {name}", hint="leave mnnvl out")

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,8 +23,6 @@ from railwright.diagnosis.fleet.between_hosts import (
 from railwright.diagnosis.localise.pairs import most_hosts
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.runs.diagnose import diagnose
-from railwright.diagnosis.verdicts.judged import Diagnosis
-from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts
@@ -34,6 +31,7 @@ from railwright.locate.place import Place, place_of_hosts, place_of_lab
 from railwright.locate.search import Located, search
 from railwright.locate.ways import COVER_STREAM_S
 from railwright.report.pages.run import render_html
+from railwright.report.text.between_hosts import Found
 from railwright.results.declarations import benchmarks_with
 from railwright.results.records import Fabric
 from railwright.results.store import load
@@ -65,15 +63,6 @@ def refuse_collectives(names: Sequence[str]) -> None:
     if named := [name for name in names if name in together]:
         raise UsageError(f"{named[0]} is of all hosts together, and each node proves itself here",
                          hint=f"railwright run {named[0]} --kubernetes measures over all nodes")  # fmt: skip
-
-
-class Found(NamedTuple):
-    """Everything that was found between hosts."""
-
-    said: BetweenHosts
-    pairs: tuple[PairJudged, ...] = ()
-    located: Located | None = None
-    collectives: Diagnosis | None = None
 
 
 @dataclass

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.acceptance.agreement import Spec
@@ -38,7 +39,8 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
     view = the_view(file, diagnosis)
     if spec is not None:
         sheet = _accepted(spec, file, diagnosis, output, results or output / RESULTS_NAME)
-        view = view._replace(status=sheet.exit_status, closing="The acceptance sheet decides the exit status.")
+        judged = replace(diagnosis, exit_status=sheet.exit_status)
+        view = view._replace(diagnosis=judged, closing="The acceptance sheet decides the exit status.")
     troubles: list[Exception] = []
     for name, make in _pages(view).items():
         try:
@@ -52,7 +54,7 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
                 click.echo(line)
     if troubles:
         raise troubles[0]
-    return view.status
+    return view.diagnosis.exit_status
 
 
 def _accepted(spec: Spec, file: ResultFile, diagnosis: Diagnosis, output: Path, results: Path) -> Sheet:

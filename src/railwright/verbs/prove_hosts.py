@@ -25,6 +25,7 @@ from railwright.launch.hosts import Hosts, PlannedHosts
 from railwright.report.formats.json_line import json_line
 from railwright.report.pages.hosts import render_hosts_html
 from railwright.report.pages.run import render_html
+from railwright.report.text.between_hosts import Found
 from railwright.report.text.hosts import lines
 from railwright.results.store import load
 from railwright.run.exclusive import measuring_alone
@@ -39,7 +40,6 @@ from railwright.verbs.between_hosts import (
     FOLDER,
     PAIRS_FILE,
     Between,
-    Found,
     chosen_collectives,
     collectives,
     part_options,

@@ -30,7 +30,6 @@ from railwright.topology.devices import Device
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.sources import nvidia
 from railwright.topology.sources.load import load
-from railwright.topology.sources.look import open_capture
 from railwright.verbs import measuring
 
 ADDRESSES = ("0000:00:06.0", "0000:00:07.0")
@@ -356,7 +355,7 @@ def test_python_files_of_the_folder_in_which_somebody_stands_are_not_run(stood_i
     monkeypatch.chdir(tmp_path)
     stood_in()
     refuse_busy_gpus(GPUS.values(), force=False)
-    nvidia.ProbedRoot(open_capture(archive("2cpu-firecracker-vm"))).read(nvidia.PROBE)
+    nvidia.ask_nvidia()
     chosen = find("memory_copy")
     job = job_of(chosen, machine, tuple(os.sched_getaffinity(0)), {"sizes": "4K"})
     planned = Planned(chosen, job, Plan(path="p", seconds=1, memory_bytes=0))

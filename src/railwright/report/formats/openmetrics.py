@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest
-from prometheus_client.registry import CollectorRegistry
 
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST
@@ -35,13 +35,7 @@ _RESERVED_LABELS = frozenset({"le", "quantile", "railwright_verdict"})  # OpenMe
 
 def render_openmetrics(view: View) -> str:
     """The whole exposition, with its `# EOF`. Points without a value have only their verdict."""
-
-    class Families:
-        def collect(self) -> Iterable[Metric]:
-            return _families(view)
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Families())
+    registry = SimpleNamespace(collect=lambda: _families(view))
     exposition: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]  # prometheus_client types only parts
     return exposition.decode("utf-8")
 
@@ -82,11 +76,12 @@ def _families(view: View) -> Iterator[Metric]:
     host = {"host": wording.visible(context.host)}
     facts = {"version": run.railwright, "started_at": run.started_at, "kernel": context.kernel, "cpu": context.cpu}
     about = {**host, **{key: wording.visible(text) for key, text in facts.items()}}
-    labelled = list(zip(view.points, point_labels(context.host, view.points), strict=True))
+    points = view.diagnosis.points
+    labelled = list(zip(points, point_labels(context.host, points), strict=True))
     lost = context.noise.lost_fraction if context.noise is not None else None
     yield _family("info", "railwright_run", "The run that these values are from.", [(about, 1)])
     yield _family("gauge", "railwright_exit_status", "0 ok, 1 slow, 2 error, 3 could not be judged.",
-                  [(host, view.status)])  # fmt: skip
+                  [(host, view.diagnosis.exit_status)])  # fmt: skip
     gauges = [
         _family("gauge", "railwright_noise_lost", "Share of the time the machine took away from fixed work.",
                 [(host, lost)], "ratio"),

@@ -59,11 +59,11 @@ ReportRecord = Run | Judged | JudgedPath | FindingRecord | End | ExitRecord
 
 def json_lines(view: View) -> Iterator[str]:
     """The records of a judged run as JSON, without line ends."""
-    paths = (row.judged for row in view.all_rows)
-    findings = (FindingRecord(finding=finding) for finding in view.stated)
+    judged = view.diagnosis
+    findings = (FindingRecord(finding=finding) for finding in judged.findings)
     end = () if view.end is None else (view.end,)
-    last = ExitRecord(exit_status=view.status, required=view.required, unmet=view.unmet)
-    records = (view.run, *view.points, *paths, *findings, *end, last)
+    last = ExitRecord(exit_status=judged.exit_status, required=judged.required, unmet=judged.unmet)
+    records = (view.run, *judged.points, *judged.paths, *findings, *end, last)
     return map(json_line, records)
 
 

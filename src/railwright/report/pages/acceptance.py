@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import railwright
 from railwright.diagnosis.acceptance.lines import Sheet, SheetLine
 from railwright.report.pages.offline_page import render_page
 from railwright.report.text import acceptance as words_of
-from railwright.report.text import wording
 
 
 def render_acceptance(sheet: Sheet) -> str:
@@ -17,13 +15,11 @@ def render_acceptance(sheet: Sheet) -> str:
         "items": [(asked, state, words_of.tally(lines), [_row(one) for one in lines])
                   for asked, state, lines in words_of.items(sheet)],
         "signs": words_of.SIGNS,
-        "version": railwright.__version__,
     }  # fmt: skip
     return render_page("acceptance.html.j2", [], fields)
 
 
 def _row(line: SheetLine) -> tuple[str, str, str, str, str, str]:
     """Subject, measured, limit, state, why, records."""
-    limit = wording.quantity(line.quantity, line.limit) if line.quantity else wording.ABSENT
-    records = ", ".join(line.records)
-    return words_of.subject(line), words_of.value_words(line), limit, line.state, line.why, records
+    value, limit = (words_of.quantity_words(line, number) for number in (line.value, line.limit))
+    return words_of.subject(line), value, limit, line.state, line.why, ", ".join(line.records)

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import railwright
 from railwright.diagnosis.fleet.host_table import Cell, HostSeen, HostTable
 from railwright.report.pages.offline_page import as_it_is, render_page
 from railwright.report.pictures.locate import matrix_svg
 from railwright.report.text import between_hosts as between_words
 from railwright.report.text import wording
 from railwright.report.text.between_hosts import Found, collective_words, pair_words, telling
-from railwright.report.text.host_words import answer, behind_words, column_name, host_says, value_words
+from railwright.report.text.host_words import answer, behind_words, column_name, host_says
 from railwright.report.text.locate import suspect_words
 
 _MOST_TOLD = 12
@@ -44,13 +43,13 @@ def render_hosts_html(
     fields = {
         "title": answer(table),
         "is_bad": bool(told) or (found is not None and found.said.is_bad),
-        "told": [(host.name, link_of(host.name), host_says(host, table), _more(host, table))
+        "told": [(host.name, link_of(host.name), host_says(host, table),
+                  [behind_words(cell, table.columns[cell.column]) for cell in host.behind[1:_MOST_BEHIND]])
                  for host in told[:_MOST_TOLD]],
         "left_out": max(0, len(told) - _MOST_TOLD),
         "columns": [(number, column_name(column)) for number, column in enumerate(table.columns, 1)],
         "rows": [_row(host, table, link_of(host.name)) for host in table.hosts],
         "between": _between(found, collectives_link) if found is not None else None,
-        "version": railwright.__version__,
     }  # fmt: skip
     return render_page("hosts.html.j2", [], fields)
 
@@ -71,10 +70,6 @@ def _between(found: Found, link: str) -> dict[str, Any]:
     }
 
 
-def _more(host: HostSeen, table: HostTable) -> list[str]:
-    return [behind_words(cell, table.columns[cell.column]) for cell in host.behind[1:_MOST_BEHIND]]
-
-
 def _row(host: HostSeen, table: HostTable, link: str) -> _Row:
     own = {cell.column: cell for cell in host.cells}
     every = [_cell(own.get(number), number, table) for number in range(len(table.columns))]
@@ -90,10 +85,5 @@ def _cell(cell: Cell | None, number: int, table: HostTable) -> tuple[str, str, s
     if cell.standing != "behind":
         return "a", sign, ""  # one of tens of thousands: its value is in the host's own report
     step = next((name for below, name in _STEPS if cell.part is not None and cell.part < below), "b")
-    column = table.columns[number]
-    return step, sign, f"{host_part(cell)} of the others, {value_words(cell, column)}"
-
-
-def host_part(cell: Cell) -> str:
-    """`0.52`."""
-    return wording.ABSENT if cell.part is None else f"{cell.part:.2f}"
+    part = wording.ABSENT if cell.part is None else f"{cell.part:.2f}"
+    return step, sign, f"{part} of the others, {wording.quantity(table.columns[number].quantity, cell.value)}"

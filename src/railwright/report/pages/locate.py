@@ -5,7 +5,6 @@ The page, its policy and its style are those of the report of a run (`offline_pa
 
 from __future__ import annotations
 
-import railwright
 from railwright.locate.search import Located
 from railwright.report.pages.offline_page import as_it_is, render_page
 from railwright.report.pictures.locate import fabric_svg, matrix_svg, times_svg
@@ -20,13 +19,12 @@ def render_located_html(found: Located) -> str:
     listed = found.suspects[:_MOST_LISTED]
     fields = {
         "found": found,
-        "title": f"{count(len(found.suspects), 'suspect')}" if found.suspects else "no suspects",
+        "title": count(len(found.suspects), "suspect") if found.suspects else "no suspects",
         "suspects": [(one, suspect_words(one)) for one in listed],
         "left_out": len(found.suspects) - len(listed),
         "rows": list(cost_rows(found)),
         "fabric_svg": as_it_is(fabric_svg(found)),
         "matrix_svg": as_it_is(matrix_svg(found)),
         "times_svg": as_it_is(times_svg(found)),
-        "version": railwright.__version__,
     }
     return render_page("locate.html.j2", [], fields)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+import railwright
 from railwright.diagnosis.verdicts.judged import State
 from railwright.errors import RailwrightError
 from railwright.report.text import wording
@@ -51,10 +52,6 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
 
-    def json(self) -> dict[str, Any]:
-        """What plotly.js needs."""
-        return {"data": self.data, "layout": self.layout}
-
 
 def plotly_text(words: str) -> str:
     """Words for plotly.js, which reads some HTML tags in its text."""
@@ -68,18 +65,15 @@ def render_page(template: str, figures: Sequence[Figure], fields: dict[str, Any]
     """
     scripts = {"plotly_js": _plotly_js() if figures else "", "page_js": template_text("report.js")}
     hashes = " ".join(_hash(script) for script in scripts.values() if script)
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            policy=as_it_is(_POLICY.format(hashes=hashes)),
-            css=as_it_is(template_text("report.css")),
-            plotly_js=as_it_is(scripts["plotly_js"]),
-            page_js=as_it_is(scripts["page_js"]),
-            figures=figures,
-            figures_json=as_it_is(_script_json([figure.json() for figure in figures])),
-            **fields,
-        )
+    drawn = [{"data": figure.data, "layout": figure.layout} for figure in figures]
+    page = _environment().get_template(template)
+    return page.render(
+        policy=as_it_is(_POLICY.format(hashes=hashes)),
+        css=as_it_is(template_text("report.css")),
+        figures=figures,
+        figures_json=as_it_is(_script_json(drawn)),
+        **{name: as_it_is(script) for name, script in scripts.items()},
+        **fields,
     )
 
 
@@ -102,7 +96,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["visible"] = wording.visible
-    environment.globals.update(words=wording, states=wording.STATES)
+    environment.globals.update(words=wording, states=wording.STATES, version=railwright.__version__)
     return environment
 
 

@@ -13,7 +13,7 @@ from railwright.groups import grouped
 from railwright.report import storage_ways
 from railwright.report.pages.offline_page import as_it_is, render_page
 from railwright.report.pictures.figures import figures
-from railwright.report.pictures.machine import render_machine, said_of_links
+from railwright.report.pictures.machine import draw_machine
 from railwright.report.pictures.topology import render_topology_svg
 from railwright.report.text import wording
 from railwright.report.view import View
@@ -27,11 +27,12 @@ _SHOWN_VALUES = 4
 def render_html(view: View) -> str:
     """The whole page."""
     run = view.run
+    machine_svg, said_of_links = draw_machine(run.topology, view.every)
     measured = (result for result in view.results if result.outcome == "measured")
     fields = {
-        "machine_svg": as_it_is(_checked_svg(render_machine(run.topology, view.every), run.topology)),
-        "said_of_links": said_of_links(run.topology, view.every),
-        "topology_svg": as_it_is(_drawing(run.topology)),
+        "machine_svg": as_it_is(_checked(machine_svg, run.topology)),
+        "said_of_links": said_of_links,
+        "topology_svg": as_it_is(_checked(render_topology_svg(run.topology), run.topology)),
         "run": run,
         "context": run.context,
         "gpus": wording.gpu_words(run.topology),
@@ -42,18 +43,12 @@ def render_html(view: View) -> str:
         "methods": grouped(measured, lambda one: (one.benchmark, one.method, one.ranks, one.hosts)),
         "storage_ways": storage_ways,
         "settings_of": _settings,
-        "check_of": _checked,
+        "check_of": _verified,
     }
-    return render_page("report.html.j2", (*storage_ways.figures(view.ways), *figures(view.points)), fields)
+    return render_page("report.html.j2", (*storage_ways.figures(view.ways), *figures(view.diagnosis.points)), fields)
 
 
-def _drawing(topology: Topology) -> str:
-    """The topology as SVG, without the XML declaration, which has no place inside a page."""
-    drawing: str = render_topology_svg(topology)
-    return _checked_svg(drawing[drawing.index("<svg") :], topology)
-
-
-def _checked_svg(drawing: str, topology: Topology) -> str:
+def _checked(drawing: str, topology: Topology) -> str:
     """A drawing, checked to be well-formed, so that a bad name could at worst break the drawing."""
     if not drawing:
         return ""
@@ -84,12 +79,10 @@ def _range_words(key: str, values: list[Scalar]) -> str:
     numbers = [value for value in values if not isinstance(value, str)]
     if len(values) > _SHOWN_VALUES and len(numbers) == len(values):
         return f"{wording.scalar(key, min(numbers))} to {wording.scalar(key, max(numbers))}"
-    shown = [wording.scalar(key, value) for value in values[:_SHOWN_VALUES]]
-    more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
-    return " / ".join(shown) + more
+    return wording.first_of([wording.scalar(key, value) for value in values], _SHOWN_VALUES, between=" / ")
 
 
-def _checked(results: list[Result]) -> str:
+def _verified(results: list[Result]) -> str:
     checks = [result.verification for result in results if result.verification]
     if not checks:
         return "The data was not checked"

@@ -5,10 +5,9 @@ The page, its policy and its drawing of figures are those of the report of a run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import railwright
 from railwright.diagnosis.iterations.samples import Curve
 from railwright.report.pages.offline_page import Figure, render_page
 from railwright.report.text.watch import source_lines, watched_lines
@@ -18,6 +17,7 @@ from railwright.watch.seen import Watched
 _MOST_POINTS = 20_000
 """Of a curve: a longer one is drawn in means of neighbours."""
 _MOST_MARKS = 2_000
+AXIS = {"gridcolor": "--line", "zeroline": False, "rangemode": "tozero"}
 _AXES = {"compute": ("y", "cores in user mode", "--series-1"), "traffic": ("y2", "GB/s", "--series-3")}
 
 
@@ -27,39 +27,39 @@ def render_watched_html(found: Watched, curves: Sequence[Curve]) -> str:
     lines = [line for line in watched_lines(found) if line and line not in sources]
     one = found.estimates[0] if found.estimates else None
     title = f"{count(one.iterations, 'iteration')} of {format_duration(one.period_s)}" if one else "no period here"
-    fields = {
-        "title": title,
-        "lines": lines,
-        "sources": sources,
-        "version": railwright.__version__,
-    }
     figures = [_figure(found, curves, title)] if curves else []
-    return render_page("watch.html.j2", figures, fields)
+    return render_page("watch.html.j2", figures, {"title": title, "lines": lines, "sources": sources})
 
 
 def _figure(found: Watched, curves: Sequence[Curve], title: str) -> Figure:
     """Both curves over one time axis: dragging enlarges a stretch in both, a double click goes back."""
     begins = [begin for one in found.estimates for begin in one.begins_s][:_MOST_MARKS]
-    traces = [trace(curve, _AXES[curve.role][0]) for curve in curves]
-    marks = [
-        {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1,
-         "line": {"color": "--muted", "width": 0.5}} for at in begins
-    ]  # fmt: skip
-    axis = {"gridcolor": "--line", "zeroline": False, "rangemode": "tozero"}
-    layout: dict[str, Any] = {
-        "height": 520, "margin": {"l": 60, "r": 20, "t": 20, "b": 45}, "font": {"color": "--ink", "size": 12},
-        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False, "shapes": marks,
-        "xaxis": {**axis, "title": {"text": "seconds"}, "anchor": "y2"},
-        "yaxis": {**axis, "title": {"text": _computing(found)}, "domain": [0.54, 1]},
-        "yaxis2": {**axis, "title": {"text": _AXES["traffic"][1]}, "domain": [0, 0.46]},
-    }  # fmt: skip
-    return Figure(title=title, summary="Activity above traffic, over time", data=tuple(traces), layout=layout)
-
-
-def _computing(found: Watched) -> str:
-    """What the curve of computing is of."""
     units = {one.unit for one in found.sources if one.stands_for == "compute"}
-    return "W of the GPUs" if "W" in units else _AXES["compute"][1]
+    computing = "W of the GPUs" if "W" in units else _AXES["compute"][1]
+    layout = {
+        **frame(520, 60), "shapes": marks(begins, 0, 1),
+        "xaxis": {**AXIS, "title": {"text": "seconds"}, "anchor": "y2"},
+        "yaxis": {**AXIS, "title": {"text": computing}, "domain": [0.54, 1]},
+        "yaxis2": {**AXIS, "title": {"text": _AXES["traffic"][1]}, "domain": [0, 0.46]},
+    }  # fmt: skip
+    traces = tuple(trace(curve, _AXES[curve.role][0]) for curve in curves)
+    return Figure(title=title, summary="Activity above traffic, over time", data=traces, layout=layout)
+
+
+def frame(height: int, left: int) -> dict[str, Any]:
+    """What every figure over time has around its axes."""
+    return {
+        "height": height, "margin": {"l": left, "r": 20, "t": 20, "b": 45}, "font": {"color": "--ink", "size": 12},
+        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
+    }  # fmt: skip
+
+
+def marks(begins_s: Iterable[float], low: float, high: float) -> list[dict[str, Any]]:
+    """Upright lines where iterations begin, over a part of the figure's height."""
+    return [
+        {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": low, "y1": high,
+         "line": {"color": "--muted", "width": 0.5}} for at in begins_s
+    ]  # fmt: skip
 
 
 def trace(curve: Curve, axis: str) -> dict[str, Any]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import railwright
 from railwright.diagnosis.iterations.samples import Curve
 from railwright.report.pages.offline_page import Figure, plotly_text, render_page
-from railwright.report.pages.watch import trace
+from railwright.report.pages.watch import AXIS, frame, marks, trace
 from railwright.report.text.watch import source_lines
 from railwright.report.text.watch_hosts import watched_hosts_lines
 from railwright.report.text.wording import visible
@@ -31,34 +30,23 @@ def render_watched_hosts_html(found: WatchedHosts, curves: Mapping[str, Sequence
     said = f"{count(len(unlike), 'straggler')}: {', '.join(dict.fromkeys(unlike))}" if unlike else "no straggler"
     title = f"{count(len(found.hosts), 'host')}, {said}"
     left_out = [f"{len(there) - len(shown)} more hosts are not drawn"] if len(there) > len(shown) else []
-    fields = {
-        "title": title,
-        "lines": [*watched_hosts_lines(found), *left_out],
-        "sources": [line for one in shown for line in _sources(one)],
-        "version": railwright.__version__,
-    }
+    sources = [line for one in shown if one.watched is not None
+               for line in (visible(one.host), *source_lines(one.watched))]  # fmt: skip
+    fields = {"title": title, "lines": [*watched_hosts_lines(found), *left_out], "sources": sources}
     figures = [_figure(shown, curves, title)] if shown else []
     return render_page("watch.html.j2", figures, fields)
 
 
-def _sources(one: SeenHost) -> list[str]:
-    return [visible(one.host), *source_lines(one.watched)] if one.watched is not None else []
-
-
 def _figure(shown: Sequence[SeenHost], curves: Mapping[str, Sequence[Curve]], title: str) -> Figure:
     """Activity above traffic of each host; dragging enlarges a stretch in all."""
-    axis = {"gridcolor": "--line", "zeroline": False, "rangemode": "tozero", "nticks": 4}
-    last = f"y{2 * len(shown)}"
+    axis, room = {**AXIS, "nticks": 4}, 1 / len(shown)
     layout: dict[str, Any] = {
-        "height": 60 + _HOST_PIXELS * len(shown), "margin": {"l": 70, "r": 20, "t": 20, "b": 45},
-        "font": {"color": "--ink", "size": 12}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
-        "showlegend": False, "shapes": [], "annotations": [],
-        "xaxis": {**axis, "nticks": 12, "title": {"text": "seconds"}, "anchor": last},
+        **frame(60 + _HOST_PIXELS * len(shown), 70), "shapes": [], "annotations": [],
+        "xaxis": {**axis, "nticks": 12, "title": {"text": "seconds"}, "anchor": f"y{2 * len(shown)}"},
     }  # fmt: skip
     traces = []
     for number, one in enumerate(shown):
         top = 1 - number / len(shown)
-        room = 1 / len(shown)
         axes = {"compute": 2 * number + 1, "traffic": 2 * number + 2}
         middle = top - room * _COMPUTE_PART
         layout[_axis("yaxis", axes["compute"])] = {**axis, "title": {"text": "cores"}, "domain": [middle, top]}
@@ -69,7 +57,10 @@ def _figure(shown: Sequence[SeenHost], curves: Mapping[str, Sequence[Curve]], ti
             "text": plotly_text(one.host), "xref": "paper", "yref": "paper", "x": 0, "y": top, "showarrow": False,
             "xanchor": "left", "yanchor": "bottom",
         })  # fmt: skip
-        layout["shapes"] += _marks(one, middle - room * _TRAFFIC_PART, top)
+        estimates = one.watched.estimates if one.watched is not None else ()
+        begins = estimates[0].begins_s[:_MOST_MARKS] if estimates else ()
+        begins_s = (begin_s + (one.begins_s or 0.0) for begin_s in begins)
+        layout["shapes"] += marks(begins_s, middle - room * _TRAFFIC_PART, top)
         traces += [trace(curve, _axis("y", axes[curve.role])) for curve in curves[one.host]]
     return Figure(title=title, summary="Activity above traffic of each host, over one time axis", data=tuple(traces),
                   layout=layout)  # fmt: skip
@@ -77,12 +68,3 @@ def _figure(shown: Sequence[SeenHost], curves: Mapping[str, Sequence[Curve]], ti
 
 def _axis(name: str, number: int) -> str:
     return name if number == 1 else f"{name}{number}"
-
-
-def _marks(one: SeenHost, low: float, high: float) -> list[dict[str, Any]]:
-    begins = one.watched.estimates[0].begins_s if one.watched is not None and one.watched.estimates else ()
-    return [
-        {"type": "line", "xref": "x", "yref": "paper", "x0": at_s, "x1": at_s, "y0": low, "y1": high,
-         "line": {"color": "--muted", "width": 0.5}}
-        for at_s in (begin_s + (one.begins_s or 0.0) for begin_s in begins[:_MOST_MARKS])
-    ]  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import railwright
 from railwright.limits.designs import Design, Question, front, price, speed
 from railwright.report.pages.offline_page import Figure, plotly_text, render_page
 from railwright.report.pictures import axes
@@ -46,7 +45,6 @@ def render_designs_html(designs: Sequence[Design], question: Question) -> str:
         "show": whatif_text,
         "rate_words": collective_text.rate_words,
         "priced": question.prices is not None,
-        "version": railwright.__version__,
     }
     drawn = [_picture(designs, labels, place) for place in range(len(designs[0].collectives))]
     return render_page("whatif.html.j2", drawn, fields)

@@ -67,10 +67,6 @@ def figures(points: Iterable[Judged]) -> tuple[Figure, ...]:
     return tuple(made)
 
 
-def _edge(point: Judged) -> float | None:
-    return slow_edge(point.expected)
-
-
 def _path_and_varied(point: Judged) -> tuple[str, str]:
     return point.path, wording.parameter_words(point.parameters, without=("size_bytes",))
 
@@ -94,12 +90,14 @@ def _figure(title: str, quantity: Quantity, curves: Sequence[Series]) -> Figure:
     names = "; ".join(curve.name for curve in curves if curve.name)
     across = "over the size" if over_size else "for each setting"
     worst = "fastest" if quantity == "latency_s" else "slowest"
+    labels = set(map(_label, curves))
+    layout = _curve_layout(quantity, points) if over_size else axes.dot_layout(quantity, _shown_values(points), labels)
     return Figure(
         title=title,
         summary=f"{title} {across}: {span}." + (f" Curves: {names}." if names else ""),
         caption=_caption(quantity, points, over_size),
         data=tuple(_curve_traces(quantity, curves) if over_size else _dot_traces(curves)),
-        layout=_curve_layout(quantity, points) if over_size else _dot_layout(quantity, curves),
+        layout=layout,
         columns=("median", worst, "p99", "launches", "spread", "limit", "of limit"),
         rows=tuple(_row(curve.name, point) for curve in curves for point in curve.points),
     )
@@ -117,7 +115,7 @@ def _caption(quantity: Quantity, points: Sequence[Judged], over_size: bool) -> s
         f"Band: {band}, cut off where it leaves the figure." if over_size else "",
         dashed if any(map(_limit_value, points)) else "No limit is known.",
     ]
-    if over_size and any(_edge(point) is not None for point in points):
+    if over_size and any(slow_edge(point) is not None for point in points):
         sentences.append("Dotted: the end of the expected band beyond which it is slow.")
     if over_size:
         sentences.append("Drag with a mouse to look closer, double-click to go back.")
@@ -170,7 +168,7 @@ def _curve_traces(quantity: Quantity, curves: Sequence[Series]) -> list[Trace]:
     for curve, limit in zip(curves, limits, strict=True):
         if not shared or curve is curves[0]:
             lines.append(_line_trace(limit, _INK if shared else curve.colour, "dash"))
-        lines.append(_line_trace(_over_size(curve, _edge), curve.colour, "dot"))
+        lines.append(_line_trace(_over_size(curve, slow_edge), curve.colour, "dot"))
     traces = [*map(_band_trace, curves), *lines, *map(_launch_trace, curves), *map(_median_trace, curves)]
     kept = [trace for trace in traces if trace["x"]]
     drawn = {trace["line"].get("dash") for trace in kept if "line" in trace}
@@ -278,13 +276,8 @@ def _label(curve: Series) -> str:
     return "<br>".join(plotly_text(line if len(line) <= 22 else f"{line[:20]}..") for line in lines) or "measured"
 
 
-def _dot_layout(quantity: Quantity, curves: Sequence[Series]) -> dict[str, Any]:
-    values = _shown_values([point for curve in curves for point in curve.points])
-    return axes.dot_layout(quantity, values, {_label(curve) for curve in curves})
-
-
 def _curve_layout(quantity: Quantity, points: Sequence[Judged]) -> dict[str, Any]:
-    edges = filter(None, (_positive(_edge(point)) for point in points))
+    edges = filter(None, (_positive(slow_edge(point)) for point in points))
     bands = filter(None, (_positive(end) for point in points for end in _band(point)))
     sizes = sorted(set(filter(None, map(_size, points))))
     return axes.curve_layout(quantity, sizes, [*_shown_values(points), *edges], [*bands])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from railwright.diagnosis.localise.records import Suspect
 from railwright.locate.search import Located
-from railwright.report.pictures.locate_map import Matrix, map_of, matrix_of, of_edge, suspected, times_of
+from railwright.report.pictures.locate_map import map_of, matrix_of, of_edge, suspected, times_of
 from railwright.report.pictures.svg import MARGIN, WIDTH, Sheet
 from railwright.report.text.locate import hop_words
 from railwright.units import format_duration
@@ -90,19 +91,21 @@ class _Grid(NamedTuple):
     """Where the cells of a matrix are."""
 
     sheet: Sheet
-    names: tuple[str, ...]
+    places: dict[str, int]
+    """Of each name, as a row and as a column."""
     side: float
 
-    def place(self, row: int, column: int) -> tuple[float, float]:
-        """The upper left corner of a cell."""
-        return MARGIN + _NAMES + column * self.side, _TOP + row * self.side
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Every row with every column."""
+        return ((row, column) for row in self.places for column in self.places)
 
-    def box(self, place: tuple[float, float], style: str, title: str, words: str) -> None:
-        """One cell; its words only where there is room."""
-        (x, y), gap = place, 0.5 if self.side > 4 else 0.0
+    def box(self, ends: tuple[str, str], style: str, said: str, words: str) -> None:
+        """One cell with what is said of its pair; its words only where there is room."""
+        row, column = (self.places[name] for name in ends)
+        x, y, gap = MARGIN + _NAMES + column * self.side, _TOP + row * self.side, 0.5 if self.side > 4 else 0.0
         side = self.side - 2 * gap
-        self.sheet.box(x + gap, y + gap, side, side, style, title=title)
-        if words and len(self.names) <= _DIGITS_UP_TO:
+        self.sheet.box(x + gap, y + gap, side, side, style, title=f"{ends[0]} to {ends[1]}: {said}")
+        if words and len(self.places) <= _DIGITS_UP_TO:
             letters = "d" if style in ("m2", "m3") else "c"
             self.sheet.text(x + self.side / 2, y + self.side / 2 + 3, words, letters, 5, anchor="middle")
 
@@ -111,26 +114,29 @@ def _grid(names: tuple[str, ...], what: str) -> _Grid:
     """A sheet with the names of rows and columns."""
     sheet = Sheet("locate")
     side = min((WIDTH - 2 * MARGIN - _NAMES) / max(len(names), 1), 26.0)
-    grid = _Grid(sheet, names, side)
     sheet.text(MARGIN, 12, f"{what} that sends: row; that receives: column", "s", 80)
     for number, name in enumerate(names):
-        x, _ = grid.place(0, number)
-        _, y = grid.place(number, 0)
+        x, y = MARGIN + _NAMES + number * side, _TOP + number * side
         if side >= 10 or number % 4 == 0:
             sheet.text(x + side / 2, _TOP - 4, _short(name), "s", 5, anchor="middle")
         if side >= 7 or number % 4 == 0:
             sheet.text(MARGIN + _NAMES - 4, y + side / 2 + 3, name, "s", 12, anchor="end")
     sheet.y = _TOP + len(names) * side
-    return grid
+    return _Grid(sheet, {name: number for number, name in enumerate(names)}, side)
 
 
 def matrix_svg(found: Located) -> str:
     """A row sends, a column receives; the lowest rate of all tries."""
     matrix = matrix_of(found, map_of(found).leaf_of)
     grid = _grid(matrix.names, matrix.what)
-    for row, source in enumerate(matrix.names):
-        for column, destination in enumerate(matrix.names):
-            _cell(grid, matrix, (source, destination), grid.place(row, column))
+    for ends in grid.pairs():
+        if ends not in matrix.cells:
+            grid.box(ends, "none", "not tested", "")
+        elif (ratio := matrix.cells[ends]) is None:
+            grid.box(ends, "lost", "did not run", "\u00d7")
+        else:
+            style = next((style for least, style in _STEPS if ratio >= least), _STEPS[-1][1])
+            grid.box(ends, style, f"{ratio:.0%}", f"{100 * ratio:.0f}")
     words = ("90 % or more", "75 to 90 %", "50 to 75 %", "less", "did not run", "not tested")
     _key(grid.sheet, ("m0", "m1", "m2", "m3", "lost", "none"), words)
     return grid.sheet.document(f"{found.fabric}: rates of pairs")
@@ -142,36 +148,16 @@ def times_svg(found: Located) -> str:
     if not times.cells:
         return ""
     grid = _grid(times.names, "port")
-    for row, source in enumerate(times.names):
-        for column, destination in enumerate(times.names):
-            ends = source, destination
-            if ends not in times.cells:
-                grid.box(grid.place(row, column), "none", f"{source} to {destination}: not tested", "")
-                continue
-            seconds, place = times.cells[ends]
-            style = "m3" if ends in times.late else _CLASSES[min(place, len(_CLASSES) - 1)]
-            title = f"{source} to {destination}: {format_duration(seconds)}"
-            grid.box(grid.place(row, column), style, title, f"{1e6 * seconds:.0f}")
+    for ends in grid.pairs():
+        if ends not in times.cells:
+            grid.box(ends, "none", "not tested", "")
+            continue
+        seconds, place = times.cells[ends]
+        style = "m3" if ends in times.late else _CLASSES[min(place, len(_CLASSES) - 1)]
+        grid.box(ends, style, format_duration(seconds), f"{1e6 * seconds:.0f}")
     classes = [hop_words(one.switches) for one in found.latency.classes][: len(_CLASSES)]
     _key(grid.sheet, (*_CLASSES[: len(classes)], "m3", "none"), (*classes, "late for its class", "not tested"))
     return grid.sheet.document(f"{found.fabric}: round trips of pairs")
-
-
-def _cell(grid: _Grid, matrix: Matrix, ends: tuple[str, str], place: tuple[float, float]) -> None:
-    title = f"{ends[0]} to {ends[1]}"
-    if ends not in matrix.cells:
-        grid.box(place, "none", f"{title}: not tested", "")
-        return
-    ratio = matrix.cells[ends]
-    if ratio is None:
-        grid.box(place, "lost", f"{title}: did not run", "\u00d7")
-    else:
-        grid.box(place, shade(ratio), f"{title}: {ratio:.0%}", f"{100 * ratio:.0f}")
-
-
-def shade(ratio: float) -> str:
-    """The style of a cell."""
-    return next((style for least, style in _STEPS if ratio >= least), _STEPS[-1][1])
 
 
 def _key(sheet: Sheet, styles: tuple[str, ...], words: tuple[str, ...]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from railwright.diagnosis.localise.records import Suspect
-from railwright.locate.search import Located, PairSeen
+from railwright.locate.search import Located
 
 MOST_ROWS = 64
 """Of the matrix; above it the ports of a leaf are one row."""
@@ -61,21 +62,10 @@ def map_of(found: Located) -> Map:
     return Map(levels, leaf_of, tuple(Edge(*ends, ran) for ends, ran in sorted(edges.items())))
 
 
-def natural(name: str) -> tuple[object, ...]:
+def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts host2 before host10."""
-    parts: list[object] = []
-    word = ""
-    for char in name:
-        if char.isdecimal() == word[-1:].isdecimal() or not word:
-            word += char
-        else:
-            parts.append(_part(word))
-            word = char
-    return (*parts, _part(word))
-
-
-def _part(word: str) -> tuple[int, str]:
-    return (int(word[:18]), "") if word.isdecimal() and word.isascii() else (-1, word)
+    words = (number or word for number, word in re.findall(r"([0-9]+)|([^0-9]+)", name))
+    return [(int(word[:18]), "") if word[0] in "0123456789" else (-1, word) for word in words]
 
 
 def matrix_of(found: Located, leaf_of: dict[str, str]) -> Matrix:
@@ -86,7 +76,7 @@ def matrix_of(found: Located, leaf_of: dict[str, str]) -> Matrix:
     cells: dict[tuple[str, str], float | None] = {}
     for pair in found.pairs:
         ends = (leaf_of[pair.source], leaf_of[pair.destination]) if by_leaf else (pair.source, pair.destination)
-        cells[ends] = _worse(cells.get(ends), pair)
+        cells[ends] = min((one for one in (cells.get(ends), pair.ratio) if one is not None), default=None)
     return Matrix(tuple(names[:MOST_ROWS]), "leaf" if by_leaf else "port", cells)
 
 
@@ -110,12 +100,6 @@ def times_of(found: Located, leaf_of: dict[str, str]) -> Times:
     }
     late = frozenset((one.source, one.destination) for one in found.latency.slow_pairs)
     return Times(tuple(ports), cells, late)
-
-
-def _worse(before: float | None, pair: PairSeen) -> float | None:
-    if pair.ratio is None or before is None:
-        return before if pair.ratio is None else pair.ratio
-    return min(before, pair.ratio)
 
 
 def suspected(suspects: Sequence[Suspect]) -> dict[str, Suspect]:

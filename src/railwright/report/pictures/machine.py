@@ -26,6 +26,8 @@ from railwright.topology.paths import Graph
 from railwright.units import format_bandwidth
 
 _LEAVES: tuple[DeviceKind, ...] = ("memory", "gpu", "nic", "drive")
+_BARS: tuple[DeviceKind, ...] = ("nvswitch",)
+_NETWORK: tuple[DeviceKind, ...] = ("fabric", "leaf")
 _ORDER = {"memory": 0, "gpu": 1, "nic": 2, "drive": 3}
 _ROW, _BOX, _GAP = 34, 24, 12
 _CPU, _LEAF, _BAR, _WIRE, _SWITCH = 46, 84, 30, 106, 34
@@ -49,25 +51,19 @@ class _Leaf(NamedTuple):
     """From the CPU to it."""
 
 
-def render_machine(topology: Topology, rows: Sequence[Row]) -> str:
-    """The drawing as an SVG element for a page; empty where the machine has nothing to draw. All text is escaped."""
+def draw_machine(topology: Topology, rows: Sequence[Row]) -> tuple[str, str]:
+    """The drawing as an SVG element for a page, empty where the machine has nothing to draw; all text is escaped.
+
+    And that no link is slow although paths are, in words; empty where one is, or no slow path is drawn.
+    """
     try:
         drawing = _Drawing(topology, rows)
     except RailwrightError:
-        return ""
-    return drawing.document() if drawing.leaves else ""
-
-
-def said_of_links(topology: Topology, rows: Sequence[Row]) -> str:
-    """That no link is slow although paths are, in words; empty where one is, or no slow path is drawn."""
-    try:
-        drawing = _Drawing(topology, rows)
-    except RailwrightError:
-        return ""
+        return "", ""
     said = drawing.said_of_each()
-    if not any(one.cleared for one in said) or any(one.state == "slow" for one in said):
-        return ""
-    return "No link is slow: over each of them another path got what the slow ones need."
+    cleared = any(one.cleared for one in said) and all(one.state != "slow" for one in said)
+    words = "No link is slow: over each of them another path got what the slow ones need." if cleared else ""
+    return drawing.document() if drawing.leaves else "", words
 
 
 class _Drawing:
@@ -147,9 +143,10 @@ class _Drawing:
         for leaf in self.leaves:
             self._draw_leaf(leaf)
         self._arcs()
-        has_bar = any(True for _ in self._topology.of_kind("nvswitch")) or self._direct()
-        width = self._bar_x + (_BAR + 8 if has_bar else 0) if has_bar or self._ports() else self._leaf_x + _LEAF
-        width += _MARGIN
+        has_bar = self._topology.of_kind(*_BARS) or self._direct()
+        width = self._leaf_x + _LEAF + _MARGIN
+        if has_bar or self._links_to("", *_NETWORK):
+            width = self._bar_x + (_BAR + 8 if has_bar else 0) + _MARGIN
         height = self._top(len(self.leaves) - 1) + _BOX + _MARGIN
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="machine" viewBox="0 0 {width:g} {height:g}"'
@@ -171,24 +168,17 @@ class _Drawing:
         else:
             self._wire(left, x, y, leaf.links)
         self._box(x, self._y[leaf.device.id], _LEAF, _BOX, leaf.device.id, self._over.get(leaf.device.id, []), "leaf")
-        up = [link for link in self._topology.links if leaf.device.id in (link.a, link.b) and self._is_bar(link)]
-        if up:
+        if up := self._links_to(leaf.device.id, *_BARS):
             self._wire(x + _LEAF, self._bar_x, y, up)
-        ports = [link for link in self._topology.links if leaf.device.id in (link.a, link.b) and self._is_port(link)]
-        if ports:
+        if ports := self._links_to(leaf.device.id, *_NETWORK):
             self._wire(x + _LEAF, x + _LEAF + _WIRE - 22, y, ports)
             self._front.append(f'<circle cx="{x + _LEAF + _WIRE - 20:g}" cy="{y:g}" r="3" class="port"/>')
 
-    def _is_bar(self, link: Link) -> bool:
-        ends = [self._topology.device(end) for end in (link.a, link.b)]
-        return any(end is not None and end.kind == "nvswitch" for end in ends)
-
-    def _is_port(self, link: Link) -> bool:
-        ends = [self._topology.device(end) for end in (link.a, link.b)]
-        return any(end is not None and end.kind in ("fabric", "leaf") for end in ends)
-
-    def _ports(self) -> bool:
-        return any(self._is_port(link) for link in self._topology.links)
+    def _links_to(self, device_id: str, *kinds: DeviceKind) -> list[Link]:
+        """The links of a device with one of that kind at their other end, or of any device where no id is given."""
+        ends = {device.id for device in self._topology.of_kind(*kinds)}
+        return [link for link in self._topology.links
+                if {link.a, link.b} & ends and (not device_id or device_id in (link.a, link.b))]  # fmt: skip
 
     def _direct(self) -> list[Link]:
         """Links between two GPUs without a switch."""
@@ -200,8 +190,7 @@ class _Drawing:
 
     def _bars(self) -> None:
         """One bar for the NVSwitches, one box for each PCIe switch with the link above it."""
-        joined = [leaf.device.id for leaf in self.leaves if any(
-            leaf.device.id in (link.a, link.b) and self._is_bar(link) for link in self._topology.links)]  # fmt: skip
+        joined = [leaf.device.id for leaf in self.leaves if self._links_to(leaf.device.id, *_BARS)]
         if joined:
             top, bottom = self._y[joined[0]], self._y[joined[-1]] + _BOX
             self._front.append(_rect(self._bar_x, top, _BAR, bottom - top, "bar"))

@@ -44,9 +44,9 @@ def subject(line: SheetLine) -> str:
     return ", ".join(filter(None, (wording.visible(line.host), f"{line.benchmark} {line.path}".strip(), varied)))
 
 
-def value_words(line: SheetLine) -> str:
-    """`6.1 GB/s`, or a dash."""
-    return wording.quantity(line.quantity, line.value) if line.quantity else wording.ABSENT
+def quantity_words(line: SheetLine, value: float | None) -> str:
+    """The value or the limit of a line: `6.1 GB/s`, or a dash."""
+    return wording.quantity(line.quantity, value) if line.quantity else wording.ABSENT
 
 
 def tally(lines: Sequence[SheetLine]) -> str:
@@ -69,5 +69,5 @@ def text_lines(sheet: Sheet) -> Iterator[str]:
 
 
 def _seen(line: SheetLine) -> str:
-    value = "" if line.value is None else f"{value_words(line)}, "
+    value = "" if line.value is None else f"{quantity_words(line, line.value)}, "
     return f"{value}{wording.visible(line.why)}"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple
 
 from railwright.diagnosis.fleet.between_hosts import BetweenHosts
 from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath
 from railwright.diagnosis.verdicts.pair import PairJudged
-from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.locate.search import Located
 from railwright.report.text import wording
 from railwright.report.text.locate import suspect_lines
@@ -19,24 +18,17 @@ from railwright.units import count, format_bandwidth, format_duration
 _MOST_PAIRS = 12
 
 
-class Found(Protocol):
+class Found(NamedTuple):
     """Everything that was found between hosts."""
 
-    @property
-    def said(self) -> BetweenHosts:
-        """What was done, and whom it accuses."""
-
-    @property
-    def pairs(self) -> tuple[PairJudged, ...]:
-        """Every pair, the slowest first."""
-
-    @property
-    def located(self) -> Located | None:
-        """The search, for its matrix."""
-
-    @property
-    def collectives(self) -> Diagnosis | None:
-        """Those of all hosts, judged."""
+    said: BetweenHosts
+    """What was done, and whom it accuses."""
+    pairs: tuple[PairJudged, ...] = ()
+    """Every pair, the slowest first."""
+    located: Located | None = None
+    """The search, for its matrix."""
+    collectives: Diagnosis | None = None
+    """Those of all hosts, judged."""
 
 
 def answer(found: Found) -> str:
@@ -81,12 +73,8 @@ def limits_of(found: Found) -> list[str]:
 def collective_words(path: JudgedPath) -> tuple[str, str, str, str]:
     """Name with what was varied, value, limit and its reason, and verdict."""
     head = path.headline
-    value = wording.ABSENT
-    limit = wording.ABSENT
-    if head is not None:
-        value = wording.ABSENT if head.value is None else format_quantity(path.quantity, head.value)
-        known = getattr(head.limit, "value", None)
-        limit = wording.ABSENT if known is None else format_quantity(path.quantity, known)
+    value = wording.quantity(path.quantity, head.value if head else None)
+    limit = wording.limit_value(head.limit) if head else wording.ABSENT
     name = " ".join(filter(None, (path.benchmark, wording.parameter_words(path.parameters), path.path)))
     return name, value, limit, path.verdict.state
 

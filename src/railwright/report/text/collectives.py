@@ -53,7 +53,7 @@ def _lines(found: CollectiveLimit) -> Iterator[str]:
     yield ""
     yield from labelled("because", found.because)
     for share in found.bottleneck:
-        yield from _share_lines(share, found.algbw_bytes_per_s.limit)
+        yield _share_line(share, found.algbw_bytes_per_s.limit)
     if len(found.algorithms) > 1:
         yield ""
         yield "busbw by algorithm"
@@ -73,11 +73,11 @@ def _rate(rate: Rate) -> str:
     return f"{format_bandwidth(rate.limit):>12}   {band}{why}"
 
 
-def _share_lines(share: Share, rate: float) -> Iterator[str]:
+def _share_line(share: Share, rate: float) -> str:
     gain = share.doubled_bytes_per_s / rate - 1
     then = f", then {share.then} holds it back" if share.then and share.then != share.what else ""
     more = f"doubling it brings {gain:+.0%}{then}" if gain > 0.005 else "doubling it alone brings nothing"
-    yield f"{'':10}{share.share:4.0%} {share.what}: {more}"
+    return f"{'':10}{share.share:4.0%} {share.what}: {more}"
 
 
 def _algorithm_line(algorithm: Algorithm, chosen: str) -> str:

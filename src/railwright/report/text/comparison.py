@@ -12,7 +12,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.groups import grouped
 from railwright.report.pages.page import Page
 from railwright.report.text import wording
-from railwright.results.compare import ComparedPoint, Comparison, OneSided, RunLabel, Side, Statement
+from railwright.results.compare import ComparedPoint, Comparison, OneSided, Side, Statement
 from railwright.results.fairness import Difference
 from railwright.units import count
 
@@ -53,7 +53,8 @@ class _Printer(Page):
         """Which two runs these are."""
         self.line("railwright compare", "bold")
         for name, label in (("A", comparison.a), ("B", comparison.b)):
-            self.line(f"{name}  {_label_words(label)}")
+            run = f"{label.host}, {label.started_at}, railwright {label.railwright}"
+            self.line(f"{name}  {run}: {' '.join(label.command)}")
         if comparison.across:
             self.line(f"paired across {', '.join(comparison.across)}")
 
@@ -71,7 +72,7 @@ class _Printer(Page):
             for each in found:
                 style = "bold yellow" if severity == "blocking" else ""
                 self.line(f"{each.what}: {each.a} in A, {each.b} in B", style, indent=_INDENT)
-                reason = "; ".join(part for part in (each.why, _places(each.where)) if part)
+                reason = "; ".join(part for part in (each.why, wording.first_of(each.where, _SHOWN_PLACES)) if part)
                 if reason:
                     self.line(reason, "dim", indent=_INDENT * 2)
 
@@ -118,7 +119,7 @@ class _Printer(Page):
             self.heading(f"Only in {side.upper()}")
             curves = grouped(found, lambda each: (_curve_words(each), each.other, each.why))
             for (title, other, why), group in curves:
-                sizes = wording.sizes_words((each.parameters for each in group), listed=_SHOWN_PLACES)
+                sizes = wording.sizes_words(group, listed=_SHOWN_PLACES)
                 self.line(f"{title}  {sizes}".rstrip(), indent=_INDENT)
                 if other != "absent":
                     self.line(f"{other} in the other run: {why}", "dim", indent=_INDENT * 2)
@@ -140,16 +141,6 @@ def closing_words(comparison: Comparison, meaning: str = "") -> str:
     )
     meaning = meaning or EXIT_MEANING.get(comparison.exit_status, "not a status of a comparison")
     return f"{counts}{range_words}. Exit status {comparison.exit_status}: {meaning}."
-
-
-def _label_words(label: RunLabel) -> str:
-    return f"{label.host}, {label.started_at}, railwright {label.railwright}: {' '.join(label.command)}"
-
-
-def _places(where: tuple[str, ...]) -> str:
-    if len(where) <= _SHOWN_PLACES:
-        return ", ".join(where)
-    return f"{', '.join(where[:_SHOWN_PLACES])} and {len(where) - _SHOWN_PLACES} more"
 
 
 def _curve_words(point: ComparedPoint | OneSided) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from railwright.checks.finding import Finding
 from railwright.diagnosis.verdicts.judged import Judged
@@ -22,7 +21,6 @@ from railwright.report.text import wording
 from railwright.report.text.collectives import labelled
 from railwright.results.records import size_of
 from railwright.terminal import text_width
-from railwright.topology.devices import Scalar
 from railwright.units import count, format_size
 
 _WIDEST_NAME, _WIDEST_NAME_WITH_ROOM = 38, 62
@@ -78,18 +76,15 @@ def _held_against(found: Explained) -> Iterator[str]:
         return
     unit = f" {found.bandwidths_are}" if found.bandwidths_are else ""
     if not isinstance(row.limit, Limit):
+        size = wording.size_words(row.parameters)
         if row.value is not None:
-            yield from labelled("measured", f"{format_quantity(row.quantity, row.value)}{unit}{_size_words(row)}")
+            value = f"{format_quantity(row.quantity, row.value)}{unit}"
+            yield from labelled("measured", f"{value} at {size}" if size else value)
         return
     if row.expected is not None:
         yield from labelled("expected", f"{wording.band_words(row.expected, _OPEN_BAND)}{unit}: {row.expected.because}")
     yield from labelled("limit", f"{format_quantity(row.quantity, row.limit.value)}{unit}: {row.limit.because}")
     yield from labelled("source", "; ".join(map(str, row.limit.sources)))
-
-
-def _size_words(row: Judged) -> str:
-    size = size_of(row.parameters)
-    return f" at {format_size(size)}" if size is not None else ""
 
 
 def _cause(found: Explained) -> Iterator[str]:
@@ -125,7 +120,6 @@ def _table(found: Explained) -> Iterator[str]:
     """The tool's own string stands beside the value where the two differ. Without a machine no row is judged."""
     names = _names(found.rows)
     width = max(map(len, names), default=4)
-    theirs = not found.bandwidths_are
     judged = any(not isinstance(row.limit, NoLimit) for row in found.rows)
     failed = any(row.verdict.state == "failed" for row in found.rows)
     table = [("row", "the tool says", found.bandwidths_are or "measured", "of limit", "expected", "verdict")]
@@ -135,31 +129,22 @@ def _table(found: Explained) -> Iterator[str]:
         band = wording.band_words(row.expected, _OPEN_BAND)
         table.append((name, wording.visible(shown)[:_WIDEST_SHOWN], value, share, band, row.verdict.state))
     wide = max(len(row[4]) for row in table)
-    left = _room(width, wide, theirs=theirs, judged=judged)
+    # The tool's own words go first, then the share of the limit.
+    wanted = (0 if found.bandwidths_are else _WIDEST_SHOWN + 2, 10 * judged, (wide + 1) * judged)
+    their_width, share_width, band_width = _room(width, wanted)
     for name, said, value, share, band, state in table:
-        line = f"  {name:{width}}{f'{said:>{_WIDEST_SHOWN + 2}}' if left.said else ''}{value:>14}"
-        line += (
-            f"{f'{share:>10}' if left.share else ''}   {f'{band:{wide}} ' if left.band else ''}" if judged else "   "
-        )
+        line = f"  {name:{width}}{said[:their_width]:>{their_width}}{value:>14}"
+        line += f"{share[:share_width]:>{share_width}}   {band[:band_width]:{band_width}}"
         yield f"{line} {state}" if judged or failed else line.rstrip()
 
 
-class _Columns(NamedTuple):
-    """Which of the columns that a line can do without are shown."""
-
-    said: bool
-    share: bool
-    band: bool
-
-
-def _room(width: int, wide: int, *, theirs: bool, judged: bool) -> _Columns:
-    """The columns that a narrow terminal has room for: the tool's own words go first, then the share of the limit."""
-    columns = _Columns(theirs, judged, judged)
-    for given in (columns, columns._replace(said=False), _Columns(False, False, judged), _Columns(False, False, False)):
-        needed = 2 + width + 14 + 3 + 11 + (_WIDEST_SHOWN + 2) * given.said + 10 * given.share + (wide + 1) * given.band
-        if needed <= text_width():
-            return given
-    return _Columns(said=False, share=False, band=False)
+def _room(name: int, columns: Sequence[int]) -> list[int]:
+    """The widths of the columns that a narrow terminal has room for; the others are 0, the first of them go first."""
+    left = list(columns)
+    for place in range(len(left)):
+        if 2 + name + 14 + 3 + 11 + sum(left) > text_width():
+            left[place] = 0
+    return left
 
 
 def _names(rows: tuple[Judged, ...]) -> list[str]:
@@ -178,14 +163,11 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
     for row in rows:
         size = size_of(row.parameters)
         words = [f"{format_size(size):9}"] if size is not None else []
-        words += [_word(key, row.parameters[key]) for key in varied if key in row.parameters]
+        told = ((key, row.parameters[key]) for key in varied if key in row.parameters)
+        words += [value.replace("_", " ") if isinstance(value, str) else f"{key}={value}" for key, value in told]
         words += [row.quantity.partition("_")[0]] if quantities else []
         names.append(wording.visible(" ".join(words))[:most].rstrip())
     return names
-
-
-def _word(key: str, value: Scalar) -> str:
-    return str(value).replace("_", " ") if isinstance(value, str) else f"{key}={value}"
 
 
 def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:

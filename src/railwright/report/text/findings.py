@@ -30,8 +30,7 @@ _MOST_PATHS = 4
 def slowed_lines(slows: Sequence[Slowed]) -> Iterator[str]:
     """What is slowed down most, with what the limits say of it: as it is, and as it would be without the fault."""
     for one in slows[:_MOST_SLOWED]:
-        rest = len(one.what) - _MOST_PATHS
-        names = ", ".join(one.what[:_MOST_PATHS]) + (f" and {rest} more" if rest > 0 else "")
+        names = wording.first_of(one.what, _MOST_PATHS)
         now, best = (format_bandwidth(rate) for rate in (one.with_fault_bytes_per_s, one.without_bytes_per_s))
         yield f"limit   {wording.visible(names)}: {now}, without this fault {best}"
     if len(slows) > _MOST_SLOWED:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from railwright.diagnosis.fleet.settings import Difference, Fleet, FleetFault
+from railwright.groups import grouped
 from railwright.report.text import wording
 from railwright.topology.gpus import runs
 from railwright.units import count
@@ -78,13 +79,9 @@ def _split(found: Sequence[Difference]) -> Iterator[str]:
 
 def _unsaid(found: Sequence[Difference]) -> Iterator[str]:
     """Grouped by hosts: a host that could not be asked lacks many things at once."""
-    things: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for one in found:
-        if one.unsaid:
-            things[one.unsaid].append(one.what)
-    for hosts, lacking in things.items():
-        more = f" and {len(lacking) - 6} more" if len(lacking) > 6 else ""
-        yield f"{_hosts(hosts)}: {', '.join(lacking[:6])}{more}"
+    for hosts, differences in grouped((one for one in found if one.unsaid), lambda one: one.unsaid):
+        lacking = [one.what for one in differences]
+        yield f"{_hosts(hosts)}: {wording.first_of(lacking, 6)}"
 
 
 def _hosts(names: Sequence[str], of: int = 0) -> str:

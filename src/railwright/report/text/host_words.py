@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from railwright.diagnosis.fleet.host_table import Cell, Column, HostSeen, HostTable
-from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.report.text import wording
 from railwright.units import count
 
@@ -15,32 +14,25 @@ def column_name(column: Column) -> str:
     return ", ".join(filter(None, (f"{column.benchmark} {column.path}", varied, quantity)))
 
 
-def value_words(cell: Cell, column: Column) -> str:
-    """`12.1 GB/s`; a dash where there is no value."""
-    return wording.ABSENT if cell.value is None else format_quantity(column.quantity, cell.value)
-
-
 def behind_words(cell: Cell, column: Column) -> str:
     """How far one host is behind the others at one path."""
-    median = wording.ABSENT if column.median is None else format_quantity(column.quantity, column.median)
+    value, median = (wording.quantity(column.quantity, number) for number in (cell.value, column.median))
     part = "" if cell.part is None else f" ({cell.part:.2f} of the others)"
-    return f"{column_name(column)}: {value_words(cell, column)}{part}, all hosts have {median} in the middle"
+    return f"{column_name(column)}: {value}{part}, all hosts have {median} in the middle"
 
 
 def host_says(host: HostSeen, table: HostTable) -> str:
     """Why a host is told of: its trouble, or the path at which it is furthest behind."""
     if host.trouble:
         return host.trouble
-    behind = host.behind
-    if behind:
-        more = f", and {count(len(behind) - 1, 'path')} more" if len(behind) > 1 else ""
-        return f"behind at {behind_words(behind[0], table.columns[behind[0].column])}{more}"
-    telling = host.telling
-    if telling:
-        first = telling[0]
-        more = f", and {count(len(telling) - 1, 'path')} more" if len(telling) > 1 else ""
-        return f"{first.state}: {column_name(table.columns[first.column])}{more}, as far as its siblings are"
-    return "like the others"
+    told = host.behind or host.telling
+    if not told:
+        return "like the others"
+    first, column = told[0], table.columns[told[0].column]
+    more = f", and {count(len(told) - 1, 'path')} more" if len(told) > 1 else ""
+    if host.behind:
+        return f"behind at {behind_words(first, column)}{more}"
+    return f"{first.state}: {column_name(column)}{more}, as far as its siblings are"
 
 
 def answer(table: HostTable) -> str:

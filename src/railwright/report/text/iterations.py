@@ -85,7 +85,9 @@ def _model_lines(ways: dict[_Key, _Way], model: str, width: int) -> Iterator[str
             yield f"  {' '.join((*name.split(), reason))}"
     whole = {name: way for name, way in mine.items() if way.seconds.get("iteration") and way.seconds.get("compute")}
     longest_s = max((statistics.fmean(way.seconds["iteration"]) for way in whole.values()), default=0.0)
-    column_s = longest_s / _bar_columns(width)
+    # How long the longest bar may be, beside its name and its time.
+    room = width - (2 + _NAME_COLUMNS + _NUMBER_COLUMNS + 1)
+    column_s = longest_s / max(_LEAST_BAR_COLUMNS, min(_BAR_COLUMNS, room))
     if column_s <= 0:
         return
     yield f"  {_COMPUTE} compute   {_EXPOSED} exposed communication   a column is {format_duration(column_s)}"
@@ -116,12 +118,6 @@ def _name(key: _Key) -> str:
     _, dtype, buckets, overlap = key
     when = {"yes": "overlapped", "no": "after compute"}.get(overlap, overlap)
     return f"{dtype:5}{buckets:8}{when}"
-
-
-def _bar_columns(width: int) -> int:
-    """How long the longest bar may be, beside its name and its time."""
-    beside = 2 + _NAME_COLUMNS + _NUMBER_COLUMNS + 1
-    return max(_LEAST_BAR_COLUMNS, min(_BAR_COLUMNS, width - beside))
 
 
 def _columns(width: int) -> tuple[str, ...]:

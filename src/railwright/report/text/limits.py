@@ -13,10 +13,8 @@ from railwright.units import format_bandwidth
 
 def render_limits(topology: Topology, rows: Iterable[PathLimit]) -> str:
     """Each path with its limit, band, narrowest link, derivation and sources."""
-    lines = [f"limits of {wording.visible(topology.name)}, each direction", ""]
-    for row in rows:
-        lines += _row_lines(row)
-    return "\n".join(lines)
+    head = f"limits of {wording.visible(topology.name)}, each direction"
+    return "\n".join([head, "", *(line for row in rows for line in _row_lines(row))])
 
 
 def _row_lines(row: PathLimit) -> Iterator[str]:

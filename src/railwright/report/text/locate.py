@@ -145,10 +145,7 @@ def _latency_rows(found: Located) -> Iterator[tuple[str, str]]:
         took = f"{format_duration(slow.round_trip_s)}, {slow.times:g} times its class"
         yield "late", f"{slow.source} to {slow.destination}: {took}, in all of {slow.tries} tries"
     if latency.tried_once:
-        yield (
-            "",
-            f"{count(latency.tried_once, 'pair')} more looked late and had one try: see --latency",
-        )
+        yield "", f"{count(latency.tried_once, 'pair')} more looked late and had one try: see --latency"
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.checks.finding import Finding
 from railwright.groups import grouped
 from railwright.report.text.findings import finding_lines
-from railwright.report.text.wording import ABSENT, visible
-from railwright.results.readers.nccl_log.model import Communicator, NcclLog, Nic, Ring
+from railwright.report.text.wording import ABSENT, first_of, visible
+from railwright.results.readers.nccl_log.model import Communicator, NcclLog, Ring
 from railwright.results.readers.nccl_log.summary import Hop, Shape, SizeRange, algorithms, shapes, traffic, transports
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import Topology
@@ -76,8 +77,11 @@ def _head(log: NcclLog) -> Iterator[str]:
     plugins = dict.fromkeys(one.says for one in log.networks if one.state == "plugin")
     words = ", ".join(used) or "not logged"
     yield _row("network", words + (f" (provider {', '.join(plugins)})" if plugins else ""))
-    by_host = grouped(log.nics, lambda nic: nic.host)
-    yield from _rows("NICs", _with_hosts((", ".join(map(_nic_words, nics)), host) for host, nics in by_host))
+    nics = grouped(log.nics, lambda nic: nic.host)
+    told = (
+        (", ".join(f"{one.index} {one.name} {one.link}".rstrip() for one in of_host), host) for host, of_host in nics
+    )
+    yield from _rows("NICs", _with_hosts(told))
     yield from _rows("settings", _with_hosts((f"{one.name}={one.value}", one.host) for one in log.settings))
     yield ""
 
@@ -99,17 +103,12 @@ def _ranks(log: NcclLog) -> Iterator[str]:
     yield from _rows("hosts", told)
 
 
-def _nic_words(nic: Nic) -> str:
-    return f"{nic.index} {nic.name}{f' {nic.link}' if nic.link else ''}"
-
-
 def _with_hosts(said: Iterable[tuple[str, str]]) -> list[str]:
     """What several hosts say stands once, with the names of up to three of them."""
     rows = []
     for words, pairs in grouped(said, lambda pair: pair[0]):
         hosts = [host for host in dict.fromkeys(host for _, host in pairs) if host]
-        more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
-        rows.append(f"{words}  on {', '.join(hosts[:3])}{more}" if hosts else words)
+        rows.append(f"{words}  on {first_of(hosts, 3)}" if hosts else words)
     return rows
 
 
@@ -133,17 +132,18 @@ def _built(main: Communicator) -> Iterator[str]:
     if len(found) > _MAX_LISTED:
         yield _row("", f"... {len(found) - _MAX_LISTED} more different rings")
     yield from _trees(main)
-    heads = [" ".join(str(rank) for rank in one) for one in main.nvls_heads]
-    yield from _rows("NVLS heads", heads)
+    yield from _rows("NVLS heads", [" ".join(map(str, one)) for one in main.nvls_heads])
     yield ""
 
 
 def _shape(shape: Shape, hosts: dict[int, str]) -> Iterator[str]:
     order = order_words(shape.ring, hosts)
     yield _row("ring", f"x{len(shape.channels):<3} {order}   (channels {channel_words(shape.channels)})")
-    inside = [hop for hop in shape.hops if not _networked(hop)]
+    inside = [hop.label for hop in shape.hops if not _networked(hop)]
     if inside:
-        yield _row("", f"     inside: {_counted([hop.label for hop in inside])}")
+        told = [f"{label} x{number}" for label, number in Counter(inside).items() if label != "?"]
+        told += [f"{inside.count('?')} not logged"] if "?" in inside else []
+        yield _row("", f"     inside: {', '.join(told)}")
     crossing = [f"     {hop.source} → {hop.target}: {hop.label}{_gdr(hop)}" for hop in shape.hops if _networked(hop)]
     yield from _rows("", crossing, "     ... {} more over the network")
 
@@ -156,13 +156,6 @@ def _gdr(hop: Hop) -> str:
     sides = [("send", hop.send), ("receive", hop.receive)]
     direct = [name for name, side in sides if side is not None and side.gdr]
     return f", GPUDirect RDMA {' and '.join(direct)}" if direct else ", no GPUDirect RDMA"
-
-
-def _counted(words: Sequence[str]) -> str:
-    known = dict.fromkeys(word for word in words if word != "?")
-    told = [f"{word} x{words.count(word)}" for word in known]
-    unknown = words.count("?")
-    return ", ".join(told + ([f"{unknown} not logged"] if unknown else []))
 
 
 def _trees(main: Communicator) -> Iterator[str]:
@@ -220,8 +213,7 @@ def _chosen(log: NcclLog) -> Iterator[str]:
     if best:
         yield "NCCL's own estimates for AllReduce (latency, algbw)"
         for one in best:
-            latency = f"{one.latency_s * 1e6:.1f} us"
-            name = f"{one.algorithm} {one.protocol}"
+            name, latency = f"{one.algorithm} {one.protocol}", f"{one.latency_s * 1e6:.1f} us"
             yield _row("", f"{name:<20}{latency:>9}  {format_bandwidth(one.bandwidth_bytes_per_s):>10}")
         yield ""
 
@@ -237,9 +229,7 @@ def _range(one: SizeRange) -> str:
 def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[str]:
     real = [one for one in findings if one.certainty != "could not look"]
     blind = [one for one in findings if one.certainty == "could not look"]
-    machine = "no machine given: against the log's own tables only"
-    if topology is not None:
-        machine = f"held against {topology.name}"
+    machine = f"held against {topology.name}" if topology else "no machine given: against the log's own tables only"
     yield f"Contradictions ({visible(machine)})"
     for finding in real:
         for line in finding_lines(finding):

@@ -89,8 +89,8 @@ class _Printer(Page):
         self.line(f"{view.answer}.", f"bold {look.style}" if view.state in ("ok", "unknown") else look.style)
         if view.relative:
             self.line(f"{view.relative}.")
-        if view.cut_off:
-            self.line(view.cut_off, wording.STATES["slow"].style)
+        if cut_off := wording.cut_off_words(view.end):
+            self.line(cut_off, wording.STATES["slow"].style)
 
     def header(self, view: View) -> None:
         """Where, with what and how quietly it was measured."""
@@ -117,7 +117,7 @@ class _Printer(Page):
 
     def slow(self, view: View) -> None:
         """What is slow, then what explains it with the next command."""
-        if view.slow:
+        if view.slow_groups:
             self.heading("Slow")
         for group in view.slow_groups:
             shown = group.rows if self.verbose else group.rows[:_SHOWN]
@@ -135,9 +135,8 @@ class _Printer(Page):
             return
         self.heading(heading)
         for finding in found:
-            where = finding.where if self.verbose else finding.where[:_SHOWN]
-            more = f" and {len(finding.where) - len(where)} more" if len(where) < len(finding.where) else ""
-            self.line(f"{finding.fault} ({finding.certainty})  {', '.join(where)}{more}", "bold", indent=_INDENT)
+            where = wording.first_of(finding.where, len(finding.where) if self.verbose else _SHOWN)
+            self.line(f"{finding.fault} ({finding.certainty})  {where}", "bold", indent=_INDENT)
             self.line(finding.says, indent=_INDENT * 2)
             seen = finding.evidence if self.verbose else finding.evidence[:_SHOWN]
             evidence = tuple(("seen", f"{one.claim} {one.value} ({one.seen})") for one in seen)
@@ -220,9 +219,10 @@ class _Printer(Page):
 
     def counters(self, view: View) -> None:
         """NIC, link and TCP counters that changed."""
-        if view.moved and self.verbose:
+        moved = wording.moved_words(view.end)
+        if moved and self.verbose:
             self.heading("Counters that moved during the run")
-            self.facts(view.moved, indent=_INDENT)
+            self.facts(moved, indent=_INDENT)
 
     def closing(self, view: View) -> None:
         """The count of every verdict, and the exit status."""

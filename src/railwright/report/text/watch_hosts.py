@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.stragglers import Straggler
 from railwright.process import describe_status
+from railwright.report.text.watch import NAME_COLUMNS, line
 from railwright.report.text.wording import visible
 from railwright.units import count, format_duration
-from railwright.watch.seen import Watched
 from railwright.watch.seen_hosts import SeenHost, WatchedHosts
 
-_NAME_COLUMNS = 16
 _HEADS = ("iterations", "period", "computes", "longer", "longest", "later")
 _COLUMNS = (12, 11, 11, 20, 9, 20)
 
@@ -23,7 +22,7 @@ def watched_hosts_lines(found: WatchedHosts) -> Iterator[str]:
     yield f"{count(len(there), 'host')} of {len(found.hosts)} watched, on one time axis"
     if found.command:
         ended = "" if found.command_status is None else f" ended with {describe_status(found.command_status)}"
-        yield _line("command", visible(" ".join(found.command))[:100] + ended)
+        yield line("command", visible(" ".join(found.command))[:100] + ended)
     yield ""
     if there:
         yield _row("", _HEADS)
@@ -32,17 +31,17 @@ def watched_hosts_lines(found: WatchedHosts) -> Iterator[str]:
     yield ""
     for one in there:
         if one.watched is not None and one.watched.estimates:
-            yield _line(visible(one.host), _shares(one.watched.estimates[0]))
+            yield line(visible(one.host), _shares(one.watched.estimates[0]))
         elif one.watched is not None:
-            yield _line(visible(one.host), f"no period here: {visible(one.watched.why_none)}")
+            yield line(visible(one.host), f"no period here: {visible(one.watched.why_none)}")
     yield from _unlike(found)
     yield from _clocks(there)
     for one in found.hosts:
         if one.trouble:
-            yield _line("trouble", f"{visible(one.host)}: {visible(one.trouble)}")
+            yield line("trouble", f"{visible(one.host)}: {visible(one.trouble)}")
         yield from _of_host(one)
     if found.why_not:
-        yield _line("not told", visible(found.why_not))
+        yield line("not told", visible(found.why_not))
     if any(one.compared is not None for one in there):
         yield ""
         yield "longer, later: than the median of the others; longest: in this part of the iterations none took longer"
@@ -68,15 +67,11 @@ def _clocks(there: Sequence[SeenHost]) -> Iterator[str]:
         return
     moved = max(abs(one.clock_drift_s or 0.0) for one in there)
     known = f"known to ± {format_duration(worst.clock_half_width_s)}, half of the shortest round trip"
-    yield _line("clocks", f"{known} ({visible(worst.host)}); they moved {format_duration(moved)} at most meanwhile")
+    yield line("clocks", f"{known} ({visible(worst.host)}); they moved {format_duration(moved)} at most meanwhile")
 
 
 def _signed(value_s: float, half_width_s: float) -> str:
-    return f"{_signed_duration(value_s)} ± {format_duration(half_width_s)}"
-
-
-def _signed_duration(value_s: float) -> str:
-    return f"{'+' if value_s >= 0 else '-'}{format_duration(abs(value_s))}"
+    return f"{'+' if value_s >= 0 else '-'}{format_duration(abs(value_s))} ± {format_duration(half_width_s)}"
 
 
 def _shares(found: Estimate) -> str:
@@ -91,10 +86,10 @@ def _unlike(found: WatchedHosts) -> Iterator[str]:
     if not found.stragglers:
         held = sum(one.compared is not None for one in found.hosts)
         if held > 1 and not found.why_not:
-            yield _line("stragglers", f"none: the {held} hosts compute as long as each other, and begin together")
+            yield line("stragglers", f"none: the {held} hosts compute as long as each other, and begin together")
         return
     for one in found.stragglers:
-        yield _line("straggler", f"{visible(one.host)} {straggler_words(one)}")
+        yield line("straggler", f"{visible(one.host)} {straggler_words(one)}")
 
 
 def straggler_words(one: Straggler) -> str:
@@ -113,22 +108,17 @@ def straggler_words(one: Straggler) -> str:
 
 
 def _of_host(one: SeenHost) -> Iterator[str]:
-    watched: Watched | None = one.watched
-    if watched is None:
+    if one.watched is None:
         return
-    for held in watched.held_back:
-        yield _line("held back", f"{visible(one.host)} {visible(held.gpu)} by {visible(held.by)}, from "
+    for held in one.watched.held_back:
+        yield line("held back", f"{visible(one.host)} {visible(held.gpu)} by {visible(held.by)}, from "
                                  f"{held.from_s + (one.begins_s or 0):.1f} s on")  # fmt: skip
-    for slow in watched.slower_gpus:
+    for slow in one.watched.slower_gpus:
         since_s = slow.from_s + (one.begins_s or 0.0)
         clock = f"{slow.clock_hz / 1e6:.0f} MHz"
-        yield _line("slower", f"{visible(one.host)} {visible(slow.gpu)} from {since_s:.1f} s on: {clock}")
+        yield line("slower", f"{visible(one.host)} {visible(slow.gpu)} from {since_s:.1f} s on: {clock}")
 
 
 def _row(name: str, cells: tuple[str, ...]) -> str:
     padded = (f"{cell:>{width}}" for cell, width in zip(cells, _COLUMNS, strict=True))
-    return f"{name:{_NAME_COLUMNS}}{''.join(padded)}".rstrip()
-
-
-def _line(name: str, words: str) -> str:
-    return f"{name:{_NAME_COLUMNS}}{words}"
+    return f"{name:{NAME_COLUMNS}}{''.join(padded)}".rstrip()

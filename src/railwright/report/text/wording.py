@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
@@ -12,6 +12,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import grouped
 from railwright.limits.limit import Expected, Limit, NoLimit
+from railwright.results.compare import ComparedPoint, OneSided
 from railwright.results.records import Context, End
 from railwright.terminal import visible as visible  # templates and pages call it as one of their words
 from railwright.topology.devices import Scalar, Topology
@@ -144,15 +145,29 @@ def why_words(path: JudgedPath) -> str:
     return "" if path.headline is not None and why in because(path.headline.limit) else why
 
 
+def first_of(words: Sequence[str], most: int, between: str = ", ") -> str:
+    """The first words of many, and how many more there are: `gpu0, gpu1 and 6 more`."""
+    left = len(words) - most
+    return between.join(words[:most]) + (f" and {left} more" if left > 0 else "")
+
+
 def size_words(parameters: Mapping[str, Scalar]) -> str:
     """`64 KiB`; empty where no size was varied."""
     return scalar("size_bytes", parameters["size_bytes"]) if "size_bytes" in parameters else ""
 
 
-def sizes_words(varied: Iterable[Mapping[str, Scalar]], *, listed: int) -> str:
+def sizes_words(points: Iterable[Judged | ComparedPoint | OneSided], *, listed: int) -> str:
     """As many sizes as may be listed, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
-    words = list(filter(None, map(size_words, varied)))
+    words = [size_words(point.parameters) for point in points if "size_bytes" in point.parameters]
     return ", ".join(words) if len(words) <= listed else f"{words[0]} to {words[-1]} ({len(words)} sizes)"
+
+
+def table_lines(title: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A title, and rows whose cells stand at the right of their columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    yield title
+    for row in rows:
+        yield "  " + "  ".join(map(str.rjust, row, widths)).rstrip()
 
 
 def ranks_words(ranks: Iterable[int]) -> str:
@@ -161,9 +176,9 @@ def ranks_words(ranks: Iterable[int]) -> str:
     return f"{' / '.join(map(str, found))} ranks" if found and found[-1] > 2 else ""
 
 
-def moved_words(counters: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
-    """Counters by name, each with its change and its sign."""
-    return tuple((visible(name), f"{moved:+d}") for name, moved in sorted(counters.items()))
+def moved_words(end: End | None) -> list[tuple[str, str]]:
+    """The counters that changed by name, each with its change and its sign."""
+    return [(visible(name), f"{moved:+d}") for name, moved in sorted(end.counters_moved.items())] if end else []
 
 
 def state_counts(states: Iterable[State]) -> tuple[tuple[State, int], ...]:
@@ -172,20 +187,15 @@ def state_counts(states: Iterable[State]) -> tuple[tuple[State, int], ...]:
     return tuple((state, found.count(state)) for state in WORST_FIRST if state in found)
 
 
-def counts_words(paths: Sequence[JudgedPath]) -> str:
-    """`7 paths: 1 slow, 2 unknown, 4 ok`."""
-    if not paths:
-        return "no path was measured"
-    counted = ", ".join(f"{number} {state}" for state, number in state_counts(path.verdict.state for path in paths))
-    return f"{count(len(paths), 'path')}: {counted}"
-
-
 def closing_words(diagnosis: Diagnosis) -> str:
     """The one sentence a report ends with: the count of every verdict and what the exit status means."""
     meaning = EXIT_MEANING.get(diagnosis.exit_status, "not a status of railwright")
     if diagnosis.required:
         meaning = f"of what was required, {meaning}" if diagnosis.exit_status else "all that was required is ok"
-    return f"{counts_words(diagnosis.paths)}. Exit status {diagnosis.exit_status}: {meaning}."
+    states = state_counts(path.verdict.state for path in diagnosis.paths)
+    told = ", ".join(f"{number} {state}" for state, number in states)
+    paths = f"{count(len(diagnosis.paths), 'path')}: {told}" if states else "no path was measured"
+    return f"{paths}. Exit status {diagnosis.exit_status}: {meaning}."
 
 
 def cut_off_words(end: End | None) -> str:
@@ -228,30 +238,3 @@ def gpu_words(topology: Topology) -> str:
     facts = next((host.facts for host in topology.of_kind("host")), {})
     known = (("driver", facts.get("nvidia_driver")), ("CUDA", facts.get("cuda")))
     return visible(", ".join([*named, *(f"{what} {value}" for what, value in known if value)]))
-
-
-class Unmeasured(NamedTuple):
-    """Points of one curve that were waived or failed for the same reason, taken together."""
-
-    benchmark: str
-    path: str
-    parameters: str
-    state: State
-    reason: str
-    size_words: str
-    """`4 KiB`, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
-
-
-def unmeasured(points: Iterable[Judged]) -> tuple[Unmeasured, ...]:
-    """All that was waived or failed, with points of one curve and one reason taken together."""
-    missing = (point for point in points if point.verdict.state in ("waived", "failed"))
-    return tuple(
-        Unmeasured(*shared, size_words=sizes_words((point.parameters for point in group), listed=1))
-        for shared, group in grouped(missing, _curve_and_reason)
-    )
-
-
-def _curve_and_reason(point: Judged) -> tuple[str, str, str, State, str]:
-    varied = parameter_words(point.parameters, without=("size_bytes",))
-    why = visible(point.verdict.why or point.reason)
-    return visible(point.benchmark), visible(point.path), varied, point.verdict.state, why

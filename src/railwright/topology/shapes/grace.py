@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from railwright.topology.shapes import cpus, drives, gpus, nics
 from railwright.topology.shapes.parts import Layout, Shape
+
+_GB200 = Shape(
+    title="GB200 NVL72: one of 18 compute trays, two Grace and four Blackwell GPUs; NVLink reaches 72 GPUs",
+    aliases=("gb200", "gb200-nvl", "dgx-gb200"),
+    layout=Layout(gpus=4, gpus_per_switch=0, nics=4, drives=4),
+    layout_source="NVIDIA DGX GB200 User Guide, Hardware (a compute tray: 2 Grace, 4 GPUs, 4 single-port"
+    " ConnectX-7); two NICs a Grace: NVIDIA/NVSentinel pull request 1221 and Mellanox/ngc_multinode_perf pull"
+    " request 129; four drives: NVIDIA NVL72 AI Factory reference architecture, compute tray",
+    cpu=cpus.GRACE,
+    gpu=gpus.GB200,
+    nvlink=gpus.NVL72,
+    nic=nics.GRACE_CONNECTX7,
+    drive=drives.GRACE_3T84,
+)
 
 SHAPES: dict[str, Shape] = {
     "gh200": Shape(
@@ -29,30 +45,15 @@ SHAPES: dict[str, Shape] = {
         nic=nics.GH200_CONNECTX7,
         drive=drives.GRACE_3T84,
     ),
-    "gb200-nvl72": Shape(
-        title="GB200 NVL72: one of 18 compute trays, two Grace and four Blackwell GPUs; NVLink reaches 72 GPUs",
-        aliases=("gb200", "gb200-nvl", "dgx-gb200"),
-        layout=Layout(gpus=4, gpus_per_switch=0, nics=4, drives=4),
-        layout_source="NVIDIA DGX GB200 User Guide, Hardware (a compute tray: 2 Grace, 4 GPUs, 4 single-port"
-        " ConnectX-7); two NICs a Grace: NVIDIA/NVSentinel pull request 1221 and Mellanox/ngc_multinode_perf pull"
-        " request 129; four drives: NVIDIA NVL72 AI Factory reference architecture, compute tray",
-        cpu=cpus.GRACE,
-        gpu=gpus.GB200,
-        nvlink=gpus.NVL72,
-        nic=nics.GRACE_CONNECTX7,
-        drive=drives.GRACE_3T84,
-    ),
-    "gb300-nvl72": Shape(
+    "gb200-nvl72": _GB200,
+    "gb300-nvl72": replace(
+        _GB200,
         title="GB300 NVL72: one of 18 compute trays, two Grace and four Blackwell Ultra GPUs; NVLink reaches 72 GPUs",
         aliases=("gb300", "gb300-nvl", "dgx-gb300"),
-        layout=Layout(gpus=4, gpus_per_switch=0, nics=4, drives=4),
         layout_source="MLPerf Inference v5.1, NVIDIA, systems/GB300-NVL72_GB300-288GB_aarch64x72_TRT.json (2 Grace, 4"
         " GPUs, 4 ConnectX-8); two NICs a Grace and four drives assumed, as GB200 trays have",
-        cpu=cpus.GRACE,
         gpu=gpus.GB300,
-        nvlink=gpus.NVL72,
         nic=nics.GB300_CONNECTX8,
-        drive=drives.GRACE_3T84,
     ),
     "quad-gh200": Shape(
         title="4x GH200 of one node, joined by NVLink, a Slingshot NIC of 200 Gb/s for each",

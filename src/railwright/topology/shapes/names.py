@@ -7,8 +7,9 @@ of GPUs is a change (`4xH100` is `hgx-h100 gpus=4`), and a size of memory must b
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from railwright.topology.shapes.parts import Shape
@@ -88,10 +89,8 @@ class Names:
     def __init__(self, shapes: Mapping[str, Shape]) -> None:
         self._shapes = shapes
         self.aliases = {alias: name for name, shape in shapes.items() for alias in shape.aliases}
-        self._exact = {name.lower(): name for name in shapes} | {
-            alias.lower(): name for alias, name in self.aliases.items()
-        }
-        written = {**self.aliases, **dict(zip(shapes, shapes, strict=True))}
+        written = {**self.aliases, **{name: name for name in shapes}}
+        self._exact = {name.lower(): shape for name, shape in written.items()}
         self._compact: dict[str, str] = {}
         for name, shape in written.items():
             for form in _forms(_taken_apart(name.lower())):
@@ -112,11 +111,10 @@ class Names:
         found = self._with_memory(parts)
         if found is None or parts.number is None:
             return Named(found) if found else None
-        shape = self._shapes[found]
-        if parts.number == shape.layout.gpus and (parts.counts_gpus or _is_of_gpus(parts.words)):
-            return Named(found)
-        fewer = 0 < parts.number < shape.layout.gpus
-        return Named(found, parts.number) if fewer and (parts.counts_gpus or _is_of_gpus(parts.words)) else None
+        most = self._shapes[found].layout.gpus
+        if not 0 < parts.number <= most or not (parts.counts_gpus or _is_of_gpus(parts.words)):
+            return None
+        return Named(found, None if parts.number == most else parts.number)
 
     def hosts(self, name: str) -> tuple[str, int] | None:
         """(shape, hosts), where the name can be of several hosts alone: `16xH100`, `2x DGX H100`."""
@@ -138,12 +136,9 @@ class Names:
                 return OFFERED[form]
         near = difflib.get_close_matches(written, self._spelling, n=3, cutoff=_NEAR)
         alike = tuple(self._spelling[match] for match in near)
-        models = [word for word in parts.words if any(character.isdigit() for character in word)]
-        same = [
-            shape
-            for shape, one in self._shapes.items()
-            if one.gpu is not None and set(models) & set(_BETWEEN.split(one.gpu.name.lower()))
-        ]
+        models = {word for word in parts.words if any(character.isdigit() for character in word)}
+        same = [shape for shape, one in self._shapes.items()
+                if one.gpu is not None and models.intersection(_BETWEEN.split(one.gpu.name.lower()))]  # fmt: skip
         if not same:
             return alike
         fits = [shape for shape in same if self._has_memory(shape, parts)]
@@ -207,13 +202,16 @@ def _forms(parts: _Parts) -> Iterator[str]:
     for maker in _MAKERS:
         if text.startswith(maker) and len(text) > len(maker) + 2:
             yield text.removeprefix(maker)
-    first = next((place for place, word in enumerate(parts.words) if word not in _MAKERS), len(parts.words))
-    yield "".join(parts.words[first:])
-    telling = [word for word in parts.words if word not in _NOT_TELLING]
-    yield "".join(telling)
+    yield "".join(itertools.dropwhile(lambda word: word in _MAKERS, parts.words))
+    yield _telling(parts.words)
+
+
+def _telling(words: Iterable[str]) -> str:
+    return "".join(word for word in words if word not in _NOT_TELLING)
 
 
 def _is_of_gpus(words: tuple[str, ...]) -> bool:
     """Whether a number beside these words is of GPUs: they name a GPU and no machine."""
-    form = "".join(word for word in words if word not in _NOT_TELLING)
-    return not form.startswith(("dgx", "hgx", "aws", "p3", "p4", "p5", "p6", "nd", "bmgpu", "a2", "a3", "a4"))
+    return not _telling(words).startswith(
+        ("dgx", "hgx", "aws", "p3", "p4", "p5", "p6", "nd", "bmgpu", "a2", "a3", "a4")
+    )

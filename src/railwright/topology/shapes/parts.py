@@ -168,16 +168,13 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     nic: NicPart
     drive: DrivePart | None = None
     max_payload_bytes: int = 256
-    max_payload_source: str = (
-        "assumed 256 B: with it PCIe 5.0 x16 allows 52.0 GB/s, as H100 machines measure"
-        " (Azure ND H100 v5, nvbandwidth: 51 to 52 GB/s host to device), and PCIe 4.0 x16 26.0 GB/s, as A100 machines"
-        " measure (Azure ND A100 v4: 26.28 GB/s)"
-    )
+    """Assumed: with it PCIe 5.0 x16 allows 52.0 GB/s, as H100 machines measure (Azure ND H100 v5, nvbandwidth: 51 to
+    52 GB/s host to device), and PCIe 4.0 x16 26.0 GB/s, as A100 machines measure (Azure ND A100 v4: 26.28 GB/s)."""
     acs_redirect: bool = False
-    acs_source: str = "NCCL user guide, Troubleshooting, PCI Access Control Services: to be off on bare metal"
+    """To be off on bare metal (NCCL user guide, Troubleshooting, PCI Access Control Services)."""
     peer_to_peer: bool = True
-    """Whether GPUs may reach each other's memory; without it their data goes through the host's."""
-    peer_to_peer_source: str = "NVIDIA CUDA C++ Programming Guide, Peer-to-Peer Memory Access; AMD ROCm, likewise"
+    """Whether GPUs may reach each other's memory (NVIDIA CUDA C++ Programming Guide, Peer-to-Peer Memory Access; AMD
+    ROCm, likewise); without it their data goes through the host's."""
     gpudirect_rdma: bool = True
     nccl_protocol: str = ""
     """The only one that NCCL may use (NCCL_PROTO): LL, LL128 or Simple; empty for its own choice."""

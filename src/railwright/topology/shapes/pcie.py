@@ -45,8 +45,7 @@ _CONSUMER = replace(
     layout=replace(_L40S.layout, gpus_per_switch=0),
     layout_source="assumed: every GPU and NIC on a root port of its own, as boxes with risers have them; makers differ",
     gpu=gpus.RTX_4090,
-    peer_to_peer=False,
-    peer_to_peer_source="NVIDIA Developer Forums, RTX 4090 P2P: the driver has no peer-to-peer for GeForce since then",
+    peer_to_peer=False,  # NVIDIA Developer Forums, RTX 4090 P2P: the driver has none for GeForce since then
 )
 
 SHAPES: dict[str, Shape] = {
@@ -58,17 +57,16 @@ SHAPES: dict[str, Shape] = {
         aliases=(),
         nvlink=gpus.NVLINK4_BRIDGES,
     ),
-    "rtx-pro-6000-8gpu": Shape(
+    "rtx-pro-6000-8gpu": replace(
+        _L40S,
         title="8x RTX PRO 6000, two GPUs for each ConnectX-8, which is their PCIe switch and their NIC",
         aliases=("rtx-pro-6000",),
         layout=Layout(gpus_per_switch=2, switch_name="ConnectX-8 PCIe switch", nics=8, drives=2),
         layout_source="NVIDIA Technical Blog, NVIDIA ConnectX-8 SuperNICs Advance AI Platform Architecture with PCIe"
         " Gen6 Connectivity (two GPUs and one ConnectX-8 with its switch, 48 lanes); two sockets with the links to the"
         " CPU at PCIe 5.0 x16 assumed; makers differ",
-        cpu=cpus.SAPPHIRE_RAPIDS,
         gpu=gpus.RTX_PRO_6000,
         nic=nics.CONNECTX8,
-        drive=drives.U2_3T84,
     ),
     "h100-nvl-8gpu": replace(
         _H100,

@@ -5,16 +5,15 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
+from railwright.topology.sources import text
+
 
 def available_memory_bytes() -> int | None:
     """The memory that can still be allocated, as the kernel estimates it. None if it gives no estimate."""
     try:
-        for line in Path("/proc/meminfo").read_text("ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+        return text.kib(Path("/proc/meminfo").read_text("ascii"), "MemAvailable")
+    except (OSError, ValueError):
+        return None
 
 
 def resident_bytes() -> int:

@@ -25,7 +25,6 @@ from railwright.topology.sources.root import (
     Manifest,
     Root,
     Unreadable,
-    components,
 )
 
 _ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
@@ -158,10 +157,7 @@ def _write_directory(destination: Path, files: dict[str, bytes]) -> None:
     if any(destination.iterdir()):
         raise UsageError(f"{destination} is not empty", hint="choose a new directory")
     for path, content in files.items():
-        parts = components(path)
-        if isinstance(parts, Unreadable):
-            continue
-        file = destination.joinpath(*parts)
+        file = destination / path  # relative and without `..`: it was read from a root
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
         with os.fdopen(descriptor, "wb") as stream:

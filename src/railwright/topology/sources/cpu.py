@@ -55,7 +55,7 @@ def read_nodes(root: Root, notes: Notes) -> tuple[NumaNode, ...]:
             # Some VMs plug memory in later and leave it out of the node's own count.
             memory_bytes = _total_memory(root, notes)
         else:
-            memory_bytes = _kib(root.text(f"{path}/meminfo"), r"Node \d+ MemTotal:\s+(\d{1,15}) kB")
+            memory_bytes = text.kib(root.text(f"{path}/meminfo"), r"Node \d+ MemTotal")
             if memory_bytes is None:
                 notes.missing("memory size", f"/{_NODES}/node*/meminfo cannot be read", f"NUMA node {number}")
         nodes.append(_node(root, number, cpus, memory_bytes, _distances(root, path, numbers, notes), notes))
@@ -95,9 +95,8 @@ def _node(
         if package is None or package < 0:
             package = None
             notes.missing("socket", f"/{_CPUS}/cpu*/topology cannot be read", f"NUMA node {number}")
-    return NumaNode(
-        number=number, cpus=cpus, package=package, cores=cores, memory_bytes=memory_bytes, distances=distances
-    )
+    return NumaNode(number=number, cpus=cpus, package=package, cores=cores, memory_bytes=memory_bytes,
+                    distances=distances)  # fmt: skip
 
 
 def _online_cpus(root: Root, notes: Notes) -> tuple[int, ...]:
@@ -120,12 +119,7 @@ def _distances(root: Root, path: str, numbers: tuple[int, ...], notes: Notes) ->
 
 
 def _total_memory(root: Root, notes: Notes) -> int | None:
-    size_bytes = _kib(root.text("proc/meminfo"), r"(?m)^MemTotal:\s+(\d{1,15}) kB$")
+    size_bytes = text.kib(root.text("proc/meminfo"), "MemTotal")
     if size_bytes is None:
         notes.missing("memory size", "/proc/meminfo cannot be read")
     return size_bytes
-
-
-def _kib(content: str, pattern: str) -> int | None:
-    match = re.search(pattern, content)
-    return int(match.group(1)) * 1024 if match else None

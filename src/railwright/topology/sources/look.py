@@ -14,7 +14,8 @@ from railwright.topology.shapes.parts import Shape
 from railwright.topology.sources.asked import AskedRoot
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.nccl_xml import MOST_CHARACTERS, is_nccl_xml, topology_of_xml
-from railwright.topology.sources.nvidia import ProbedRoot
+from railwright.topology.sources.nvidia import ask_nvidia
+from railwright.topology.sources.nvidia_model import PROBE
 from railwright.topology.sources.root import (
     ArchiveRoot,
     CapturedRoot,
@@ -41,7 +42,7 @@ def looked_over() -> Topology:
 
 def this_machine() -> Root:
     """The machine that this process runs on, with what NVIDIA's libraries say of it."""
-    return ProbedRoot(live_root())
+    return AskedRoot(live_root(), {PROBE: ask_nvidia})
 
 
 def this_machine_with_tools() -> Root:

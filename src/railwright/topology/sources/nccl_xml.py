@@ -6,6 +6,7 @@ its `net`s, whose speed is in Mb/s.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from xml.etree import ElementTree as ET
@@ -80,19 +81,14 @@ class _Machine:
         for cpu in system.iter("cpu"):
             node = _number(cpu.attrib, "numaid") or 0
             if node not in cpus:
-                facts: dict[str, Scalar | None] = {
-                    "package": node,
-                    "architecture": cpu.get("arch", "")[:20],
-                    "vendor": cpu.get("vendor", "")[:40],
-                }
+                facts: dict[str, Scalar | None] = {"package": node, "architecture": cpu.get("arch", "")[:20],
+                                                   "vendor": cpu.get("vendor", "")[:40]}  # fmt: skip
                 cpus[node] = self.parts.add("cpu", numa=node, facts=facts)
                 self.parts.add("memory", numa=node, under=(cpus[node], MemoryLink()))
             for below in cpu:
                 self._below_cpu(below, cpus[node], node)
-        known = [*cpus.values()]
-        for place, one in enumerate(known):
-            for other in known[place + 1 :]:
-                self.parts.link(one, other, SmpLink())
+        for one, other in itertools.combinations(cpus.values(), 2):
+            self.parts.link(one, other, SmpLink())
 
     def topology(self, name: str) -> Topology:
         self._join_gpus()
@@ -107,11 +103,12 @@ class _Machine:
         return Topology(name=name, source="saved", devices=devices, links=links, unknown=unknown)
 
     def _below_cpu(self, element: Element, cpu: str, node: int) -> None:
+        if element.tag not in ("pci", "nic"):
+            return
+        upper = self.parts.add("root_port", numa=node, under=(cpu, InternalLink(name="root complex")))
         if element.tag == "pci":
-            upper = self.parts.add("root_port", numa=node, under=(cpu, InternalLink(name="root complex")))
             self._pci(element, upper, node, 0)
-        elif element.tag == "nic":  # of a machine whose PCIe tree the file does not have
-            upper = self.parts.add("root_port", numa=node, under=(cpu, InternalLink(name="root complex")))
+        else:  # of a machine whose PCIe tree the file does not have
             self._nets(element, (upper, PcieLink()), "", node)
 
     def _pci(self, element: Element, upper: str, node: int, depth: int) -> None:

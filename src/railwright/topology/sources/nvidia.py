@@ -12,7 +12,6 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.process import run
-from railwright.topology.sources.asked import AskedRoot
 from railwright.topology.sources.nvidia_model import PROBE, Probe
 from railwright.topology.sources.root import Root, Unreadable, printable
 
@@ -21,15 +20,8 @@ TIMEOUT_S = 30.0
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.topology.sources.nvidia_probe")
 
 
-class ProbedRoot(AskedRoot):
-    """A machine's files, and beside them `nvidia/probe.json`: what NVIDIA's libraries say when it is first read."""
-
-    def __init__(self, files: Root) -> None:
-        super().__init__(files, {PROBE: _ask})
-
-
-def _ask() -> bytes | Unreadable:
-    """The document, from a child process that is ended after `TIMEOUT_S`."""
+def ask_nvidia() -> bytes | Unreadable:
+    """What NVIDIA's libraries say, as a capture has it: from a child process that is ended after `TIMEOUT_S`."""
     try:
         finished = run(_PROGRAM, timeout_s=TIMEOUT_S)
     except UsageError as error:

@@ -7,6 +7,7 @@ are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -52,23 +53,17 @@ def find_units(root: Root, functions: Mapping[str, PciFunction]) -> list[Unit]:
     return units
 
 
+@dataclass
 class PciDevices:
     """Adds the PCI part of a machine to `parts`."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        notes: Notes,
-        cpu_of_node: Mapping[int, str],
-        settings: Mapping[str, Mapping[str, Scalar | None]],
-    ) -> None:
-        """`settings` are further facts by PCI address, and of RDMA ports by their path."""
-        self._parts = parts
-        self._notes = notes
-        self._cpu_of_node = cpu_of_node
-        self._settings = settings
-        self._ports_in_use: dict[str, str] = {}
-        """Address of a root port or of a switch's upstream port -> device id."""
+    parts: Parts
+    notes: Notes
+    cpu_of_node: Mapping[int, str]
+    settings: Mapping[str, Mapping[str, Scalar | None]]
+    """Further facts by PCI address, and of RDMA ports by their path."""
+    _ports_in_use: dict[str, str] = field(default_factory=dict, init=False)
+    """Address of a root port or of a switch's upstream port -> device id."""
 
     def add(self, units: list[Unit]) -> dict[str, Unit]:
         """Adds all units and what lies between them and the CPUs. Returns the units by device id."""
@@ -86,7 +81,7 @@ class PciDevices:
                 device_id = self._add_unit(unit)
                 placed[device_id] = unit
                 if card:
-                    self._parts.link(card, device_id, InternalLink(name=_inside(unit)))
+                    self.parts.link(card, device_id, InternalLink(name=_inside(unit)))
                 else:
                     self._attach(function, device_id)
         return placed
@@ -98,7 +93,7 @@ class PciDevices:
             if role in ("root_port", "upstream") or (role == "downstream" and not function.switch):
                 kind: DeviceKind = "root_port" if role == "root_port" else "pcie_switch"
                 name = function.name if kind == "pcie_switch" else ""
-                self._ports_in_use[function.address] = self._parts.add(
+                self._ports_in_use[function.address] = self.parts.add(
                     kind, name=name, address=function.address, numa=function.numa, facts=_pci_facts(function)
                 )
         for address, device_id in self._ports_in_use.items():
@@ -110,14 +105,14 @@ class PciDevices:
             switch = port.switch if port.role == "downstream" else None
             upper = self._ports_in_use.get((switch or port).address)
             if upper is not None and port.role != "other_bridge":
-                self._parts.link(upper, device_id, self._pcie_link(function, port, device_id))
+                self.parts.link(upper, device_id, self._pcie_link(function, port, device_id))
                 return
-        cpus = set(self._cpu_of_node.values())
-        on_node = None if function.numa is None else self._cpu_of_node.get(function.numa)
+        cpus = set(self.cpu_of_node.values())
+        on_node = None if function.numa is None else self.cpu_of_node.get(function.numa)
         if cpu := cpus.pop() if len(cpus) == 1 else on_node:
-            self._parts.link(cpu, device_id, self._root_link(function, device_id))
+            self.parts.link(cpu, device_id, self._root_link(function, device_id))
         else:
-            self._notes.missing("NUMA node", "the firmware does not say to which CPU it belongs", device_id)
+            self.notes.missing("NUMA node", "the firmware does not say to which CPU it belongs", device_id)
 
     def _root_link(self, function: PciFunction, device_id: str) -> Protocol:
         if function.vendor == pci_names.VIRTIO:
@@ -130,11 +125,11 @@ class PciDevices:
         """The link above a function; a maximum is what both ends can do, a MaxPayload what both ends are set to."""
         link, config = function.link, function.config
         if link.gt_per_s is None or link.width is None:
-            self._notes.missing("PCIe link speed and width", "sysfs does not show them", device_id)
+            self.notes.missing("PCIe link speed and width", "sysfs does not show them", device_id)
         if config.max_payload_bytes is None:
             root_only = 0 < config.size_bytes <= STANDARD_HEADER_BYTES
             why = "only root may read the configuration space" if root_only else "the configuration space is not shown"
-            self._notes.missing("MaxPayload, MaxReadRequest and ACS", why, device_id)
+            self.notes.missing("MaxPayload, MaxReadRequest and ACS", why, device_id)
         ends = [function, port] if port else [function]
         return msgspec.structs.replace(
             link,
@@ -147,7 +142,7 @@ class PciDevices:
         )
 
     def _add_card(self, function: PciFunction) -> str:
-        device_id = self._parts.add(
+        device_id = self.parts.add(
             "card", name=function.name, address=function.package, numa=function.numa, facts=_pci_facts(function)
         )
         self._attach(function, device_id)
@@ -155,18 +150,18 @@ class PciDevices:
 
     def _add_unit(self, unit: Unit) -> str:
         function = unit.function
-        facts = {**_pci_facts(function), "driver": function.driver, **self._settings.get(function.address, {})}
+        facts = {**_pci_facts(function), "driver": function.driver, **self.settings.get(function.address, {})}
         name, device_id = function.name, ""
         if unit.kind == "gpu":
             facts["compute_capability"] = pci_names.compute_capability(function.vendor, function.device)
         elif unit.port:
-            facts.update({**port_facts(unit.port), **self._settings.get(unit.port.rdma_path, {})})
+            facts.update({**port_facts(unit.port), **self.settings.get(unit.port.rdma_path, {})})
         elif unit.drive:
             facts.update(drive_facts(unit.drive))
             name, device_id = unit.drive.model or name, unit.drive.kernel_name
         elif unit.kind == "drive":
             device_id = f"nvme-{function.address}"  # no driver has given it a kernel name
-        return self._parts.add(
+        return self.parts.add(
             unit.kind, device_id=device_id, name=name, address=function.address, numa=function.numa, facts=facts
         )
 
@@ -178,15 +173,8 @@ def _least(numbers: Iterable[int | None]) -> int | None:
 
 def port_facts(port: NicPort) -> dict[str, Scalar | None]:
     """The facts of a NIC port."""
-    return {
-        "netdev": port.netdev,
-        "rdma_device": port.rdma_device,
-        "rdma_port": port.rdma_port or None,
-        "rdma_transport": port.rdma_transport,
-        "state": port.state,
-        "firmware": port.firmware,
-        "representors": port.representors or None,
-    }
+    names = ("netdev", "rdma_device", "rdma_port", "rdma_transport", "state", "firmware", "representors")
+    return {name: getattr(port, name) or None for name in names}
 
 
 def drive_facts(drive: Drive) -> dict[str, Scalar | None]:
@@ -195,10 +183,8 @@ def drive_facts(drive: Drive) -> dict[str, Scalar | None]:
 
 
 def _pci_facts(function: PciFunction) -> dict[str, Scalar | None]:
-    return {
-        "pci_id": f"{function.vendor:04x}:{function.device:04x}",
-        "pci_class": f"0x{function.class_code:06x}",
-    }
+    pci_id, pci_class = f"{function.vendor:04x}:{function.device:04x}", f"0x{function.class_code:06x}"
+    return {"pci_id": pci_id, "pci_class": pci_class}
 
 
 def _is_behind_controller(unit: Unit) -> bool:

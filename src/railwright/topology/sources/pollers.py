@@ -29,47 +29,32 @@ class _Known(NamedTuple):
     """Whether such a command asks again and again at all."""
 
 
-def _loops(words: Sequence[str]) -> bool:
-    return any(word.partition("=")[0] in ("-l", "--loop") for word in words)
-
-
-def _loops_ms(words: Sequence[str]) -> bool:
-    return any(word.partition("=")[0] in ("-lms", "--loop-ms") for word in words)
-
-
-def _is_monitor(words: Sequence[str]) -> bool:
-    return bool({"dmon", "pmon", "daemon"} & {*words[:2]})
+def _given(*options: str) -> Callable[[Sequence[str]], bool]:
+    return lambda words: any(word.partition("=")[0] in options for word in words)
 
 
 _KNOWN: dict[str, tuple[_Known, ...]] = {
     "nvidia-smi": (
-        _Known(("-lms", "--loop-ms"), 1e-3, None, _loops_ms),
-        _Known(("-l", "--loop"), 1.0, 5.0, _loops),
-        _Known(("-d", "--delay"), 1.0, 1.0, _is_monitor),
+        _Known(("-lms", "--loop-ms"), 1e-3, None, _given("-lms", "--loop-ms")),
+        _Known(("-l", "--loop"), 1.0, 5.0, _given("-l", "--loop")),
+        _Known(("-d", "--delay"), 1.0, 1.0, lambda words: bool({"dmon", "pmon", "daemon"} & {*words[:2]})),
     ),
     "dcgm-exporter": (_Known(("-c", "--collect-interval"), 1e-3, 30.0),),
     "dcgmi": (_Known(("-d", "--delay"), 1e-3, 1.0, lambda words: "dmon" in words[:1]),),
     "nv-hostengine": (_Known((), 1.0, None),),
     "nvtop": (_Known(("-d", "--delay"), 0.1, 1.0),),
     "gpustat": (
-        _Known(
-            ("-i", "--interval", "--watch"),
-            1.0,
-            1.0,
-            lambda words: any(w.startswith(("-i", "--i", "--w")) for w in words),
-        ),
+        _Known(("-i", "--interval", "--watch"), 1.0, 1.0,
+               lambda words: any(word.startswith(("-i", "--i", "--w")) for word in words)),
     ),
     "nvitop": (_Known((), 1.0, None),),
     "gpud": (_Known((), 1.0, None),),
-}
+}  # fmt: skip
 
 
 def pollers(proc: Path = _PROC) -> tuple[Poller, ...]:
     """Those that run now, as far as their command lines can be read; each program with its interval once."""
-    found: dict[Poller, None] = {}
-    for words in _commands(proc):
-        if (one := poller_of(words)) is not None:
-            found[one] = None
+    found = {one for words in _commands(proc) if (one := poller_of(words)) is not None}
     return tuple(sorted(found, key=lambda one: (one.interval_s is None, one.interval_s, one.program)))[:MOST]
 
 

@@ -29,13 +29,8 @@ def ask_ports(said: Callable[..., str | None]) -> tuple[PortSettings, ...]:
 
     `said` gives what a program prints, by the program and its words; None where there is none, or it failed.
     """
-    found: list[PortSettings] = []
-    for entry in sorted(Path("/sys/class/net").glob("*/device/infiniband")):
-        netdev = entry.parts[4]
-        if len(found) == MOST:
-            break
-        if not is_representor(Path("/sys/class/net", netdev)):
-            found.append(ask_port(said, netdev))
+    netdevs = [entry.parents[1] for entry in sorted(Path("/sys/class/net").glob("*/device/infiniband"))]
+    found = [ask_port(said, one.name) for one in [one for one in netdevs if not is_representor(one)][:MOST]]
     return tuple(one for one in found if one != PortSettings(netdev=one.netdev))
 
 
@@ -109,10 +104,9 @@ def pause_of(said: str) -> tuple[bool, bool] | None:
 def tc_offload_of(said: str) -> bool | None:
     """Whether the NIC takes flows of tc, by `ethtool --json -k`; None where the driver has no such feature."""
     told = (_object(said) or {}).get("hw-tc-offload")
-    active = told.get("active") if isinstance(told, dict) else None
-    if not isinstance(active, bool) or (isinstance(told, dict) and not active and told.get("fixed") is True):
+    if not isinstance(told, dict) or not isinstance(active := told.get("active"), bool):
         return None
-    return active
+    return None if not active and told.get("fixed") is True else active
 
 
 def _object(said: str) -> dict[str, Any] | None:

@@ -160,6 +160,11 @@ _FORMATS: dict[str, Callable[[int], str]] = {
 }
 
 
+def _lines(*kept: str) -> Callable[[str], str]:
+    """Of a file the lines that begin so."""
+    return lambda text: "".join(f"{line}\n" for line in text.splitlines() if line.startswith(kept))
+
+
 def _known_parameters(text: str) -> str:
     return " ".join(word for word in text.split() if PARAMETER.fullmatch(word)) + "\n"
 
@@ -180,12 +185,6 @@ def _group_kinds(text: str) -> str:
     return "".join(f"0::/{kind}\n" for kind in CONTAINERS if kind in text) or "0::/\n"
 
 
-def _capabilities(text: str) -> str:
-    """Of the process that captured, what it was allowed to do, and where it may run."""
-    kept = ("CapEff:", "Seccomp:", "Cpus_allowed_list:")
-    return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(kept))
-
-
 def _shared_memory(text: str) -> str:
     """Where /dev/shm is mounted; other mounts name servers and people."""
     return "".join(f"{line}\n" for line in text.splitlines() if " /dev/shm tmpfs " in f" {line} ")
@@ -196,18 +195,14 @@ def _driver_release(text: str) -> str:
     return text.partition("\n")[0].partition("(")[0].rstrip() + "\n"
 
 
-def _registry(text: str) -> str:
-    """Of the driver's parameters those that are read here."""
-    return "".join(f"{line}\n" for line in text.splitlines() if line.startswith("RegistryDwords:"))
-
-
 _WHOLE_FILES: dict[str, Callable[[str], str]] = {
     "proc/cmdline": _known_parameters,
     "proc/version": _release,
     "proc/modules": _module_names,
     "proc/1/cgroup": _group_kinds,
-    "proc/self/status": _capabilities,
+    # Of the process that captured, what it was allowed to do, and where it may run.
+    "proc/self/status": _lines("CapEff:", "Seccomp:", "Cpus_allowed_list:"),
     "proc/self/mounts": _shared_memory,
     "proc/driver/nvidia/version": _driver_release,
-    "proc/driver/nvidia/params": _registry,
+    "proc/driver/nvidia/params": _lines("RegistryDwords:"),
 }

@@ -243,7 +243,8 @@ class ArchiveRoot(Root):
 
     def __init__(self, file: Path, name: str) -> None:
         super().__init__(name)
-        self._files: dict[str, bytes] = {}
+        self.contents: dict[str, bytes] = {}
+        """By path."""
         self._directories: dict[str, set[str]] = {"": set()}
         self.refused: list[Unreadable] = []
         raw = read_bounded(file, MAX_ARCHIVE_BYTES)
@@ -267,10 +268,10 @@ class ArchiveRoot(Root):
             self.refused.append(Unreadable(printable(parts.path.encode("utf-8", "replace")), parts.reason))
         elif len(content) > MAX_FILE_BYTES:
             self.refused.append(Unreadable(entry.path, _TOO_LARGE))
-        elif entry.path in self._files:
+        elif entry.path in self.contents:
             self.refused.append(Unreadable(entry.path, "is there twice"))
         else:
-            self._files[entry.path] = content
+            self.contents[entry.path] = content
             self._place(entry.path)
 
     def _place(self, path: str) -> None:
@@ -282,13 +283,9 @@ class ArchiveRoot(Root):
             self._directories.setdefault(above, set()).add(name)
             path = above
 
-    def holds(self) -> int:
-        """How many files the archive has."""
-        return len(self._files)
-
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """The bytes of a file."""
-        content = self._files.get(path)
+        content = self.contents.get(path)
         return Unreadable(path, ABSENT) if content is None else content
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
@@ -334,14 +331,9 @@ class CapturedRoot(Root):
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
         self.holds_settings = self.manifest.format >= WITH_SETTINGS
-        self._count()
-
-    def _count(self) -> None:
-        """An archive that was cut off between two lines has fewer files than it says."""
         said = self.manifest.files
-        if said is None or not isinstance(self._files, ArchiveRoot):
-            return
-        if (found := self._files.holds() - 1) < said:
+        # An archive that was cut off between two lines has fewer files than it says.
+        if said is not None and isinstance(files, ArchiveRoot) and (found := len(files.contents) - 1) < said:
             self.refused.insert(0, Unreadable(ARCHIVE, f"has {found} of its {said} files: it was cut off"))
 
     def read_bytes(self, path: str) -> bytes | Unreadable:

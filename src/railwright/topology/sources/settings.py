@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from railwright.topology.devices import Scalar
 from railwright.topology.settings import NONE, SETTING, UNLIMITED
@@ -17,13 +18,11 @@ from railwright.topology.sources import text
 from railwright.topology.sources.cgroup import cpu_quota
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.openvswitch import hw_offload
-from railwright.topology.sources.process_settings import PROCESS_FILES
 from railwright.topology.sources.root import ABSENT, Root, Unreadable
 
 NOT_HELD = "the capture does not hold it"
 
 _CPUS = "sys/devices/system/cpu"
-_USUAL_PAGES = ("HugePages_Total", "Hugepagesize")
 _VERBS = "dev/infiniband"
 _POLICIES = f"{_CPUS}/cpufreq"
 _HUGE = "sys/kernel/mm/transparent_hugepage"
@@ -37,6 +36,10 @@ _REGIONS = ("num_alloc_mrs", "num_dealloc_mrs")
 _OF_NVIDIA = ("nv_mem", "nv_mem_nc", "nvidia-peermem")
 _IPC_LOCK = 1 << 14
 """CAP_IPC_LOCK (Linux include/uapi/linux/capability.h): such a process may lock memory beyond its limit."""
+_SYS_PTRACE = 1 << 19
+"""CAP_SYS_PTRACE, likewise."""
+_STATUS = "proc/self/status"
+_SECCOMP = {"0": "off", "1": "strict", "2": "filter"}
 _WORD = re.compile(r"[a-z0-9_ -]{1,40}", re.IGNORECASE)
 
 Told = Scalar | Unreadable
@@ -69,10 +72,14 @@ def _parsed(path: str, parse: Callable[[str], Scalar | None], otherwise: str) ->
     return read
 
 
-def _chosen(content: str) -> str | None:
-    """The word in brackets: `always [madvise] never`."""
-    match = re.search(r"\[([a-z+_-]{1,30})\]", content)
-    return match.group(1) if match else None
+def _whole_number(path: str) -> Callable[[Root], Told]:
+    return _parsed(path, text.number, "is not a whole number")
+
+
+def _found(pattern: str, content: str) -> str | None:
+    """The first group of a pattern in a text."""
+    match = re.search(pattern, content, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _of_policies(name: str) -> Callable[[Root], Told]:
@@ -99,12 +106,10 @@ def _of_policies(name: str) -> Callable[[Root], Told]:
 
 
 def _huge_pages(content: str) -> int | None:
-    """Bytes of memory in huge pages that were set aside, of all sizes."""
-    if match := re.search(r"(?m)^Hugetlb:\s+(\d{1,15}) kB$", content):
-        return int(match.group(1)) * 1024
-    # Before Linux 4.19 only those of the usual size are told.
-    count, size = (re.search(rf"(?m)^{name}:\s+(\d{{1,15}})( kB)?$", content) for name in _USUAL_PAGES)
-    return int(count.group(1)) * int(size.group(1)) * 1024 if count and size else None
+    """Bytes of memory in huge pages that were set aside, of all sizes; before Linux 4.19 only of the usual size."""
+    size, count = text.kib(content, "Hugepagesize"), _found(r"^HugePages_Total:\s+(\d{1,15})$", content)
+    of_usual_size = int(count) * size if count is not None and size is not None else None
+    return of_usual_size if (of_all := text.kib(content, "Hugetlb")) is None else of_all
 
 
 def _isolated(content: str) -> str | None:
@@ -112,8 +117,8 @@ def _isolated(content: str) -> str | None:
     return None if text.id_list(content) is None else text.word(content) or "no CPU"
 
 
-def _deepest_idle(root: Root) -> list[tuple[str, int]] | Unreadable:
-    """Name and exit latency in microseconds of the idle states of CPU 0 that are not switched off."""
+def _deepest_idle(root: Root) -> tuple[str, int] | Unreadable:
+    """Name and exit latency in microseconds of the deepest idle state of CPU 0 that is not switched off."""
     path = f"{_CPUS}/cpu0/cpuidle"
     listed = root.list(path)
     if isinstance(listed, Unreadable):
@@ -127,32 +132,39 @@ def _deepest_idle(root: Root) -> list[tuple[str, int]] | Unreadable:
             return Unreadable(f"{path}/{state}", "does not tell its name, latency and whether it is off")
         if not off and 0 <= latency <= 10**7:
             states.append((name, latency))
-    return states or Unreadable(path, ABSENT)
+    return max(states, key=lambda one: one[1]) if states else Unreadable(path, ABSENT)
 
 
 def _idle_state(root: Root) -> Told:
-    states = _deepest_idle(root)
-    return states if isinstance(states, Unreadable) else max(states, key=lambda one: one[1])[0]
+    deepest = _deepest_idle(root)
+    return deepest if isinstance(deepest, Unreadable) else deepest[0]
 
 
 def _idle_exit(root: Root) -> Told:
     """Seconds to wake up from the deepest idle state that is allowed, as the kernel's driver has it."""
-    states = _deepest_idle(root)
-    return states if isinstance(states, Unreadable) else max(latency for _, latency in states) * 1e-6
+    deepest = _deepest_idle(root)
+    return deepest if isinstance(deepest, Unreadable) else deepest[1] * 1e-6
 
 
 def _lockable(content: str) -> Scalar | None:
     """Bytes that this process may lock (the soft limit), or `unlimited`."""
-    match = re.search(r"(?m)^Max locked memory\s+(unlimited|\d{1,20})\s", content)
-    if match is None:
-        return None
-    return UNLIMITED if match.group(1) == UNLIMITED else int(match.group(1))
+    limit = _found(r"^Max locked memory\s+(unlimited|\d{1,20})\s", content)
+    return limit if limit in (None, UNLIMITED) else int(limit)
 
 
-def _may_lock(content: str) -> bool | None:
-    """Whether this process may lock more than its limit."""
-    match = re.search(r"(?m)^CapEff:\s+([0-9a-f]{1,16})$", content)
-    return bool(int(match.group(1), 16) & _IPC_LOCK) if match else None
+def _has_capability(which: int, content: str) -> bool | None:
+    """Whether this process has it; a container has its capabilities from whoever started it."""
+    held = _found(r"^CapEff:\s+([0-9a-f]{1,16})$", content)
+    return None if held is None else bool(int(held, 16) & which)
+
+
+def _cpus_allowed(content: str) -> str | None:
+    listed = _found(r"^Cpus_allowed_list:\s+([0-9,-]{1,4096})$", content)
+    return listed if listed and text.id_list(listed) else None
+
+
+def _seccomp(content: str) -> str | None:
+    return _SECCOMP.get(_found(r"^Seccomp:\s+(\d)$", content) or "")
 
 
 def _shared_memory(root: Root) -> Told:
@@ -166,8 +178,8 @@ def _shared_memory(root: Root) -> Told:
         return Unreadable(_SHM, ABSENT)
     if match := re.search(r"(?:^|,)size=(\d{1,15})k(?:,|$)", options):
         return int(match.group(1)) * 1024
-    total = re.search(r"(?m)^MemTotal:\s+(\d{1,15}) kB$", root.text("proc/meminfo"))
-    return int(total.group(1)) * 1024 // 2 if total else Unreadable(_SHM, "has no size")
+    total = text.kib(root.text("proc/meminfo"), "MemTotal")
+    return total // 2 if total is not None else Unreadable(_SHM, "has no size")
 
 
 def _ofed(content: str) -> str:
@@ -191,8 +203,8 @@ def _yes_or_no(content: str) -> str | None:
 
 def _static_bar1(content: str) -> bool | None:
     """Whether NVIDIA's driver maps all of a GPU's memory in BAR1 for good, as P2PDMA needs it on x86."""
-    match = re.search(r'(?m)^RegistryDwords: "([^"\n]{0,500})"$', content)
-    return bool(re.search(r"(?i)(^|;)\s*RMForceStaticBar1=1\b", match.group(1))) if match else None
+    words = _found(r'^RegistryDwords: "([^"\n]{0,500})"$', content)
+    return None if words is None else bool(re.search(r"(?i)(^|;)\s*RMForceStaticBar1=1\b", words))
 
 
 def _verbs_devices(root: Root) -> Told:
@@ -230,9 +242,9 @@ def _peer_regions(root: Root) -> dict[str, int] | Unreadable:
 
 
 _READERS: dict[str, Callable[[Root], Told]] = {
-    "thp": _parsed(f"{_HUGE}/enabled", _chosen, "marks none of its words as chosen"),
+    "thp": _parsed(f"{_HUGE}/enabled", partial(_found, r"\[([a-z+_-]{1,30})\]"), "marks none of its words as chosen"),
     "hugepages_bytes": _parsed("proc/meminfo", _huge_pages, ABSENT),
-    "numa_balancing": _parsed("proc/sys/kernel/numa_balancing", text.number, "is not a whole number"),
+    "numa_balancing": _whole_number("proc/sys/kernel/numa_balancing"),
     "cpu_governor": _of_policies("scaling_governor"),
     "cpu_frequency_driver": _of_policies("scaling_driver"),
     "cpu_energy_preference": _of_policies("energy_performance_preference"),
@@ -240,7 +252,7 @@ _READERS: dict[str, Callable[[Root], Told]] = {
     "idle_exit_s": _idle_exit,
     "isolated_cpus": _parsed(f"{_CPUS}/isolated", _isolated, "is not a list of CPUs"),
     "memlock_bytes": _parsed("proc/self/limits", _lockable, "has no line for locked memory"),
-    "may_lock_memory": _parsed("proc/self/status", _may_lock, "has no CapEff"),
+    "may_lock_memory": _parsed(_STATUS, partial(_has_capability, _IPC_LOCK), "has no CapEff"),
     "dev_shm_bytes": _shared_memory,
     "ofed": _parsed("sys/module/mlx5_core/version", _ofed, ""),
     "nvidia_module": _parsed("proc/driver/nvidia/version", _nvidia_module, "does not begin with NVRM version"),
@@ -251,5 +263,9 @@ _READERS: dict[str, Callable[[Root], Told]] = {
     "peer_clients": _peer_clients,
     "peer_regions": _regions_of_gpus,
     "cpu_quota": cpu_quota,
-    **{name: _parsed(*how) for name, how in PROCESS_FILES.items()},
+    "cpus_allowed": _parsed(_STATUS, _cpus_allowed, "has no Cpus_allowed_list"),
+    "may_trace": _parsed(_STATUS, partial(_has_capability, _SYS_PTRACE), "has no CapEff"),
+    "seccomp": _parsed(_STATUS, _seccomp, "has no Seccomp"),
+    "ptrace_scope": _whole_number("proc/sys/kernel/yama/ptrace_scope"),
+    "io_uring_disabled": _whole_number("proc/sys/kernel/io_uring_disabled"),
 }

@@ -27,6 +27,12 @@ def word(text: str | Unreadable) -> str:
     return "" if isinstance(text, Unreadable) else text.strip().partition("\n")[0][:_MAX_WORD].strip()
 
 
+def kib(content: str, name: str) -> int | None:
+    """The bytes that a line like `MemTotal:  16384 kB` tells, None where there is none."""
+    match = re.search(rf"(?m)^{name}:\s+(\d{{1,15}}) kB$", content)
+    return int(match[1]) * 1024 if match else None
+
+
 def id_list(text: str | Unreadable) -> tuple[int, ...] | None:
     """A kernel list like `0-3,8` as numbers, None where it is not one; an empty text is an empty list."""
     if isinstance(text, Unreadable):

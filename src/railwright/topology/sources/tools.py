@@ -99,11 +99,8 @@ def _mpi(problems: dict[str, str]) -> Mpi | None:
 
 
 def _ofi_nccl() -> str | None:
-    for place in _OFI_NCCL:
-        found = next(iter(sorted(Path(place).glob("lib*/**/libnccl-net*.so"))), None)
-        if found is not None:
-            return str(found)
-    return None
+    found = (str(file) for place in _OFI_NCCL for file in sorted(Path(place).glob("lib*/**/libnccl-net*.so")))
+    return next(found, None)
 
 
 def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, dict[str, Scalar]]]:
@@ -119,13 +116,16 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         notes.missing("software", f"{TOOLS} is not what is written there: {printable(str(error).encode())[:160]}")
         return {}, {}
+    ucx = found.ucx or Ucx(version=NONE)
+    polling = (one.program if one.interval_s is None else f"{one.program} every {one.interval_s:g} s"
+              for one in found.pollers[:MOST])  # fmt: skip
     facts: dict[str, Scalar] = {
-        "driver_pollers": ", ".join(_poller_words(one.program, one.interval_s) for one in found.pollers[:MOST]) or NONE,
+        "driver_pollers": ", ".join(map(_shown, polling)) or NONE,
         "driver_polled_s": min((one.interval_s for one in found.pollers if one.interval_s), default=NONE),
         "ofi_nccl": _shown(found.ofi_nccl or NONE),
-        "ucx": _shown(found.ucx.version if found.ucx is not None else NONE),
-        "ucx_transports": _listed(found.ucx.transports if found.ucx is not None else ()),
-        "ucx_devices": _listed(found.ucx.devices if found.ucx is not None else ()),
+        "ucx": _shown(ucx.version),
+        "ucx_transports": _listed(ucx.transports),
+        "ucx_devices": _listed(ucx.devices),
         "mpi": _shown(found.mpi.name if found.mpi is not None else NONE),
     }
     if found.mpi is not None and found.mpi.cuda is not None:
@@ -135,10 +135,6 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
             notes.missing(SETTING, _shown(why), fact)
             del facts[fact]
     return facts, {one.netdev: port_settings(one) for one in found.ports[:MOST] if _NAME.fullmatch(one.netdev)}
-
-
-def _poller_words(program: str, interval_s: float | None) -> str:
-    return _shown(program if interval_s is None else f"{program} every {interval_s:g} s")
 
 
 def _listed(names: tuple[str, ...]) -> str:
