@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.library import NativeError, checked, fields, function, seconds_array
 from railwright.native.nixl_memory import HOST, AnyBuffer, Memory, memory_of, prepare_gpus
 from railwright.native.vendor_libraries import in_wheels
 
@@ -68,13 +68,10 @@ class _AgentConfig(Structure):
     """Laid out as `nixl_capi_agent_config_s`."""
 
     _fields_ = (
-        ("enable_prog_thread", c_bool),
-        ("enable_listen_thread", c_bool),
-        ("listen_port", c_int),
-        ("thread_sync", c_int),
+        *fields(c_bool, "enable_prog_thread", "enable_listen_thread"),
+        *fields(c_int, "listen_port", "thread_sync"),
         ("num_workers", c_uint),
-        ("pthr_delay_us", c_uint64),
-        ("lthr_delay_us", c_uint64),
+        *fields(c_uint64, "pthr_delay_us", "lthr_delay_us"),
         ("capture_telemetry", c_bool),
     )
 
@@ -168,9 +165,7 @@ class Agent:
             raise CannotJudge("NIXL is not installed", hint="run `railwright setup nixl`")
         prepare_environment()
         self._library = ctypes.CDLL(str(library))
-        code = function("rw_nixl_bind", c_int, c_void_p)(self._library._handle)
-        if code:
-            raise NativeError("NIXL", code)
+        checked("NIXL", function("rw_nixl_bind", c_int, c_void_p)(self._library._handle))
         # A thread of NIXL's own that loads metadata needs the agent's locks; nixlbench's threads share them.
         exchange = exchange or Exchange()
         serves_itself = bool(exchange.listen_port or exchange.etcd)
@@ -247,12 +242,6 @@ class Agent:
         self._call("get_local_md", self._agent, byref(data), byref(size))
         return ctypes.string_at(data, size.value)
 
-    def connect(self, metadata: bytes) -> str:
-        """Load a peer's metadata and connect to it; the peer's name."""
-        peer = self.load(metadata)
-        self.connect_to(peer)
-        return peer
-
     def load(self, metadata: bytes) -> str:
         """Load a peer's metadata; the peer's name."""
         name = c_char_p()
@@ -266,10 +255,6 @@ class Agent:
     def knows(self, peer: str) -> bool:
         """Whether a peer's metadata has arrived."""
         return int(self._library.nixl_capi_check_remote_md(self._agent, peer.encode(), None)) == 0
-
-    def forget(self, peer: str) -> None:
-        """Drop a peer's metadata and the connection to it."""
-        self._call("invalidate_remote_md", self._agent, peer.encode())
 
     def send_metadata(self, to: Address | None = None) -> None:
         """Give the metadata to the agent that listens at an address, or to the store; NIXL does so in its own time."""
@@ -290,16 +275,6 @@ class Agent:
             self._call("opt_args_set_ip_addr", options, address[0].encode())
             self._call("opt_args_set_port", options, c_uint16(address[1]))
         return options
-
-    def request(
-        self, operation: Operation, local_address: int, remote_address: int, size_bytes: int, peer: str, blocks: int = 1
-    ) -> Request:
-        """A transfer of `blocks` consecutive blocks of `size_bytes` each, between host memories."""
-        ours, theirs = (
-            [(address + block * size_bytes, size_bytes) for block in range(blocks)]
-            for address in (local_address, remote_address)
-        )
-        return self.request_blocks(operation, ours, theirs, peer)
 
     def request_blocks(
         self,
@@ -358,9 +333,18 @@ class Agent:
         return descriptors
 
     def _call(self, name: str, *arguments: object) -> None:
-        code = getattr(self._library, f"nixl_capi_{name}")(*arguments)
-        if code < 0:
-            raise NativeError(f"NIXL {name}", code, STATUS.get(code, ""))
+        call(self._library, name, *arguments)
+
+
+def call(library: ctypes.CDLL, name: str, *arguments: object) -> None:
+    """Call one of NIXL's functions. Raises NativeError in words."""
+    code = getattr(library, f"nixl_capi_{name}")(*arguments)
+    checked_transfer(f"NIXL {name}", min(code, 0))
+
+
+def checked_transfer(what: str, code: int) -> None:
+    """Raises NativeError for what a loop over transfers returned, in NIXL's words where the error is NIXL's."""
+    checked(what, code, STATUS.get(code, ""))
 
 
 class Request:
@@ -371,13 +355,8 @@ class Request:
 
     def release(self) -> None:
         """Give it back; it cannot be posted any more. Raises NativeError while it is in flight."""
-        for name, arguments in (
-            ("release_xfer_req", (self._agent, self._handle)),
-            ("destroy_xfer_req", (self._handle,)),
-        ):
-            code = getattr(self._library, f"nixl_capi_{name}")(*arguments)
-            if code < 0:
-                raise NativeError(f"NIXL {name}", code, STATUS.get(code, ""))
+        call(self._library, "release_xfer_req", self._agent, self._handle)
+        call(self._library, "destroy_xfer_req", self._handle)
 
     def time(self, *, warm: int, iterations: int, patience_s: float) -> tuple[list[float], list[float]]:
         """Seconds from post to done, and of the post call alone, of each timed iteration. Raises NativeError."""
@@ -386,6 +365,5 @@ class Request:
             "rw_nixl_transfer", c_int, c_void_p, c_void_p, c_int, c_int, c_double, POINTER(c_double), POINTER(c_double)
         )
         code = loop(self._agent, self._handle, warm, iterations, patience_s, seconds, posts)
-        if code:
-            raise NativeError("NIXL transfer", code, STATUS.get(code, ""))
+        checked_transfer("NIXL transfer", code)
         return list(seconds), list(posts)

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.after_crash import cases_behind
-from railwright.benchmarks.benchmark import Plan, Rank
+from railwright.benchmarks.benchmark import Plan, Rank, cases_behind
 from railwright.benchmarks.files import direct_io
 from railwright.benchmarks.files.direct_file import (
     FILE_MULTIPLE_BYTES,

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.after_crash import cases_behind
-from railwright.benchmarks.benchmark import Benchmark, Plan
+from railwright.benchmarks.benchmark import Benchmark, Plan, cases_behind
 from railwright.benchmarks.files.direct_file import device_of, folder_problem
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence

@@ -6,7 +6,6 @@ that an earlier point, launch or run left behind.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -14,11 +13,11 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from railwright.benchmarks.benchmark import AnyRank
 from railwright.benchmarks.evidence import LoopbackMeter
 from railwright.benchmarks.fabric import FabricMeter
+from railwright.benchmarks.record import drawn_seed
 from railwright.native import blocks, nixl
 from railwright.native.nixl_memory import AnyBuffer
 from railwright.results.records import Evidence, Verification
 
-_SEED_BYTES = 6
 _TARGET_NAP_S = 0.002
 
 Done = TypeVar("Done")
@@ -107,7 +106,7 @@ class Seeds:
     @classmethod
     def drawn(cls, rank: AnyRank) -> Seeds:
         """The same seeds on every rank, others in each launch. Collective."""
-        drawn = int.from_bytes(os.urandom(_SEED_BYTES))
+        drawn = drawn_seed()
         return cls(rank.comm.bcast(drawn) if rank.job.ranks > 1 else drawn)
 
     def take(self) -> int:

@@ -17,7 +17,7 @@ from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import Transport
 from railwright.benchmarks.options import Options, choice, option, whole_number
-from railwright.benchmarks.record import failed_if, joined, measured, wrong_on_ranks
+from railwright.benchmarks.record import failed_if, joined, measured, rates, wrong_on_ranks
 from railwright.busbw import DIVIDED, factor
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
@@ -141,16 +141,14 @@ def moved_bytes(operation: str, size: int, ranks: int) -> int:
 def plan(operation: str, job: CollectiveJob) -> Plan:
     """The plan of all sizes; the memory is that of every rank's buffers, the library's own and the ranks themselves."""
     functional = is_functional(job)
+    least, rate = _ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S
+    if functional:
+        least, rate = _ESTIMATE_TURN_S, _ESTIMATE_SHARED_BYTES_PER_S
     seconds, moved, memory, waived = 1 + 0.02 * job.ranks, 0, 0, ""
     for count in counts(operation, job):
         size = size_bytes(operation, count, job.ranks)
         often = repeats(size, functional=functional).total
         one = moved_bytes(operation, size, job.ranks)
-        least, rate = (
-            (_ESTIMATE_TURN_S, _ESTIMATE_SHARED_BYTES_PER_S)
-            if functional
-            else (_ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S)
-        )
         seconds += often * (job.ranks * least + size / rate)
         moved += often * one
         memory = max(memory, job.ranks * (_buffer_bytes(operation, size, job.ranks) + _RANK_BYTES))
@@ -245,10 +243,7 @@ class _Seen(NamedTuple):
 def _results(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank, seen: _Seen) -> Iterator[Result]:
     """Both rates, and below 64 KiB the time, from the same samples."""
     blank = _blank(benchmark, rank, seen)
-    rates = [seen.size / second for second in seen.seconds]
-    bus = float(factor(operation, rank.size))
-    yield measured(blank, rates, varied={"rate": "algbw"})
-    yield measured(blank, [bus * rate for rate in rates], varied={"rate": "busbw"})
+    yield from rates(blank, operation, rank.size, seen.size, seen.seconds)
     if seen.size < _LATENCY_BELOW_BYTES:
         yield measured(blank, seen.seconds, "latency_s")
 

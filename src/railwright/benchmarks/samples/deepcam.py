@@ -36,7 +36,7 @@ from railwright.benchmarks.samples.options import (
     SampleCase,
     SampleOptions,
 )
-from railwright.benchmarks.together import Unavailable, on_all
+from railwright.benchmarks.together import Unavailable, on_all, or_waived
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device
 from railwright.native.cufile_watch import Watch
@@ -137,14 +137,12 @@ def _run(rank: SampleRank) -> Iterator[Result]:
     rank.step("loading h5py")
     from railwright.benchmarks.samples.source import source_of
 
-    try:
+    def measured_here() -> Iterator[Result]:
         with contextlib.ExitStack() as stack:
             source = source_of(rank, stack)
-            work = on_all(rank, lambda: _opened(rank, stack, source))
-            yield from _measure(work, blank)
-    except Unavailable as error:
-        if rank.index == 0:
-            yield waived(blank, error.message)
+            yield from _measure(on_all(rank, lambda: _opened(rank, stack, source)), blank)
+
+    yield from or_waived(rank, blank, measured_here())
 
 
 def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _Work:
