@@ -14,7 +14,7 @@ from railwright.benchmarks.evidence import INTERFACES, sent_by_interface
 from railwright.benchmarks.host_name import host_name
 from railwright.busbw import factor
 from railwright.results.records import Evidence
-from railwright.units import MIB, format_size
+from railwright.units import KIB, MIB, format_size
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 PROOF_BYTES = 4 * MIB
 """Above this, keepalives of routing protocols and similar traffic do not matter."""
 
+WINDOW = 64
+"""Messages that are sent before an answer, as OSU's bandwidth has them."""
+_LARGE_BYTES = 8 * KIB
+"""Above it OSU's benchmarks repeat less often."""
 _TELLING_SHARE = 0.01
 _SIZE_S = 3.0
 """How long the repeats of one size may take over links of a known rate."""
@@ -36,6 +40,18 @@ def affordable(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[
     most = int(_SIZE_S * fabric.flow_bytes_per_s / max(bytes_each, 1))
     warm, timed = repeats
     return min(warm, max(1, most // 10)), min(timed, max(_LEAST_REPEATS, most))
+
+
+def pings(job: AnyJob, size: int) -> tuple[int, int]:
+    """(warm-up, timed) round trips: the defaults of OSU 7.4, fewer over slow links."""
+    return affordable(job, (10, 1000) if size > _LARGE_BYTES else (100, 10_000), 2 * size)
+
+
+def windows(
+    job: AnyJob, size: int, small: tuple[int, int] = (10, 100), large: tuple[int, int] = (2, 20)
+) -> tuple[int, int]:
+    """(warm-up, timed) windows of messages up to 8 KiB and above: OSU's defaults, fewer over slow links."""
+    return affordable(job, large if size > _LARGE_BYTES else small, WINDOW * size)
 
 
 def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:

@@ -105,7 +105,7 @@ class Library:
     def config(self, operation: str) -> Config:
         """What nccl-tests 2.19.6 asks of a communicator: NVLink-centric schedules (2.28), a ring's two peers (2.30)."""
         config = Config(size=ctypes.sizeof(Config), magic=_MAGIC, version=min(self.code, _NEWEST_CONFIG))
-        for name, kind in Config._fields_[3:]:
+        for name, kind, *_ in Config._fields_[3:]:
             if kind is c_int:
                 setattr(config, name, _UNDEFINED)
         if self.code >= 22800:

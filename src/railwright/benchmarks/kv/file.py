@@ -164,10 +164,9 @@ def _files(rank: KvFileRank, buffer: AnyBuffer) -> Iterator[Result]:
     """Waived where cuFile refuses the file: most file systems and drives have no GPUDirect Storage."""
     name, options = rank.job.case.backend, rank.job.options
     queue = _QUEUES[options.queue] if name == "POSIX" else ""
-    target = FileTarget(rank, buffer, name, options.file_size, {queue: "true"} if queue else {})
     with contextlib.ExitStack() as stack:
         try:
-            file = stack.enter_context(target)
+            file = FileTarget(stack, rank, buffer, name, {queue: "true"} if queue else {})
         except NativeError as error:
             if not _backend(rank.job).by_cufile:
                 raise

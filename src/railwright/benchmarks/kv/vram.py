@@ -21,8 +21,16 @@ from railwright.benchmarks.kv import agents
 from railwright.benchmarks.kv.agents import Joined, place_of
 from railwright.benchmarks.kv.timed import Point, Timed, results_of, time_alone
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, transfer
-from railwright.benchmarks.kv.vram_cases import GPU_TO_GPU, Move
-from railwright.benchmarks.kv.vram_options import WAYS_OF_UCX, VramJob, VramOptions, Way, asked, launches
+from railwright.benchmarks.kv.vram_options import (
+    GPU_TO_GPU,
+    WAYS_OF_UCX,
+    Move,
+    VramJob,
+    VramOptions,
+    Way,
+    asked,
+    launches,
+)
 from railwright.checks import peer_access_off
 from railwright.checks.parts import rdma_ports
 from railwright.native import nixl
