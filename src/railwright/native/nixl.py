@@ -6,29 +6,15 @@ Signatures after src/bindings/rust/wrapper.h of NIXL 1.5.2 (the header is in no 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from ctypes import (
-    POINTER,
-    Structure,
-    byref,
-    c_bool,
-    c_char_p,
-    c_double,
-    c_int,
-    c_size_t,
-    c_uint,
-    c_uint16,
-    c_uint64,
-    c_void_p,
-)
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, checked, fields, function, seconds_array
+from railwright.native.library import NativeError, checked, environment, fields, function, seconds_array
 from railwright.native.nixl_memory import HOST, AnyBuffer, Memory, memory_of, prepare_gpus
 from railwright.native.vendor_libraries import in_wheels
 
@@ -115,23 +101,6 @@ def prepare_environment() -> None:
         os.environ.setdefault("UCX_MODULES", "^efa")
 
 
-@contextlib.contextmanager
-def _store(exchange: Exchange) -> Iterator[None]:
-    """NIXL reads the store's address from the environment when an agent is made, and uses it for nothing else."""
-    before = {
-        name: os.environ.pop(name, None) for name in (_STORE_VARIABLE, _NAMESPACE_VARIABLE, _OTHER_STORE_VARIABLE)
-    }
-    if exchange.etcd:
-        os.environ.update({_STORE_VARIABLE: exchange.etcd, _NAMESPACE_VARIABLE: exchange.namespace})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
 class Exchange(NamedTuple):
     """How an agent can give its metadata away by itself: through its own socket, or through a store."""
 
@@ -180,7 +149,11 @@ class Agent:
         self.name = name
         self._threads = threads
         self._agent, self._backend = c_void_p(), c_void_p()
-        with _store(exchange):
+        # NIXL reads the store's address from the environment when an agent is made, and uses it for nothing else.
+        store: dict[str, str | None] = {_STORE_VARIABLE: None, _NAMESPACE_VARIABLE: None, _OTHER_STORE_VARIABLE: None}
+        if exchange.etcd:
+            store |= {_STORE_VARIABLE: exchange.etcd, _NAMESPACE_VARIABLE: exchange.namespace}
+        with environment(store):
             self._call("create_configured_agent", name.encode(), byref(config), byref(self._agent))
         self._create_backend(backend, dict(parameters or {}))
         self._options = self._new_options()
@@ -273,7 +246,7 @@ class Agent:
         self._call("create_opt_args", byref(options))
         if address is not None:
             self._call("opt_args_set_ip_addr", options, address[0].encode())
-            self._call("opt_args_set_port", options, c_uint16(address[1]))
+            self._call("opt_args_set_port", options, ctypes.c_uint16(address[1]))
         return options
 
     def request_blocks(

@@ -22,7 +22,7 @@ from railwright.benchmarks.files.cached import PAGE_CACHE
 from railwright.benchmarks.files.direct_file import device_of, room_problem
 from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_of_launch, shared_folder
 from railwright.benchmarks.job import Case, Job, Launch, Machine
-from railwright.benchmarks.options import Options, choice, option, whole_number, yes_or_no
+from railwright.benchmarks.options import Options, choice, option, whole_number, word_or, yes_or_no
 from railwright.benchmarks.record import drawn_seed, every_nth, failed_if, latencies, measured, wrong_on_ranks
 from railwright.benchmarks.together import Unavailable, on_all, or_waived
 from railwright.errors import CannotJudge, UsageError
@@ -50,8 +50,6 @@ _NO_CLUSTER = "none"
 
 def _served_by(text: str) -> tuple[str, ...]:
     """The shape of a client, the number of servers and the shape of one, of a cluster file. Raises UsageError."""
-    if text == _NO_CLUSTER:
-        return ()
     found = decoded(Path(text))
     servers, server = (found.storage.servers, found.storage.host) if found.storage is not None else (0, "")
     for shape in (found.host, *((server,) if servers else ())):
@@ -74,7 +72,9 @@ class SharedOptions(Options, frozen=True):
     direct: bool = option("yes", "yes: past the page cache (O_DIRECT); or no", yes_or_no)
     fsync: bool = option("no", "yes: an fsync before each file that was written is closed; or no", yes_or_no)
     cluster: tuple[str, ...] = option(
-        _NO_CLUSTER, "a cluster file, whose hosts and [storage] give the limit: drives, and NICs of both", _served_by
+        _NO_CLUSTER,
+        "a cluster file, whose hosts and [storage] give the limit: drives, and NICs of both",
+        word_or(_NO_CLUSTER, (), _served_by),
     )
     passes: int = option("3", "how often all phases are done", whole_number(1000))
 

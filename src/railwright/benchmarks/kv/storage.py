@@ -10,12 +10,10 @@ import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from railwright.benchmarks.benchmark import AnyRank
 from railwright.benchmarks.files.direct_file import test_file, with_name, write_pattern, wrong_in_file
 from railwright.benchmarks.kv.services import Service
-from railwright.benchmarks.kv.verified import End
 from railwright.errors import CannotJudge
 from railwright.native import cufile, nixl
 from railwright.native.memory import Buffer
@@ -27,19 +25,6 @@ Blocks = Sequence[tuple[int, int]]
 
 _PREFIX = "railwright-kv/"
 _PATIENCE_S = 60.0
-
-
-class Target(End, Protocol):
-    """Where blocks go to and come from. To fill it and to count what is wrong may use up the buffer."""
-
-    def use(self, requests: Sequence[Blocks]) -> None:
-        """From now on `fill` and `count_wrong` are about the places of these requests."""
-
-    def request(self, operation: nixl.Operation, blocks: Blocks) -> nixl.Request:
-        """A transfer of blocks between the buffer and their places."""
-
-    def evidence(self) -> tuple[Evidence, ...]:
-        """What really ran."""
 
 
 class FileTarget:
@@ -162,6 +147,10 @@ class ObjectTarget:
     def evidence(self) -> tuple[Evidence, ...]:
         """Where the objects are."""
         return (Evidence(claim="service", value=self._service.url, seen="the endpoint that NIXL was given"),)
+
+
+Target = FileTarget | ObjectTarget
+"""Where blocks go to and come from. To fill it and to count what is wrong may use up the buffer."""
 
 
 def _end(requests: Sequence[Blocks]) -> int:

@@ -6,8 +6,10 @@ check. dgemm runs on all ranks at once before it, so that it has the same cores,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import threading
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,7 +21,6 @@ from railwright.benchmarks.host_name import host_name
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.linpack import layout, named, options, problem
 from railwright.benchmarks.linpack.options import HplJob, HplOptions, HplRank, Point
-from railwright.benchmarks.linpack.progress import told
 from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
 from railwright.benchmarks.together import on_all, or_waived
 from railwright.errors import CannotJudge
@@ -32,14 +33,55 @@ from railwright.results.workload import Linpack, Unlimited
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import Scalar
 from railwright.topology.sources.available_memory import available_memory_bytes, resident_bytes
-from railwright.units import format_size
+from railwright.units import format_duration, format_size
 
 _METHOD = (
     "HPL 2.3: its matrix, residual and count of operations; factorisation and substitution timed together, the slowest "
     "rank, without generation and check"
 )
-_WARM_UP = 1
-_SAMPLES = 5
+_WARM_UP, _SAMPLES = 1, 5
+_TELL_EVERY_S = 2.0
+
+
+def share_done(columns: int, order: int) -> float:
+    """The share of the operations that are behind so many columns: what is left is a matrix of the other ones."""
+    return 1 - (1 - min(max(columns, 0), order) / order) ** 3
+
+
+def progress(columns: int, order: int, spent_s: float) -> str:
+    """`40 %, 2.3 s left`; no time before anything is done."""
+    done = share_done(columns, order)
+    left = f", {format_duration(spent_s * (1 - done) / done)} left" if done else ""
+    return f"{100 * done:.0f} %{left}"
+
+
+@contextlib.contextmanager
+def told(rank: HplRank, order: int) -> Iterator[None]:
+    """Tell the launcher meanwhile how far it is, from rank 0.
+
+    A thread that sleeps asks for the number that the library keeps. It says nothing while that does not grow, so that a
+    factorisation that hangs is silent, and is noticed.
+    """
+    if rank.index:
+        yield
+        return
+    ended = threading.Event()
+
+    def tell() -> None:
+        start, told_of = time.monotonic(), 0
+        while not ended.wait(_TELL_EVERY_S):
+            columns = linpack.columns_done()
+            if columns > told_of:
+                told_of = columns
+                rank.step(f"hpl N {order}: {progress(columns, order, time.monotonic() - start)}")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def _run(rank: HplRank) -> Iterator[Result]:

@@ -8,7 +8,6 @@ from railwright.benchmarks.job import Machine, cpus_by_node
 from railwright.benchmarks.linpack.problem import Grid, Team, largest_order, memory_on_host
 from railwright.errors import UsageError
 from railwright.limits.limit import Constant, Source
-from railwright.topology.devices import Topology
 from railwright.units import format_size
 
 _FAQ = Source("HPL frequently asked questions", "netlib.org/benchmark/hpl/faqs.html")
@@ -82,8 +81,10 @@ def refuse_other_grid(grid: Grid, ranks: int) -> None:
                      hint=f"give -o grid={fitting.replace(', ', ' or ')}, or other ranks")  # fmt: skip
 
 
-def order_that_fits(available_bytes: int, fill: float, block: int, grid: Grid, team: Team) -> int:
-    """The N that fills the share `fill` of the memory. Raises UsageError where not one block fits."""
+def order_that_fits(available_bytes: int | None, fill: float, block: int, grid: Grid, team: Team) -> int:
+    """The N that fills the share `fill` of the memory. Raises UsageError where not one block fits, or nobody knows."""
+    if available_bytes is None:
+        raise UsageError("how much memory is free cannot be read here", hint="give -o n=")
     order = largest_order(fill * available_bytes, block, grid, team)
     if not order:
         least = memory_on_host(block, block, grid, team)
@@ -100,18 +101,11 @@ def grown_order(alone: int, hosts: int, block: int) -> int:
     return alone if hosts == 1 else max(1, round(alone * math.sqrt(hosts) / block)) * block
 
 
-def refuse_too_large(order: int, available_bytes: int, block: int, grid: Grid, team: Team) -> None:
+def refuse_too_large(order: int, available_bytes: int | None, block: int, grid: Grid, team: Team) -> None:
     """Raises UsageError for an N whose ranks need more memory than a host has free, and offers one that fits."""
     need = memory_on_host(order, block, grid, team)
-    if need <= available_bytes:
+    if available_bytes is None or need <= available_bytes:
         return
     fits = largest_order(FILL.value * available_bytes, block, grid, team)
     reason = f"N = {order} needs {format_size(need)} of memory on a host, {format_size(available_bytes)} are free"
     raise UsageError(reason, hint=f"N = {fits} would fit" if fits else "give fewer ranks with more threads each")
-
-
-def memory_bytes_of(topology: Topology) -> int | None:
-    """All memory that the topology shows; None where it shows none."""
-    sizes = [device.facts.get("size_bytes") for device in topology.of_kind("memory")]
-    known = [size for size in sizes if isinstance(size, int)]
-    return sum(known) if known else None

@@ -11,16 +11,7 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import Benchmark
 from railwright.benchmarks.nccl import gpus, options
 from railwright.benchmarks.nccl.group import Group, Point, Refused
-from railwright.benchmarks.nccl.options import (
-    IN_PLACE,
-    OPERATIONS,
-    ForcedOptions,
-    NcclOptions,
-    NcclRank,
-    Size,
-    Way,
-    launches,
-)
+from railwright.benchmarks.nccl.options import NcclOptions, NcclRank, Size, Way
 from railwright.benchmarks.record import failed_if, measured, rates, waived, wrong_on_ranks
 from railwright.native import cuda
 from railwright.native.mpi_collectives import PATTERN
@@ -72,7 +63,7 @@ def _measure(benchmark: NcclBenchmark, group: Group, size: Size, placement: str)
     rank, operation = group.rank, group.operation
     rank.step(f"{benchmark.name} {format_size(size.size_bytes)} {placement}")
     blank = _blank(benchmark, rank, size, placement)
-    if placement == IN_PLACE and operation in options.OF_SENDS:
+    if placement == options.IN_PLACE and operation in options.OF_SENDS:
         yield waived(blank, f"NCCL defines no result of {operation} in place, so its data cannot be checked")
         return
     try:
@@ -108,7 +99,7 @@ def _settings(group: Group) -> dict[str, Scalar]:
         "nccl": group.library.version,
         "library": group.library.path,
         "cuda": cuda.driver_version(),
-        "operations": OPERATIONS,
+        "operations": options.OPERATIONS,
         "warm_up": 1,
         "element": "float32",
         "allocated_by": group.allocated_by,
@@ -142,10 +133,10 @@ def _benchmark(operation: str, summary: str, defaults: dict[str, str] | None = N
             "check is of one untimed operation before them"
         ),
         results=(Declaration("bandwidth_bytes_per_s", flow), Declaration("latency_s", flow)),
-        options=NcclOptions if operation in options.OF_SENDS else ForcedOptions,
+        options=NcclOptions if operation in options.OF_SENDS else options.ForcedOptions,
         defaults={**out_of_place, **(defaults or {})},
         case=Way,
-        launches=launches,
+        launches=options.launches,
         plan=functools.partial(options.plan, operation),
         run=lambda rank: run(benchmark, operation, rank),
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from railwright.benchmarks.benchmark import AnyJob, AnyRank
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Machine
+from railwright.benchmarks.options import is_whole
 from railwright.benchmarks.together import on_all
 from railwright.errors import UsageError, unknown_name
 from railwright.native import cuda
@@ -66,8 +67,7 @@ def parse_gpus(least: int) -> Callable[[str], Gpus]:
             raise UsageError(f"{len(names)} GPU is named, at least {least} are needed")
         if names or text == _ALL:
             return Gpus(names=names)
-        whole = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_GPUS))
-        if not (whole and least <= int(text) <= _MOST_GPUS):
+        if not is_whole(text, _MOST_GPUS, least):
             what = f"{_ALL!r}, a whole number from {least} to {_MOST_GPUS}, or GPUs by name like gpu2,gpu5"
             raise UsageError(f"not {what}: {text[:40]!r}")
         return Gpus(first=int(text))

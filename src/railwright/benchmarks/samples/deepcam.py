@@ -26,16 +26,7 @@ from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.record import failed_if, measured, waived
-from railwright.benchmarks.samples.options import (
-    BOUNCE,
-    DIRECT,
-    GDS,
-    LIBRARY,
-    ON_GPU,
-    OWN,
-    SampleCase,
-    SampleOptions,
-)
+from railwright.benchmarks.samples.options import BOUNCE, DIRECT, LIBRARY, ON_GPU, OWN, SampleCase, SampleOptions
 from railwright.benchmarks.together import Unavailable, on_all, or_waived
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device
@@ -172,7 +163,7 @@ def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _W
     watch, sample = Watch(rank.scratch, write=False), source.samples[0]
     reader.read(sample, 0)
     seen = route_evidence(watch.end(reader.operations(sample), sample.size_bytes))
-    return _Work(rank, source, reader, (seen,), wrong_route(GDS, seen), files)
+    return _Work(rank, source, reader, (seen,), wrong_route(case.reader, seen), files)
 
 
 def _check_layout(samples: Sequence[Sample], reader: str, dataset: str) -> None:
