@@ -50,14 +50,13 @@ def _run(rank: WriteRank) -> Iterator[Result]:
 
 
 def _measure(rank: WriteRank, blank: Result, fd: int) -> Iterator[Result]:
-    seed, options = drawn_seed(), rank.job.options
-    for number, point in enumerate(direct_io.points(options, options.pages)):
-        yield from _measure_point(rank, blank, fd, point, seed + number * options.passes)
+    for point in direct_io.points(rank.job.options, rank.job.options.pages):
+        yield from _measure_point(rank, blank, fd, point)
 
 
-def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point, seed: int) -> Iterator[Result]:
+def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point) -> Iterator[Result]:
     """Timed passes, each of another pattern, so that what an earlier one wrote is wrong; then the last is read back."""
-    options = rank.job.options
+    options, seed = rank.job.options, drawn_seed()
 
     def done(blocks: Blocks, cpus: Sequence[int]) -> Done:
         seeds = range(seed, seed + options.passes)

@@ -169,8 +169,11 @@ def _cufile_way(way: str) -> Way:
     return "gds" if way == "gds" else "cufile compat"
 
 
-def over_ways(rank: GpuFileRank, blank: Result, measure: Callable[[Target], Iterator[Result]]) -> Iterator[Result]:
-    """What `measure` yields for test files; `blank` waived with cuFile's own reason where the way cannot be gone."""
+Measure = Callable[[Target, Point], Iterator[Result]]
+
+
+def over_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterator[Result]:
+    """The results of each point; `blank` waived with cuFile's own reason where the way cannot be gone."""
     try:
         with contextlib.ExitStack() as stack:
             files = _files(rank, stack)
@@ -181,7 +184,8 @@ def over_ways(rank: GpuFileRank, blank: Result, measure: Callable[[Target], Iter
                     raise
                 yield waived(blank, error.message, rank.job.case.parameters())
                 return
-            yield from measure(target)
+            for point in points_of(rank.job)[rank.job.first_case :]:
+                yield from measure(target, point)
     except direct_file.NoDirectFile as error:
         yield waived(blank, error.message, rank.job.case.parameters())
 

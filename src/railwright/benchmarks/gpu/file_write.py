@@ -40,19 +40,13 @@ def _plan(job: WriteJob) -> Plan:
 
 def _run(rank: WriteRank) -> Iterator[Result]:
     blank = BENCHMARK.blank(gpu_file.path_of(rank.job, write=True))
-    yield from gpu_file.over_ways(rank, blank, partial(_measure, rank, blank))
+    return gpu_file.over_points(rank, blank, partial(_measure, rank, blank))
 
 
-def _measure(rank: WriteRank, common: Result, target: Target) -> Iterator[Result]:
-    seed = drawn_seed()
-    for number, point in enumerate(gpu_file.points_of(rank.job)[rank.job.first_case :]):
-        yield from _measure_point(rank, common, target, point, seed + 2 * number)
-
-
-def _measure_point(rank: WriteRank, common: Result, target: Target, point: Point, seed: int) -> Iterator[Result]:
+def _measure(rank: WriteRank, common: Result, target: Target, point: Point) -> Iterator[Result]:
     """One counted pass, then timed ones of another pattern, which is then read back from the file by pread."""
     rank.step(gpu_file.step_of(rank.job, point))
-    work = gpu_file.work_of(rank, target, point)
+    work, seed = gpu_file.work_of(rank, target, point), drawn_seed()
     with gpu_file.passes_of(target, work) as one_pass:
         target.buffer.fill(seed)
         seen = gpu_file.counted_pass(rank, target, work, one_pass, write=True)
