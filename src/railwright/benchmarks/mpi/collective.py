@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
-from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter, crossing_bytes
+from railwright.benchmarks.fabric import PROOF_BYTES, InterfaceMeter, crossing_bytes
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import Transport
@@ -180,7 +180,7 @@ def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) ->
         collective = Collective(comm, operation, count)
         with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
             collective.fill(out, into)
-            meter, fabric = ConnectionMeter(), FabricMeter()
+            meter, fabric = ConnectionMeter(), InterfaceMeter()
             seconds = collective.time(out, into, warm=often.warm, operations=often.operations, samples=often.samples)
             sent = often.total * moved_bytes(operation, size, rank.size)
             crossed = often.total * crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
@@ -214,7 +214,7 @@ def _probe(rank: CollectiveRank, operation: str) -> Evidence:
     operations = -(-PROOF_BYTES // crossing) if crossing else _PROBE_OPERATIONS
     collective = Collective(rank.comm, operation, count)
     with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
-        meter, fabric = ConnectionMeter(), FabricMeter()
+        meter, fabric = ConnectionMeter(), InterfaceMeter()
         collective.time(out, into, warm=0, operations=operations, samples=1)
         if crossing:
             return fabric.evidence(rank.comm, rank.job, operations * crossing)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
-from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
+from railwright.benchmarks.fabric import PROOF_BYTES, InterfaceMeter
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option
 from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, unless_elsewhere
@@ -156,7 +156,7 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
             lies = pages_evidence(into)
             out.fill(_seed(rank, size, rank.index))
             into.fill(_seed(rank, size, rank.size))  # poison: what a rank that received nothing would hold
-            meter, fabric = ConnectionMeter(), FabricMeter()
+            meter, fabric = ConnectionMeter(), InterfaceMeter()
             comm.barrier()  # the other ranks' first messages are counted, too
             timed = loop(rank, pair, out, into, size)
             comm.barrier()  # what was sent may still lie in a socket: now it has been received
@@ -185,7 +185,7 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
 def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
     """Return the transport of this launch, proved by enough bytes. Collective over all ranks."""
     payload_bytes = PROOF_BYTES if rank.job.hosts else _PROBE_BYTES
-    meter, fabric = ConnectionMeter(), FabricMeter()
+    meter, fabric = ConnectionMeter(), InterfaceMeter()
     with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:
         window = payload_bytes // _PROBE_MESSAGE_BYTES
         rank.comm.barrier()

@@ -12,8 +12,8 @@ import socket
 from collections.abc import Iterator
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, two_ranks
-from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
-from railwright.benchmarks.fabric import PROOF_BYTES, WINDOW, FabricMeter, pings, windows
+from railwright.benchmarks.evidence import transport_evidence
+from railwright.benchmarks.fabric import PROOF_BYTES, WINDOW, InterfaceMeter, pings, windows
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options, one_of, option
 from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, unless_elsewhere
@@ -100,7 +100,7 @@ def _measure(rank: SocketRank, stream: Stream, message: Message) -> Iterator[Res
         lies = pages_evidence(into)
         out.fill(_seed(size, rank.index))
         into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
-        meter, fabric = LoopbackMeter(), FabricMeter()
+        meter = InterfaceMeter()
         comm.barrier()
         half_trips = stream.latency(out, into, size, warm=warm, iterations=trips)
         back = into.verify(_seed(size, 1 - rank.index), size)
@@ -109,9 +109,9 @@ def _measure(rank: SocketRank, stream: Stream, message: Message) -> Iterator[Res
         spent = stream.windows(out, into, size, window=WINDOW, warm=warm_windows, iterations=timed)
         # Rank 0 receives no window, and its poison must have stayed.
         forth = into.verify(_seed(size, 2 if rank.index == 0 else 0), size)
-        seen = transport_evidence(_sent_bytes(rank.job, size), meter.moved_bytes(), "not lo")
+        seen = transport_evidence(_sent_bytes(rank.job, size), meter.loopback_bytes(), "not lo")
     if rank.job.hosts:
-        seen = fabric.evidence(comm, rank.job, _sent_bytes(rank.job, size))
+        seen = meter.evidence(comm, rank.job, _sent_bytes(rank.job, size))
     checks = comm.gather(summed((back, forth)))
     if checks is None:
         return
