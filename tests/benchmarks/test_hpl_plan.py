@@ -10,8 +10,8 @@ from tests.benchmarks.jobs import job_of, jobs_of
 
 from railwright.benchmarks.job import Machine
 from railwright.benchmarks.linpack import hpl_dat, layout, options, problem
+from railwright.benchmarks.linpack.hpl import progress, share_done
 from railwright.benchmarks.linpack.problem import Grid
-from railwright.benchmarks.linpack.progress import share_done, words
 from railwright.benchmarks.registry import ON_REQUEST, find
 from railwright.errors import UsageError
 from railwright.topology.sources.load import load
@@ -235,8 +235,8 @@ def test_progress_counts_operations_and_not_columns():
     assert share_done(0, 100) == 0
     assert share_done(100, 100) == share_done(999, 100) == 1
     assert share_done(50, 100) == 0.875
-    assert words(50, 100, 7.0) == "88 %, 1.00 s left"
-    assert words(0, 100, 7.0) == "0 %"
+    assert progress(50, 100, 7.0) == "88 %, 1.00 s left"
+    assert progress(0, 100, 7.0) == "0 %"
 
 
 def test_it_runs_on_request_alone():

@@ -16,7 +16,7 @@ from tests.topology.machines import archive
 
 from railwright.benchmarks.evidence import ucx_protocol_evidence
 from railwright.benchmarks.kv import vram as kv_vram
-from railwright.benchmarks.kv.vram_cases import Move
+from railwright.benchmarks.kv.vram_options import Move
 from railwright.benchmarks.registry import BENCHMARKS, find
 from railwright.checks import peer_access_off, rma_emulated
 from railwright.checks.check import Facts

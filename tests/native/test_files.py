@@ -44,13 +44,15 @@ def read(fd, engine, places, *, depth=4, size=BLOCK, means=None, check=True, see
     offsets = array.array("q", places)
     positions = array.array("q", means if means is not None else places)
     with Buffer(size * depth * max(len(more.get("cpus", ())), 1)) as buffers:
-        return files.read_pass(fd, engine, offsets, positions, size, depth, buffers, seed=seed, check=check, **more)
+        blocks = files.Blocks(fd, engine, offsets, positions, size, depth, buffers)
+        return files.read_pass(blocks, seed=seed, check=check, **more)
 
 
 def write(fd, engine, places, *, depth=4, size=BLOCK, seed=SEED, sync=False, cpus=()):
     offsets = array.array("q", places)
     with Buffer(size * depth * max(len(cpus), 1)) as buffers:
-        return files.write_pass(fd, engine, offsets, offsets, size, depth, buffers, seed=seed, sync=sync, cpus=cpus)
+        blocks = files.Blocks(fd, engine, offsets, offsets, size, depth, buffers)
+        return files.write_pass(blocks, seed=seed, sync=sync, cpus=cpus)
 
 
 @pytest.fixture
@@ -196,8 +198,10 @@ def test_cpu_seconds_are_those_of_the_process(pattern, engine):
 
 def test_buffers_that_do_not_fit_never_reach_the_loop(pattern):
     places = array.array("q", [0])
-    with Buffer(BLOCK) as buffers, pytest.raises(ValueError, match="do not fit"):
-        files.read_pass(pattern, "threads", places, places, BLOCK, 1, buffers, seed=SEED, check=False, cpus=(0, 0))
+    with Buffer(BLOCK) as buffers:
+        blocks = files.Blocks(pattern, "threads", places, places, BLOCK, 1, buffers)
+        with pytest.raises(ValueError, match="do not fit"):
+            files.read_pass(blocks, seed=SEED, check=False, cpus=(0, 0))
 
 
 @engines
@@ -353,7 +357,8 @@ def test_the_test_file_has_no_name_holds_the_pattern_and_is_direct(tmp_path):
         assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT
         with Buffer(1 << 20) as buffer:
             places = array.array("q", [0])
-            done = files.read_pass(fd, "threads", places, places, 1 << 20, 1, buffer, seed=direct_file.SEED, check=True)
+            blocks = files.Blocks(fd, "threads", places, places, 1 << 20, 1, buffer)
+            done = files.read_pass(blocks, seed=direct_file.SEED, check=True)
         assert done.wrong_bytes == 0
 
 

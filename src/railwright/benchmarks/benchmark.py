@@ -160,6 +160,17 @@ AnyBenchmark = Benchmark[Any, Any]
 AnyRank = Rank[Any, Any]
 
 
+def cases_behind(job: AnyJob, results: Sequence[Result], steps: Sequence[str], keys: Sequence[str]) -> AnyJob | None:
+    """The cases behind the one that crashed; None where it was none of them, or the last one.
+
+    `steps` are what the rank calls its cases, in their order, and `keys` the parameters that tell one from another.
+    """
+    ended = {tuple(one.parameters.get(key) for key in keys) for one in results if keys[0] in one.parameters}
+    crashed = job.first_case + len(ended)
+    was_in_it = crashed < len(steps) and any(repr(steps[crashed]) in one.reason for one in results)
+    return msgspec.structs.replace(job, first_case=crashed + 1) if was_in_it and crashed + 1 < len(steps) else None
+
+
 def name_in(raw: bytes) -> str:
     """The name of the benchmark that a job in JSON is of."""
     return msgspec.json.decode(raw, type=_Named).benchmark

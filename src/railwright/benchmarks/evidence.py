@@ -23,18 +23,6 @@ _CARRIED, _CARRIED_AT = struct.Struct("QQ"), 120
 """tcpi_bytes_acked and tcpi_bytes_received of struct tcp_info, include/uapi/linux/tcp.h."""
 
 
-class LoopbackMeter:
-    """Counts what crosses the loopback interface: TCP between two ranks of one host does, shared memory does not."""
-
-    def __init__(self) -> None:
-        self._start = (sent_by_interface() or {}).get("lo")
-
-    def moved_bytes(self) -> int | None:
-        """Bytes since the start, None where the counter cannot be read."""
-        now = (sent_by_interface() or {}).get("lo")
-        return None if now is None or self._start is None else now - self._start
-
-
 class ConnectionMeter:
     """Counts what the TCP connections of this process carry both ways, whatever else the machine sends meanwhile.
 

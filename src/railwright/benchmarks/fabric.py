@@ -1,7 +1,6 @@
 """Whether what ranks on several hosts sent to each other left their hosts, by the counters of their interfaces.
 
-The meter counts what all interfaces except loopback sent in each rank's own network namespace. The traffic of other
-programs is counted too, so only a large number of bytes is proof.
+The traffic of other programs is counted too, so only a large number of bytes is proof.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from railwright.benchmarks.evidence import INTERFACES, sent_by_interface
 from railwright.benchmarks.host_name import host_name
 from railwright.busbw import factor
 from railwright.results.records import Evidence
-from railwright.units import MIB, format_size
+from railwright.units import KIB, MIB, format_size
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -22,13 +21,17 @@ if TYPE_CHECKING:
 PROOF_BYTES = 4 * MIB
 """Above this, keepalives of routing protocols and similar traffic do not matter."""
 
+WINDOW = 64
+"""Messages that are sent before an answer, as OSU's bandwidth has them."""
+_LARGE_BYTES = 8 * KIB
+"""Above it OSU's benchmarks repeat less often."""
 _TELLING_SHARE = 0.01
 _SIZE_S = 3.0
 """How long the repeats of one size may take over links of a known rate."""
 _LEAST_REPEATS = 3
 
 
-def affordable(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[int, int]:
+def _affordable(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[int, int]:
     """(warm-up, timed) repeats of so many bytes, fewer where links of a known rate would make them last too long."""
     fabric = job.machine.fabric
     if fabric is None:
@@ -36,6 +39,18 @@ def affordable(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[
     most = int(_SIZE_S * fabric.flow_bytes_per_s / max(bytes_each, 1))
     warm, timed = repeats
     return min(warm, max(1, most // 10)), min(timed, max(_LEAST_REPEATS, most))
+
+
+def pings(job: AnyJob, size: int) -> tuple[int, int]:
+    """(warm-up, timed) round trips: the defaults of OSU 7.4, fewer over slow links."""
+    return _affordable(job, (10, 1000) if size > _LARGE_BYTES else (100, 10_000), 2 * size)
+
+
+def windows(
+    job: AnyJob, size: int, small: tuple[int, int] = (10, 100), large: tuple[int, int] = (2, 20)
+) -> tuple[int, int]:
+    """(warm-up, timed) windows of messages up to 8 KiB and above: OSU's defaults, fewer over slow links."""
+    return _affordable(job, large if size > _LARGE_BYTES else small, WINDOW * size)
 
 
 def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:
@@ -49,20 +64,26 @@ def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:
     return int(senders * factor(operation, hosts) * size)
 
 
-class FabricMeter:
-    """Counts what leaves this rank's host."""
+class InterfaceMeter:
+    """Counts what each interface of this rank's host sends, in the rank's own network namespace."""
 
     def __init__(self) -> None:
-        self._start = _sent()
+        self._start = sent_by_interface()
+
+    def loopback_bytes(self) -> int | None:
+        """What the loopback interface carried since: TCP between ranks of one host does, shared memory does not."""
+        return (self._moved() or {}).get("lo")
 
     def evidence(self, comm: Intracomm, job: AnyJob, payload_bytes: int) -> Evidence:
         """Whether all hosts together sent that payload over their interfaces. Collective; the same on every rank."""
         comm.Barrier()
-        every = comm.allgather((host_name(), self._moved()))
-        return judge(dict(every), job, payload_bytes)
+        moved = self._moved()
+        sent = None if moved is None else {name: count for name, count in moved.items() if name != "lo"}
+        return judge(dict(comm.allgather((host_name(), sent))), job, payload_bytes)
 
     def _moved(self) -> dict[str, int] | None:
-        now = _sent()
+        """Bytes since the start by each interface; None where that cannot be read."""
+        now = sent_by_interface()
         if now is None or self._start is None:
             return None
         return {name: count - self._start.get(name, 0) for name, count in now.items()}
@@ -89,9 +110,3 @@ def judge(moved: Mapping[str, dict[str, int] | None], job: AnyJob, payload_bytes
     if total >= payload_bytes:
         return Evidence(claim="transport", value="tcp", seen=seen)
     return Evidence(claim="transport", value="mixed" if total > payload_bytes / 2 else "not tcp", seen=seen)
-
-
-def _sent() -> dict[str, int] | None:
-    """Bytes sent by each interface but the loopback one, None where that cannot be read."""
-    counts = sent_by_interface()
-    return None if counts is None else {name: count for name, count in counts.items() if name != "lo"}

@@ -66,12 +66,22 @@ def parse_options(kind: type[O], given: Mapping[str, str], defaults: Mapping[str
     return kind(**values)
 
 
+def is_whole(text: str, most: int, least: int = 1) -> bool:
+    """Whether a text is a whole number from `least` to `most`."""
+    whole = text.isascii() and text.isdecimal() and len(text) <= len(str(most))  # digits of other scripts are decimal
+    return whole and least <= int(text) <= most
+
+
+def word_or(word: str, value: object, parse: Callable[[str], object]) -> Callable[[str], Any]:
+    """A parser that has a value for a word, and parses any other text."""
+    return lambda text: value if text == word else parse(text)
+
+
 def whole_number(most: int, least: int = 1) -> Callable[[str], int]:
     """A parser of a whole number from `least` to `most`."""
 
     def parse(text: str) -> int:
-        whole = text.isascii() and text.isdecimal()  # the digits of other scripts are decimal, too
-        if not whole or len(text) > len(str(most)) or not least <= int(text) <= most:
+        if not is_whole(text, most, least):
             raise UsageError(f"not a whole number from {least} to {most}: {text[:40]!r}")
         return int(text)
 

@@ -5,22 +5,23 @@ They do from 64 KiB up: below it a buffer has a few small pages, whose look-up n
 
 from __future__ import annotations
 
+from typing import Any
+
 from railwright.benchmarks.options import choice, option
+from railwright.benchmarks.record import failed_if, waived
 from railwright.native.memory import Buffer
-from railwright.results.records import PAGES_DECIDE_FROM_BYTES, Evidence
+from railwright.results.records import PAGES_DECIDE_FROM_BYTES, Evidence, Result
 from railwright.units import MIB, format_size
 
 HUGE_PAGE_BYTES = 2 * MIB
 
 
-def pages_option(default: str, what: str) -> tuple[str, ...]:
+def pages_option(default: str, what: str) -> Any:  # noqa: ANN401 - see option
     """The option of a benchmark; the first kind that is asked for is that of all sizes below 64 KiB."""
     first, _, second = default.partition(",")
     from_size = format_size(PAGES_DECIDE_FROM_BYTES)
-    chosen: tuple[str, ...] = option(
-        default, f"pages of {what} from {from_size} up: {first}, {second}, or both", choice("small", "huge")
-    )
-    return chosen
+    text = f"pages of {what} from {from_size} up: {first}, {second}, or both"
+    return option(default, text, choice("small", "huge"))
 
 
 def kinds_at(size_bytes: int, asked: tuple[str, ...]) -> tuple[str, ...]:
@@ -41,6 +42,13 @@ def pages_evidence(buffers: Buffer) -> Evidence:
         return Evidence(claim="pages", value="unknown", seen="/proc/self/smaps cannot be read")
     kind = "huge" if huge >= buffers.size_bytes / 2 else "small"
     return Evidence(claim="pages", value=kind, seen=f"AnonHugePages: {format_size(huge)} of the buffers' mapping")
+
+
+def unless_elsewhere(blank: Result, pages: str, lies: Evidence, elsewhere: str) -> Result:
+    """The record as waived where its buffers lie on other pages, and as failed where its data went elsewhere."""
+    if lies.value != "unknown" and (why := wrong_pages(pages, lies)):
+        return waived(blank, why)
+    return failed_if(blank, elsewhere)
 
 
 def wrong_pages(pages: str, seen: Evidence) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from railwright.benchmarks.benchmark import AnyRank
+from railwright.benchmarks.record import waived
 from railwright.errors import CannotJudge
+from railwright.results.records import Result
 
 Opened = TypeVar("Opened")
 
@@ -27,3 +29,12 @@ def on_all(rank: AnyRank, opener: Callable[[], Opened]) -> Opened:
         index, first = reasons[0]
         raise Unavailable(first if len(reasons) == rank.size else f"{first} (rank {index})")
     return opened
+
+
+def or_waived(rank: AnyRank, blank: Result, results: Iterator[Result]) -> Iterator[Result]:
+    """The results; from rank 0 `blank` as waived where a rank lacks what the rest of them need. Collective."""
+    try:
+        yield from results
+    except Unavailable as error:
+        if rank.index == 0:
+            yield waived(blank, error.message)

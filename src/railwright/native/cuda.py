@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, function
+from railwright.native.library import Closing, NativeError, fields, function
 from railwright.native.memory import PATTERN, Buffer
 from railwright.results.records import Verification
 from railwright.units import format_size
@@ -23,7 +23,6 @@ COMPUTE_THREADS = 512
 """Threads of a block, where a kernel does not care: a whole number of blocks fits every GPU's multiprocessor."""
 
 _NO_CUDA, _MISSING_SYMBOL, _OUT_OF_MEMORY, _INVALID_DEVICE = -1010, -1001, 2, 101
-_OUT_OF_MEMORY_CODES = (_OUT_OF_MEMORY,)
 _LOG_BYTES = 8192
 _ADDRESS_BYTES = 32
 
@@ -88,16 +87,12 @@ class _Device(Structure):
 
     _fields_ = (
         ("context", c_void_p),
-        ("ordinal", c_int),
-        ("multiprocessors", c_int),
-        ("copy_engines", c_int),
-        ("capability_major", c_int),
-        ("capability_minor", c_int),
+        *fields(c_int, "ordinal", "multiprocessors", "copy_engines", "capability_major", "capability_minor"),
         ("name", c_char * 100),
     )
 
 
-class Device:
+class Device(Closing):
     """One GPU with its primary context, which NCCL, UCX and torch share. A context manager.
 
     Opening it makes its context the calling thread's current one.
@@ -116,22 +111,14 @@ class Device:
         self.ordinal: int = seen.ordinal
         self.name: str = seen.name.decode(errors="replace")
         self.multiprocessors: int = seen.multiprocessors
-        self.copy_engines: int = seen.copy_engines
-        self.capability: tuple[int, int] = (seen.capability_major, seen.capability_minor)
         self._kernels: dict[str, int] = {}
         self._module: int | None = None
         self._counter: DeviceBuffer | None = None
 
-    def __enter__(self) -> Device:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Give the context back; its memory must have been freed before."""
         if self._counter is not None:
-            self._counter.free()
+            self._counter.close()
             self._counter = None
         if self._module is not None:
             function("rw_cuda_unload", c_int, c_void_p, c_void_p)(self.context, self._module)
@@ -230,15 +217,14 @@ def _argument(value: Any) -> Any:  # noqa: ANN401 - any ctypes value
     return ctypes.c_float(value) if isinstance(value, float) else value
 
 
-class DeviceBuffer:
+class DeviceBuffer(Closing):
     """Memory of a GPU (cuMemAlloc). A context manager. Its pattern is that of `memory.Buffer`."""
 
     def __init__(self, device: Device, size_bytes: int) -> None:
         address = c_uint64()
-        code = function("rw_cuda_alloc", c_int, c_void_p, c_size_t, POINTER(c_uint64))(
-            device.context, size_bytes, byref(address)
-        )
-        if code in _OUT_OF_MEMORY_CODES:
+        allocate = function("rw_cuda_alloc", c_int, c_void_p, c_size_t, POINTER(c_uint64))
+        code = allocate(device.context, size_bytes, byref(address))
+        if code == _OUT_OF_MEMORY:
             what = f"cannot allocate {format_size(size_bytes)} on {device.name} at {device.address}"
             raise CannotJudge(what, hint="choose smaller sizes, or see with nvidia-smi who uses the GPU")
         checked(f"{format_size(size_bytes)} on {device.name}", code)
@@ -246,13 +232,7 @@ class DeviceBuffer:
         self.address: int = address.value
         self.size_bytes = size_bytes
 
-    def __enter__(self) -> DeviceBuffer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.free()
-
-    def free(self) -> None:
+    def close(self) -> None:
         """Give the memory back; again is nothing."""
         if self.address:
             function("rw_cuda_free", c_int, c_void_p, c_uint64)(self.device.context, self.address)
@@ -317,21 +297,19 @@ class PinnedBuffer(Buffer):
         pin = function("rw_cuda_register", c_int, c_void_p, c_void_p, c_size_t, POINTER(c_uint64))
         code = pin(device.context, self.address, size_bytes, byref(mapped))
         if code:
-            super().__exit__()
+            super().close()
             what = f"cannot pin {format_size(size_bytes)} of host memory: {_error_text(code)}"
             raise CannotJudge(what, hint="see `ulimit -l`, or choose smaller sizes")
         self.device = device
         self.device_address: int = mapped.value
 
-    def __enter__(self) -> PinnedBuffer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Unpin it, and give it back."""
         function("rw_cuda_unregister", c_int, c_void_p, c_void_p)(self.device.context, self.address)
-        super().__exit__()
+        super().close()
 
 
-class Stream:
+class Stream(Closing):
     """A stream of its own, which does not wait for the default one. A context manager."""
 
     def __init__(self, device: Device) -> None:
@@ -341,12 +319,6 @@ class Stream:
         assert handle.value is not None
         self.device = device
         self.handle: int = handle.value
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Destroy it."""

@@ -7,7 +7,7 @@ from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int, c_uint,
 from typing import NamedTuple
 
 from railwright.native.cuda import COMPUTE_THREADS, Device, DeviceBuffer, PinnedBuffer, checked
-from railwright.native.library import function, seconds_array
+from railwright.native.library import fields, function, seconds_array
 from railwright.native.memory import Buffer
 from railwright.results.records import Verification
 
@@ -25,16 +25,9 @@ class _Copy(Structure):
     """Laid out as `struct rw_copy` in cuda_copies.c."""
 
     _fields_ = (
-        ("context", c_void_p),
-        ("kernel", c_void_p),
-        ("spin", c_void_p),
-        ("target_context", c_void_p),
-        ("source_context", c_void_p),
-        ("target", c_uint64),
-        ("source", c_uint64),
-        ("bytes", c_uint64),
-        ("grid", c_uint),
-        ("block", c_uint),
+        *fields(c_void_p, "context", "kernel", "spin", "target_context", "source_context"),
+        *fields(c_uint64, "target", "source", "bytes"),
+        *fields(c_uint, "grid", "block"),
     )
 
 

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
+from railwright.native import cuda, files, library
 from railwright.native.cuda import DeviceBuffer, PinnedBuffer
-from railwright.native.cuda import checked as checked_by_cuda
 from railwright.native.files import Pass
-from railwright.native.library import NativeError, flush_c_streams, function, seconds_array
+from railwright.native.library import Closing, NativeError, fields, flush_c_streams, function, seconds_array
 from railwright.native.vendor_libraries import load
 
 Way = Literal["gds", "cufile compat"]
 LIBRARY = "libcufile.so.0"
 
 _SETTINGS_VARIABLE, _FORCE_VARIABLE = "CUFILE_ENV_PATH_JSON", "CUFILE_FORCE_COMPAT_MODE"
-_SHORT_WRITE, _FIRST_OF_CUFILE = -1101, -5000
+_FIRST_OF_CUFILE = -5000
 _LOGS, _MOST_LOG_BYTES = "cufile*.log", 2**20
 """Until 1.13 its name was cufile.log, since then process and time stand in it."""
 _NOT_IN_UDEV = "udev property not found: ID_FS_USAGE "
@@ -108,19 +108,16 @@ def write_settings(folder: Path, way: Way | None) -> Path:
 
 def meaning(code: int) -> str:
     """What an error of a pass or of cuFile says; empty where only CUDA or the loops know."""
-    if code == _SHORT_WRITE:
-        return "the file system took only a part of a write, as it does when there is no more room"
     if code < _FIRST_OF_CUFILE:
         return f"{_ERRORS.get(code, 'an error of cuFile')} (cuFile error {-code})"
-    return os.strerror(-code) if -1000 < code < 0 else ""
+    return files.meaning(code)
 
 
 def checked(what: str, code: int) -> None:
     """Raises NativeError for what a call returned, in words."""
     if code > 0:
-        checked_by_cuda(what, code)
-    if code:
-        raise NativeError(what, code, meaning(code))
+        cuda.checked(what, code)
+    library.checked(what, code, meaning(code))
 
 
 def find() -> ctypes.CDLL:
@@ -165,7 +162,7 @@ def why(folder: Path) -> str:
     return f"; its log: {first}" if first else ""
 
 
-class CuFile:
+class CuFile(Closing):
     """cuFile's driver, open, with one file and one GPU's memory registered. A context manager.
 
     Raises CannotJudge where it is missing or would hang, NativeError for what it refuses.
@@ -198,10 +195,8 @@ class CuFile:
         assert handle.value is not None
         self.handles[fd] = handle.value
 
-    def __enter__(self) -> CuFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Let go of memory and files, and close the driver."""
         function("rw_cufile_deregister_buffer", None, c_uint64)(self._buffer.address)
         for handle in self.handles.values():
             function("rw_cufile_deregister", None, c_void_p)(handle)
@@ -225,23 +220,17 @@ class _Pass(Structure):
     """Laid out as `struct rw_gpu_pass` in cufile.c."""
 
     _fields_ = (
-        ("files", c_int),
-        ("workers", c_int),
-        ("write", c_int),
-        ("count", c_int),
+        *fields(c_int, "files", "workers", "write", "count"),
         ("bytes", c_int64),
         ("at", c_void_p),
-        ("shift", c_int64),
-        ("stride", c_int64),
-        ("fds", POINTER(c_int)),
-        ("cpus", POINTER(c_int)),
+        *fields(c_int64, "shift", "stride"),
+        *fields(POINTER(c_int), "fds", "cpus"),
         ("context", c_void_p),
         ("handles", POINTER(c_void_p)),
         ("device", c_uint64),
         ("pinned", c_void_p),
         ("latencies", POINTER(c_double)),
-        ("elapsed", c_double),
-        ("cpu", c_double),
+        *fields(c_double, "elapsed", "cpu"),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, DeviceBuffer, Stream
-from railwright.native.library import NativeError
+from railwright.native.library import Closing, NativeError
 from railwright.native.memory import Buffer
 from railwright.native.vendor_libraries import candidates
 
@@ -60,7 +60,7 @@ class Library:
             raise NativeError(name, status, f"{_STATUS.get(status, 'error')} (cuSOLVER status {status})")
 
 
-class Solver:
+class Solver(Closing):
     """One GPU, and then of a grid of them. A context manager.
 
     Raises CannotJudge for a library that is too old, or that does not compute in FP64.
@@ -88,10 +88,8 @@ class Solver:
         )
         self._held.callback(self._library.call, "cusolverMpDestroyGrid", self._grid)
 
-    def __enter__(self) -> Solver:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Give back the library's handles and the memory."""
         self._held.close()
 
     def _pin_math(self) -> str:
@@ -116,11 +114,10 @@ class Solver:
     def prepare(self, order: int, block: int, lead: int, matrix: DeviceBuffer, right_side: DeviceBuffer) -> int:
         """Describe A and b and allocate what the library asks for; the bytes of that on the GPU. Raises NativeError."""
         one, n, kind = c_int64(1), c_int64(order), c_int(_DOUBLE)
-        pivots = DeviceBuffer(self._device, _INT64_BYTES * (lead + block))
-        info = DeviceBuffer(self._device, _INT_BYTES)
-        self._info, self._status = info, DeviceBuffer(self._device, _INT_BYTES)
-        for buffer in (pivots, info, self._status):
-            self._held.callback(buffer.free)
+        pivots, self._info, self._status = (
+            self._held.enter_context(DeviceBuffer(self._device, size))
+            for size in (_INT64_BYTES * (lead + block), _INT_BYTES, _INT_BYTES)
+        )
         a, b, swaps = (c_uint64(buffer.address) for buffer in (matrix, right_side, pivots))
         of_a, of_b = self._describe(order, order, block, lead), self._describe(order, 1, block, lead)
         self._factors = (n, n, a, one, one, of_a, swaps, kind)
@@ -128,9 +125,8 @@ class Solver:
         sizes = [self._work("cusolverMpGetrf_bufferSize", self._factors),
                  self._work("cusolverMpGetrs_bufferSize", self._substitution)]  # fmt: skip
         on_device, on_host = (max(one[place] for one in sizes) for place in (0, 1))
-        work, host_work = DeviceBuffer(self._device, max(on_device, 1)), Buffer(max(on_host, 1))
-        self._held.callback(work.free)
-        self._held.enter_context(host_work)
+        work = self._held.enter_context(DeviceBuffer(self._device, max(on_device, 1)))
+        host_work = self._held.enter_context(Buffer(max(on_host, 1)))
         self._space = (c_uint64(work.address), c_size_t(on_device), c_void_p(host_work.address), c_size_t(on_host))
         return on_device + pivots.size_bytes
 

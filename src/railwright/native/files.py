@@ -10,7 +10,7 @@ from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint64
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.library import NativeError, checked, fields, function, seconds_array, system_error
 from railwright.native.memory import Buffer
 
 Engine = Literal["io_uring", "threads"]
@@ -28,24 +28,16 @@ class _Pass(Structure):
     """Laid out as `struct rw_pass` in files.c."""
 
     _fields_ = (
-        ("fd", c_int),
-        ("threads", c_int),
-        ("depth", c_int),
-        ("write", c_int),
-        ("count", c_int64),
-        ("bytes", c_int64),
-        ("at", c_void_p),
-        ("means", c_void_p),
+        *fields(c_int, "fd", "threads", "depth", "write"),
+        *fields(c_int64, "count", "bytes"),
+        *fields(c_void_p, "at", "means"),
         ("cpus", POINTER(c_int)),
         ("buffers", c_void_p),
         ("latencies", POINTER(c_double)),
         ("seed", c_uint64),
-        ("check", c_int),
-        ("sync", c_int),
+        *fields(c_int, "check", "sync"),
         ("wrong", c_int64),
-        ("elapsed", c_double),
-        ("sync_elapsed", c_double),
-        ("cpu", c_double),
+        *fields(c_double, "elapsed", "sync_elapsed", "cpu"),
     )
 
 
@@ -69,87 +61,71 @@ class Extent(NamedTuple):
     length: int
 
 
-def read_pass(
-    fd: int,
-    engine: Engine,
-    offsets: array.array[int],
-    positions: array.array[int],
-    size_bytes: int,
-    depth: int,
-    buffers: Buffer,
-    *,
-    seed: int,
-    check: bool,
-    stamped: bool = False,
-    cpus: Sequence[int] = (),
-) -> Pass:
-    """Read `size_bytes` at each offset, `depth` at a time on each thread.
+class Blocks(NamedTuple):
+    """The blocks that a pass reads or writes, `depth` at a time on each thread, through buffers that have the room."""
 
-    `positions` says which part of the pattern each block is. There is one thread bound to each of `cpus`, each with
-    its own part of the list, or one that is not bound. With `check` every byte is compared with the pattern, or with
-    what `write_pass` writes where `stamped` (and the time is not to be used). Raises NativeError with the errno.
+    fd: int
+    engine: Engine
+    offsets: array.array[int]
+    positions: array.array[int]
+    """Which part of the pattern each block is."""
+    size_bytes: int
+    depth: int
+    buffers: Buffer
+
+    @property
+    def moved_bytes(self) -> int:
+        """By one pass."""
+        return len(self.offsets) * self.size_bytes
+
+
+def read_pass(blocks: Blocks, *, seed: int, check: bool, stamped: bool = False, cpus: Sequence[int] = ()) -> Pass:
+    """Read all blocks.
+
+    There is one thread bound to each of `cpus`, each with its own part of the list, or one that is not bound. With
+    `check` every byte is compared with the pattern, or with what `write_pass` writes where `stamped` (and the time is
+    not to be used). Raises NativeError with the errno.
     """
     kind = (_CHECK_STAMPED if stamped else _CHECK_PATTERN) if check else _CHECK_NOTHING
-    one = _Pass(fd=fd, depth=depth, bytes=size_bytes, seed=seed, check=kind)
-    return _run("read", one, engine, offsets, positions, buffers, cpus)
+    return _run("read", _Pass(seed=seed, check=kind), blocks, cpus)
 
 
-def write_pass(
-    fd: int,
-    engine: Engine,
-    offsets: array.array[int],
-    positions: array.array[int],
-    size_bytes: int,
-    depth: int,
-    buffers: Buffer,
-    *,
-    seed: int,
-    sync: bool,
-    cpus: Sequence[int] = (),
-) -> Pass:
-    """Write `size_bytes` at each offset, as `read_pass` reads them; with `sync` an fsync follows, timed apart.
+def write_pass(blocks: Blocks, *, seed: int, sync: bool, cpus: Sequence[int] = ()) -> Pass:
+    """Write all blocks, as `read_pass` reads them; with `sync` an fsync follows, timed apart.
 
     A block is the pattern of `seed`, and the first word of each sector is that of its position: `STAMPED`.
     Raises NativeError with the errno.
     """
-    one = _Pass(fd=fd, depth=depth, bytes=size_bytes, seed=seed, write=1, sync=int(sync))
-    return _run("write", one, engine, offsets, positions, buffers, cpus)
+    return _run("write", _Pass(seed=seed, write=1, sync=int(sync)), blocks, cpus)
 
 
-def _run(
-    verb: str,
-    one: _Pass,
-    engine: Engine,
-    offsets: array.array[int],
-    positions: array.array[int],
-    buffers: Buffer,
-    cpus: Sequence[int],
-) -> Pass:
-    one.threads, one.count = max(len(cpus), 1), len(offsets)
-    if buffers.size_bytes < one.threads * one.depth * one.bytes or len(positions) != one.count:
+def _run(verb: str, one: _Pass, blocks: Blocks, cpus: Sequence[int]) -> Pass:
+    one.fd, one.depth, one.bytes = blocks.fd, blocks.depth, blocks.size_bytes
+    one.threads, one.count = max(len(cpus), 1), len(blocks.offsets)
+    if blocks.buffers.size_bytes < one.threads * one.depth * one.bytes or len(blocks.positions) != one.count:
         raise ValueError("the buffers or the positions do not fit the pass")  # C would go beyond their ends
     bound = (c_int * len(cpus))(*cpus)
     latencies = seconds_array(one.count)
-    one.at, one.means = offsets.buffer_info()[0], positions.buffer_info()[0]
+    one.at, one.means = blocks.offsets.buffer_info()[0], blocks.positions.buffer_info()[0]
     one.cpus = bound if cpus else None
-    one.buffers, one.latencies = buffers.address, latencies
-    code = function("rw_file_pass", c_int, POINTER(_Pass), c_int)(byref(one), int(engine == "io_uring"))
-    if code:
-        raise NativeError(f"{verb} with {engine}", code, _meaning(code))
+    one.buffers, one.latencies = blocks.buffers.address, latencies
+    code = function("rw_file_pass", c_int, POINTER(_Pass), c_int)(byref(one), int(blocks.engine == "io_uring"))
+    checked(f"{verb} with {blocks.engine}", code, meaning(code))
     return Pass(one.elapsed, list(latencies), one.wrong, one.sync_elapsed, one.cpu)
 
 
-def _meaning(code: int) -> str:
+def meaning(code: int) -> str:
+    """An error of a pass in words; empty where only the loops know."""
     if code == _SHORT_WRITE:
         return "the file system took only a part of a write, as it does when there is no more room"
-    return os.strerror(-code) if -1000 < code < 0 else ""
+    return system_error(code)
 
 
 def io_uring_works(fd: int, buffer: Buffer, size_bytes: int) -> str:
     """Why io_uring cannot be used here, or an empty string. Containers often forbid it (EPERM)."""
     nothing = array.array("q", [0])
     try:
-        read_pass(fd, "io_uring", nothing, nothing, size_bytes, 1, buffer, seed=0, check=False)
+        read_pass(Blocks(fd, "io_uring", nothing, nothing, size_bytes, 1, buffer), seed=0, check=False)
     except NativeError as error:
         return str(error)
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 
-from railwright.native.library import function
+from railwright.native.library import fields, function
 
 FIELDS, ONE, TWO, SAMPLES = range(4)
 """How a function of NVML is called: with fields, with one word more, for two numbers, or for what it sampled itself."""
@@ -19,12 +19,9 @@ class Field(Structure):
     """nvmlFieldValue_t."""
 
     _fields_ = (
-        ("id", c_uint32),
-        ("scope", c_uint32),
-        ("timestamp", c_int64),
-        ("latency_us", c_int64),
-        ("type", c_int32),
-        ("status", c_int32),
+        *fields(c_uint32, "id", "scope"),
+        *fields(c_int64, "timestamp", "latency_us"),
+        *fields(c_int32, "type", "status"),
         ("value", c_uint64),
     )
 
@@ -35,8 +32,7 @@ class Question(Structure):
     _fields_ = (
         ("kind", c_int32),
         ("argument", c_uint32),
-        ("call", c_void_p),
-        ("gpu", c_void_p),
+        *fields(c_void_p, "call", "gpu"),
         ("fields", POINTER(Field)),
         ("count", c_int32),
         ("every", c_uint32),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from railwright.errors import CannotJudge
 
@@ -28,6 +30,45 @@ class NativeError(CannotJudge):
         self.code = code
 
 
+def checked(what: str, code: int, meaning: str = "") -> None:
+    """Raises NativeError for what a loop returned, if it is an error."""
+    if code:
+        raise NativeError(what, code, meaning)
+
+
+def system_error(code: int) -> str:
+    """The operating system's words for a loop's negative errno; empty for any other error."""
+    return os.strerror(-code) if -1000 < code < 0 else ""
+
+
+class Closing:
+    """A context manager that calls `close` at its end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        raise NotImplementedError
+
+
+@contextlib.contextmanager
+def environment(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """The variables as they are given, None for one that is not there, and afterwards as they were before."""
+    before = {name: os.environ.pop(name, None) for name in variables}
+    os.environ.update({name: value for name, value in variables.items() if value is not None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
 @functools.cache
 def loops() -> ctypes.CDLL:
     """The library. Raises CannotJudge if it was not built."""
@@ -45,6 +86,11 @@ def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:  # 
     bound.restype = result
     bound.argtypes = arguments
     return bound  # type: ignore[no-any-return]
+
+
+def fields(kind: Any, *names: str) -> tuple[tuple[str, Any], ...]:  # noqa: ANN401
+    """Fields of a C structure that follow each other and are of one type."""
+    return tuple((name, kind) for name in names)
 
 
 def seconds_array(count: int) -> ctypes.Array[ctypes.c_double]:

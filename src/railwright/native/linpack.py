@@ -6,7 +6,7 @@ import ctypes
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint64, c_void_p
 from typing import TYPE_CHECKING
 
-from railwright.native.library import NativeError, function, loops
+from railwright.native.library import NativeError, fields, function, loops
 from railwright.native.memory import Buffer
 
 if TYPE_CHECKING:
@@ -19,12 +19,7 @@ class _Hpl(Structure):
     """Laid out as `struct rw_hpl` in linpack.c."""
 
     _fields_ = (
-        ("order", c_int64),
-        ("block", c_int64),
-        ("rows", c_int64),
-        ("columns", c_int64),
-        ("row", c_int64),
-        ("column", c_int64),
+        *fields(c_int64, "order", "block", "rows", "columns", "row", "column"),
         ("seed", c_uint64),
     )
 

@@ -9,7 +9,7 @@ from ctypes import POINTER, c_double, c_int, c_int64, c_size_t, c_uint64, c_void
 from pathlib import Path
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.library import Closing, checked, function, seconds_array
 from railwright.results.records import Verification
 from railwright.units import format_size
 
@@ -27,7 +27,7 @@ class MayNotPlace(CannotJudge):
     """This process may neither place memory on a NUMA node nor see where it lies: a container's filter forbids it."""
 
 
-class Buffer:
+class Buffer(Closing):
     """Anonymous memory, touched before use, on huge pages where there are any or on small ones. A context manager.
 
     With `node` it comes from that NUMA node alone. Raises CannotJudge where it cannot, MayNotPlace where it may not.
@@ -44,10 +44,8 @@ class Buffer:
         self.address: int = address
         self.size_bytes = size_bytes
 
-    def __enter__(self) -> Buffer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Give the memory back."""
         function("rw_free", c_int, c_void_p, c_size_t)(self.address, self.size_bytes)
 
     def pages_on(self, node: int) -> int:
@@ -81,17 +79,14 @@ class Buffer:
 
     def fill(self, seed: int, size_bytes: int | None = None, position: int = 0) -> None:
         """Write the pattern of `seed` that starts at byte `position` (a multiple of 8)."""
-        function("rw_fill", None, c_void_p, c_size_t, c_uint64, c_uint64)(
-            self.address, self.size_bytes if size_bytes is None else size_bytes, seed, position
-        )
+        size = self.size_bytes if size_bytes is None else size_bytes
+        function("rw_fill", None, c_void_p, c_size_t, c_uint64, c_uint64)(self.address, size, seed, position)
 
     def count_wrong(self, seed: int, size_bytes: int | None = None, position: int = 0, start: int = 0) -> int:
         """How many bytes from `start` on differ from the pattern that starts at byte `position`."""
-        return int(
-            function("rw_count_wrong", c_int64, c_void_p, c_size_t, c_uint64, c_uint64)(
-                self.address + start, self.size_bytes - start if size_bytes is None else size_bytes, seed, position
-            )
-        )
+        size = self.size_bytes - start if size_bytes is None else size_bytes
+        count = function("rw_count_wrong", c_int64, c_void_p, c_size_t, c_uint64, c_uint64)
+        return int(count(self.address + start, size, seed, position))
 
     def verify(self, seed: int, size_bytes: int) -> Verification:
         """The data check over the first `size_bytes`."""
@@ -104,21 +99,16 @@ def _refused(what: str, code: int) -> CannotJudge:
     return kind(f"{what}: {os.strerror(code)}{meaning}")
 
 
-def _checked(what: str, code: int) -> None:
-    if code:
-        raise NativeError(what, code)
-
-
 def pin(cpu: int) -> None:
     """Bind the calling thread to one CPU. Raises NativeError."""
-    _checked(f"bind to CPU {cpu}", function("rw_pin", c_int, c_int)(cpu))
+    checked(f"bind to CPU {cpu}", function("rw_pin", c_int, c_int)(cpu))
 
 
 def copy(target: Buffer, source: Buffer, size_bytes: int, *, inner: int, warm: int, samples: int) -> list[float]:
     """Seconds per copy; each sample is the mean of `inner` copies."""
     seconds = seconds_array(samples)
     loop = function("rw_copy", c_int, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, POINTER(c_double))
-    _checked("memory copy", loop(target.address, source.address, size_bytes, inner, warm, samples, seconds))
+    checked("memory copy", loop(target.address, source.address, size_bytes, inner, warm, samples, seconds))
     return list(seconds)
 
 
@@ -129,10 +119,8 @@ def copy_threads(cpus: list[int], size_bytes: int, *, inner: int, samples: int) 
         "rw_copy_threads", c_int, c_int, POINTER(c_int), c_size_t, c_int, c_int, POINTER(c_double), POINTER(c_int64)
     )
     cpu_array = (c_int * len(cpus))(*cpus)
-    _checked(
-        f"memory copy on {len(cpus)} threads",
-        loop(len(cpus), cpu_array, size_bytes, inner, samples, seconds, ctypes.byref(wrong)),
-    )
+    code = loop(len(cpus), cpu_array, size_bytes, inner, samples, seconds, ctypes.byref(wrong))
+    checked(f"memory copy on {len(cpus)} threads", code)
     check = Verification(method=PATTERN, bytes_checked=len(cpus) * size_bytes, bytes_wrong=wrong.value)
     return list(seconds), check
 
@@ -141,12 +129,12 @@ def core_latency(cpu: int, partner_cpu: int, *, inner: int, samples: int) -> lis
     """Seconds for one cache line to go from one core to another (half the round trip)."""
     seconds = seconds_array(samples)
     loop = function("rw_core_latency", c_int, c_int, c_int, c_int, c_int, POINTER(c_double))
-    _checked(f"cache line between CPU {cpu} and {partner_cpu}", loop(cpu, partner_cpu, inner, samples, seconds))
+    checked(f"cache line between CPU {cpu} and {partner_cpu}", loop(cpu, partner_cpu, inner, samples, seconds))
     return list(seconds)
 
 
 def fixed_work(work: int, quanta: int) -> list[float]:
     """Seconds of each of `quanta` equal pieces of work, timed without a gap."""
     seconds = seconds_array(quanta)
-    _checked("noise", function("rw_noise", c_int, c_int, c_int, POINTER(c_double))(work, quanta, seconds))
+    checked("noise", function("rw_noise", c_int, c_int, c_int, POINTER(c_double))(work, quanta, seconds))
     return list(seconds)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native import library
+from railwright.native.library import fields, function, seconds_array
 from railwright.native.memory import Buffer
 
 if TYPE_CHECKING:
@@ -27,11 +28,9 @@ class _Mpi(Structure):
     """Laid out as `struct rw_mpi` in mpi.c."""
 
     _fields_ = (
-        ("comm", c_ssize_t),
-        ("byte", c_ssize_t),
+        *fields(c_ssize_t, "comm", "byte"),
         ("status_ignore", c_void_p),
-        ("rank", c_int),
-        ("request_bytes", c_int),
+        *fields(c_int, "rank", "request_bytes"),
     )
 
 
@@ -103,20 +102,14 @@ def bind(binder: str) -> None:
 
     Raises CannotJudge where that library cannot be found, NativeError where it lacks a function.
     """
-    handle = ctypes.CDLL(library_path())._handle
-    code = function(binder, c_int, c_void_p)(handle)
-    if code:
-        raise NativeError("MPI", code)
+    library.checked("MPI", function(binder, c_int, c_void_p)(ctypes.CDLL(library_path())._handle))
 
 
 def checked(code: int) -> None:
     """Raises NativeError for what a loop returned, in the MPI library's own words where the error is MPI's."""
-    if code < 0:
-        raise NativeError("MPI", code)
-    if code > 0:
-        from mpi4py import MPI
+    from mpi4py import MPI
 
-        raise NativeError("MPI", code, MPI.Get_error_string(code))
+    library.checked("MPI", code, MPI.Get_error_string(code) if code > 0 else "")
 
 
 def library_path() -> str:

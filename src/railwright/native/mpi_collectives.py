@@ -6,7 +6,7 @@ import ctypes
 from ctypes import POINTER, Structure, c_double, c_int, c_int64, c_ssize_t, c_void_p
 from typing import TYPE_CHECKING
 
-from railwright.native.library import function, seconds_array
+from railwright.native.library import fields, function, seconds_array
 from railwright.native.memory import Buffer
 from railwright.native.mpi import bind, checked
 from railwright.results.records import Verification
@@ -28,13 +28,8 @@ class _Collective(Structure):
     """Laid out as `struct rw_collective` in mpi_collectives.c."""
 
     _fields_ = (
-        ("comm", c_ssize_t),
-        ("type", c_ssize_t),
-        ("sum", c_ssize_t),
-        ("kind", c_int),
-        ("count", c_int),
-        ("rank", c_int),
-        ("ranks", c_int),
+        *fields(c_ssize_t, "comm", "type", "sum"),
+        *fields(c_int, "kind", "count", "rank", "ranks"),
     )
 
 
@@ -57,16 +52,14 @@ class Pattern:
         """This rank's floats to send, and poison where it will receive. Raises ValueError for too small a buffer."""
         self._fits(out, self.sent_bytes)
         self._fits(into, self.received_bytes)
-        function("rw_collective_fill", None, POINTER(_Collective), c_void_p, c_void_p)(
-            ctypes.byref(self._what), out.address, into.address
-        )
+        fill = function("rw_collective_fill", None, POINTER(_Collective), c_void_p, c_void_p)
+        fill(ctypes.byref(self._what), out.address, into.address)
 
     def verify(self, into: Buffer) -> Verification:
         """The data check of all that this rank received; a wrong float counts as four wrong bytes."""
         self._fits(into, self.received_bytes)
-        wrong = function("rw_collective_wrong", c_int64, POINTER(_Collective), c_void_p)(
-            ctypes.byref(self._what), into.address
-        )
+        count = function("rw_collective_wrong", c_int64, POINTER(_Collective), c_void_p)
+        wrong = count(ctypes.byref(self._what), into.address)
         return Verification(method=PATTERN, bytes_checked=self.received_bytes, bytes_wrong=wrong * FLOAT_BYTES)
 
     @staticmethod

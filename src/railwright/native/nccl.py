@@ -11,8 +11,8 @@ from ctypes import POINTER, Structure, byref, c_double, c_int, c_size_t, c_ssize
 from typing import TYPE_CHECKING, Literal
 
 from railwright.errors import CannotJudge
-from railwright.native import cuda, nccl_errors
-from railwright.native.library import function, seconds_array
+from railwright.native import cuda, mpi, nccl_errors
+from railwright.native.library import fields, function, seconds_array
 from railwright.native.nccl_library import Library as Library
 from railwright.native.nccl_library import UniqueId
 
@@ -31,11 +31,8 @@ class RankOfTeam(Structure):
     """Laid out as `struct rw_nccl_rank` in nccl.c."""
 
     _fields_ = (
-        ("comm", c_void_p),
-        ("context", c_void_p),
-        ("stream", c_void_p),
-        ("out", c_uint64),
-        ("into", c_uint64),
+        *fields(c_void_p, "comm", "context", "stream"),
+        *fields(c_uint64, "out", "into"),
         ("rank", c_int),
     )
 
@@ -45,16 +42,8 @@ class Operation(Structure):
 
     _fields_ = (
         ("comm", c_ssize_t),
-        ("count", c_size_t),
-        ("sent_bytes", c_size_t),
-        ("received_bytes", c_size_t),
-        ("largest_bytes", c_size_t),
-        ("kind", c_int),
-        ("ranks", c_int),
-        ("here", c_int),
-        ("in_place", c_int),
-        ("graph", c_int),
-        ("operations", c_int),
+        *fields(c_size_t, "count", "sent_bytes", "received_bytes", "largest_bytes"),
+        *fields(c_int, "kind", "ranks", "here", "in_place", "graph", "operations"),
     )
 
 
@@ -64,7 +53,7 @@ class Borrowed(cuda.DeviceBuffer):
     def __init__(self, device: cuda.Device, address: int, size_bytes: int) -> None:
         self.device, self.address, self.size_bytes = device, address, size_bytes
 
-    def free(self) -> None:
+    def close(self) -> None:
         """Nothing."""
 
 
@@ -95,7 +84,7 @@ class Team:
         self._communicators = (c_void_p * len(devices))()
         self._initialise(unique_id)
         if comm is not None:
-            _bind_mpi()
+            mpi.bind("rw_nccl_bind_mpi")
 
     def _initialise(self, unique_id: bytes) -> None:
         config, shared = self.library.config(self.operation), UniqueId.from_buffer_copy(unique_id)
@@ -194,13 +183,13 @@ class Team:
 
     def once(self, what: Operation) -> None:
         """One operation and its end, launched as those that are timed. Raises NativeError. Collective."""
-        self._run(what, _ONCE, None, 0)
+        self._run(what, _ONCE)
 
     def warm(self, what: Operation) -> None:
         """One operation and its end, launched plainly. Raises NativeError. Collective."""
-        self._run(what, _WARM, None, 0)
+        self._run(what, _WARM)
 
-    def _run(self, what: Operation, task: int, seconds: ctypes.Array[c_double] | None, samples: int) -> None:
+    def _run(self, what: Operation, task: int, seconds: ctypes.Array[c_double] | None = None, samples: int = 0) -> None:
         loop = function("rw_nccl_run", c_int, POINTER(Operation), POINTER(RankOfTeam), c_int, c_int, POINTER(c_double))
         code = loop(byref(what), self.members, task, samples, seconds)
         self.checked(f"NCCL {self.operation}", code)
@@ -209,12 +198,6 @@ class Team:
         """Raises NativeError for what a loop returned, in the words of the library that failed."""
         comm = c_void_p(self.members[0].comm)
         nccl_errors.checked(what, code, lambda result: self.library.error_text(result, comm))
-
-
-def _bind_mpi() -> None:
-    from railwright.native import mpi
-
-    mpi.bind("rw_nccl_bind_mpi")
 
 
 def _mpi_handle(comm: Intracomm | None) -> int:

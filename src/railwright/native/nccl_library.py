@@ -9,7 +9,7 @@ import ctypes
 from ctypes import Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
 from railwright.errors import CannotJudge
-from railwright.native.library import function
+from railwright.native.library import fields, function
 from railwright.native.nccl_errors import NcclError
 from railwright.native.vendor_libraries import candidates
 
@@ -34,26 +34,14 @@ class Config(Structure):
 
     _fields_ = (
         ("size", c_size_t),
-        ("magic", c_uint),
-        ("version", c_uint),
-        ("blocking", c_int),
-        ("cga_cluster_size", c_int),
-        ("min_ctas", c_int),
-        ("max_ctas", c_int),
+        *fields(c_uint, "magic", "version"),
+        *fields(c_int, "blocking", "cga_cluster_size", "min_ctas", "max_ctas"),
         ("net_name", c_char_p),
-        ("split_share", c_int),
-        ("traffic_class", c_int),
+        *fields(c_int, "split_share", "traffic_class"),
         ("comm_name", c_char_p),
-        ("collnet_enable", c_int),
-        ("cta_policy", c_int),
-        ("shrink_share", c_int),
-        ("nvls_ctas", c_int),
-        ("channels_per_net_peer", c_int),
-        ("nvlink_centric_sched", c_int),
-        ("graph_usage_mode", c_int),
-        ("rma_contexts", c_int),
-        ("max_p2p_peers", c_int),
-        ("graph_stream_ordering", c_int),
+        *fields(c_int, "collnet_enable", "cta_policy", "shrink_share", "nvls_ctas", "channels_per_net_peer"),
+        *fields(c_int, "nvlink_centric_sched", "graph_usage_mode", "rma_contexts"),
+        *fields(c_int, "max_p2p_peers", "graph_stream_ordering"),
     )
 
 
@@ -117,7 +105,7 @@ class Library:
     def config(self, operation: str) -> Config:
         """What nccl-tests 2.19.6 asks of a communicator: NVLink-centric schedules (2.28), a ring's two peers (2.30)."""
         config = Config(size=ctypes.sizeof(Config), magic=_MAGIC, version=min(self.code, _NEWEST_CONFIG))
-        for name, kind in Config._fields_[3:]:
+        for name, kind, *_ in Config._fields_[3:]:
             if kind is c_int:
                 setattr(config, name, _UNDEFINED)
         if self.code >= 22800:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from railwright.native.library import flush_c_streams
+from railwright.native.library import environment, flush_c_streams
 from railwright.native.nccl_library import SWITCHED_LOG, Library
 
 _FILE_VARIABLE = "NCCL_DEBUG_FILE"
@@ -39,17 +39,11 @@ class SwitchedLog:
             yield
             return
         ours = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING", _FILE_VARIABLE: str(self._file)}
-        before = {name: os.environ.get(name) for name in ours}
-        os.environ.update(ours)
-        self._library.read_environment_again()
         try:
-            yield
+            with environment(ours):
+                self._library.read_environment_again()
+                yield
         finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
             self._library.read_environment_again()
 
     def text(self) -> str:

@@ -50,7 +50,7 @@ class OneWay:
         """Destroy the communicator, the stream and the buffer."""
         self.library.call("ncclCommDestroy", self._comm)
         self._stream.close()
-        self.buffer.free()
+        self.buffer.close()
 
 
 def connect(ends: Sequence[OneWay], unique_ids: Sequence[bytes]) -> None:

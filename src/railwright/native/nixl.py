@@ -6,29 +6,15 @@ Signatures after src/bindings/rust/wrapper.h of NIXL 1.5.2 (the header is in no 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from ctypes import (
-    POINTER,
-    Structure,
-    byref,
-    c_bool,
-    c_char_p,
-    c_double,
-    c_int,
-    c_size_t,
-    c_uint,
-    c_uint16,
-    c_uint64,
-    c_void_p,
-)
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.library import NativeError, checked, environment, fields, function, seconds_array
 from railwright.native.nixl_memory import HOST, AnyBuffer, Memory, memory_of, prepare_gpus
 from railwright.native.vendor_libraries import in_wheels
 
@@ -68,13 +54,10 @@ class _AgentConfig(Structure):
     """Laid out as `nixl_capi_agent_config_s`."""
 
     _fields_ = (
-        ("enable_prog_thread", c_bool),
-        ("enable_listen_thread", c_bool),
-        ("listen_port", c_int),
-        ("thread_sync", c_int),
+        *fields(c_bool, "enable_prog_thread", "enable_listen_thread"),
+        *fields(c_int, "listen_port", "thread_sync"),
         ("num_workers", c_uint),
-        ("pthr_delay_us", c_uint64),
-        ("lthr_delay_us", c_uint64),
+        *fields(c_uint64, "pthr_delay_us", "lthr_delay_us"),
         ("capture_telemetry", c_bool),
     )
 
@@ -118,23 +101,6 @@ def prepare_environment() -> None:
         os.environ.setdefault("UCX_MODULES", "^efa")
 
 
-@contextlib.contextmanager
-def _store(exchange: Exchange) -> Iterator[None]:
-    """NIXL reads the store's address from the environment when an agent is made, and uses it for nothing else."""
-    before = {
-        name: os.environ.pop(name, None) for name in (_STORE_VARIABLE, _NAMESPACE_VARIABLE, _OTHER_STORE_VARIABLE)
-    }
-    if exchange.etcd:
-        os.environ.update({_STORE_VARIABLE: exchange.etcd, _NAMESPACE_VARIABLE: exchange.namespace})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
 class Exchange(NamedTuple):
     """How an agent can give its metadata away by itself: through its own socket, or through a store."""
 
@@ -168,9 +134,7 @@ class Agent:
             raise CannotJudge("NIXL is not installed", hint="run `railwright setup nixl`")
         prepare_environment()
         self._library = ctypes.CDLL(str(library))
-        code = function("rw_nixl_bind", c_int, c_void_p)(self._library._handle)
-        if code:
-            raise NativeError("NIXL", code)
+        checked("NIXL", function("rw_nixl_bind", c_int, c_void_p)(self._library._handle))
         # A thread of NIXL's own that loads metadata needs the agent's locks; nixlbench's threads share them.
         exchange = exchange or Exchange()
         serves_itself = bool(exchange.listen_port or exchange.etcd)
@@ -185,7 +149,11 @@ class Agent:
         self.name = name
         self._threads = threads
         self._agent, self._backend = c_void_p(), c_void_p()
-        with _store(exchange):
+        # NIXL reads the store's address from the environment when an agent is made, and uses it for nothing else.
+        store: dict[str, str | None] = {_STORE_VARIABLE: None, _NAMESPACE_VARIABLE: None, _OTHER_STORE_VARIABLE: None}
+        if exchange.etcd:
+            store |= {_STORE_VARIABLE: exchange.etcd, _NAMESPACE_VARIABLE: exchange.namespace}
+        with environment(store):
             self._call("create_configured_agent", name.encode(), byref(config), byref(self._agent))
         self._create_backend(backend, dict(parameters or {}))
         self._options = self._new_options()
@@ -247,12 +215,6 @@ class Agent:
         self._call("get_local_md", self._agent, byref(data), byref(size))
         return ctypes.string_at(data, size.value)
 
-    def connect(self, metadata: bytes) -> str:
-        """Load a peer's metadata and connect to it; the peer's name."""
-        peer = self.load(metadata)
-        self.connect_to(peer)
-        return peer
-
     def load(self, metadata: bytes) -> str:
         """Load a peer's metadata; the peer's name."""
         name = c_char_p()
@@ -284,18 +246,8 @@ class Agent:
         self._call("create_opt_args", byref(options))
         if address is not None:
             self._call("opt_args_set_ip_addr", options, address[0].encode())
-            self._call("opt_args_set_port", options, c_uint16(address[1]))
+            self._call("opt_args_set_port", options, ctypes.c_uint16(address[1]))
         return options
-
-    def request(
-        self, operation: Operation, local_address: int, remote_address: int, size_bytes: int, peer: str, blocks: int = 1
-    ) -> Request:
-        """A transfer of `blocks` consecutive blocks of `size_bytes` each, between host memories."""
-        ours, theirs = (
-            [(address + block * size_bytes, size_bytes) for block in range(blocks)]
-            for address in (local_address, remote_address)
-        )
-        return self.request_blocks(operation, ours, theirs, peer)
 
     def request_blocks(
         self,
@@ -354,9 +306,18 @@ class Agent:
         return descriptors
 
     def _call(self, name: str, *arguments: object) -> None:
-        code = getattr(self._library, f"nixl_capi_{name}")(*arguments)
-        if code < 0:
-            raise NativeError(f"NIXL {name}", code, STATUS.get(code, ""))
+        call(self._library, name, *arguments)
+
+
+def call(library: ctypes.CDLL, name: str, *arguments: object) -> None:
+    """Call one of NIXL's functions. Raises NativeError in words."""
+    code = getattr(library, f"nixl_capi_{name}")(*arguments)
+    checked_transfer(f"NIXL {name}", min(code, 0))
+
+
+def checked_transfer(what: str, code: int) -> None:
+    """Raises NativeError for what a loop over transfers returned, in NIXL's words where the error is NIXL's."""
+    checked(what, code, STATUS.get(code, ""))
 
 
 class Request:
@@ -367,13 +328,8 @@ class Request:
 
     def release(self) -> None:
         """Give it back; it cannot be posted any more. Raises NativeError while it is in flight."""
-        for name, arguments in (
-            ("release_xfer_req", (self._agent, self._handle)),
-            ("destroy_xfer_req", (self._handle,)),
-        ):
-            code = getattr(self._library, f"nixl_capi_{name}")(*arguments)
-            if code < 0:
-                raise NativeError(f"NIXL {name}", code, STATUS.get(code, ""))
+        call(self._library, "release_xfer_req", self._agent, self._handle)
+        call(self._library, "destroy_xfer_req", self._handle)
 
     def time(self, *, warm: int, iterations: int, patience_s: float) -> tuple[list[float], list[float]]:
         """Seconds from post to done, and of the post call alone, of each timed iteration. Raises NativeError."""
@@ -382,6 +338,5 @@ class Request:
             "rw_nixl_transfer", c_int, c_void_p, c_void_p, c_int, c_int, c_double, POINTER(c_double), POINTER(c_double)
         )
         code = loop(self._agent, self._handle, warm, iterations, patience_s, seconds, posts)
-        if code:
-            raise NativeError("NIXL transfer", code, STATUS.get(code, ""))
+        checked_transfer("NIXL transfer", code)
         return list(seconds), list(posts)

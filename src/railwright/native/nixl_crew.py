@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_void_p
 from typing import NamedTuple
 
-from railwright.native.library import NativeError, function, seconds_array
-from railwright.native.nixl import STATUS, Request
+from railwright.native.library import fields, function, seconds_array
+from railwright.native.nixl import Request, checked_transfer
 
 
 class _Crew(Structure):
@@ -17,13 +17,9 @@ class _Crew(Structure):
         ("agent", c_void_p),
         ("requests", POINTER(c_void_p)),
         ("cpus", POINTER(c_int)),
-        ("threads", c_int),
-        ("each", c_int),
-        ("depth", c_int),
-        ("iterations", c_int),
+        *fields(c_int, "threads", "each", "depth", "iterations"),
         ("patience", c_double),
-        ("seconds", POINTER(c_double)),
-        ("posts", POINTER(c_double)),
+        *fields(POINTER(c_double), "seconds", "posts"),
         ("elapsed", c_double),
     )
 
@@ -60,7 +56,5 @@ def time_crew(
         seconds=seconds,
         posts=posts,
     )
-    code = function("rw_nixl_crew", c_int, POINTER(_Crew))(byref(crew))
-    if code:
-        raise NativeError("NIXL transfer", code, STATUS.get(code, ""))
+    checked_transfer("NIXL transfer", function("rw_nixl_crew", c_int, POINTER(_Crew))(byref(crew)))
     return CrewPass(crew.elapsed, list(seconds), list(posts))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from railwright.errors import CannotJudge
 from railwright.native import linpack, mpi
+from railwright.native.library import Closing
 from railwright.native.memory import Buffer
 from railwright.native.vendor_libraries import candidates
 
@@ -49,7 +50,6 @@ class Scalapack:
             raise CannotJudge(f"ScaLAPACK has no {', '.join(missing)}", hint=_HINT)
         self.version = self._version() or (named and f"named: {named[:200]}") or "unknown"
         set_progress = self._find("mkl_set_progress")
-        self.tells_progress = set_progress is not None
         if set_progress is not None:
             set_progress.restype, set_progress.argtypes = c_void_p, (c_void_p,)
             set_progress(linpack.progress_address())
@@ -106,7 +106,7 @@ class Scalapack:
         return time.perf_counter() - start
 
 
-class DistributedGrid:
+class DistributedGrid(Closing):
     """A BLACS grid over all ranks, row by row. A context manager."""
 
     def __init__(self, library: Scalapack, rows: int, columns: int) -> None:
@@ -115,10 +115,8 @@ class DistributedGrid:
         library.call("blacs_get_", byref(c_int(-1)), byref(c_int(0)), byref(self.context))
         library.call("blacs_gridinit_", byref(self.context), c_char_p(b"R"), byref(c_int(rows)), byref(c_int(columns)))
 
-    def __enter__(self) -> DistributedGrid:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Leave it."""
         self._library.call("blacs_gridexit_", byref(self.context))
 
     def solve(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_size_t, c_void_p
 from typing import NamedTuple
 
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.library import checked, function, seconds_array, system_error
 from railwright.native.memory import Buffer
 
 _CLOSED = -1010
@@ -70,7 +69,4 @@ class Stream:
 
 
 def _checked(code: int) -> None:
-    if code == _CLOSED:
-        raise NativeError("TCP", code, "the other side closed the connection")
-    if code:
-        raise NativeError("TCP", code, os.strerror(-code) if -1000 < code < 0 else "")
+    checked("TCP", code, "the other side closed the connection" if code == _CLOSED else system_error(code))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_ssize_t, c_uint64, c_void_p
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, Stream
-from railwright.native.library import function, seconds_array
+from railwright.native.library import fields, function, seconds_array
 from railwright.native.memory import Buffer
 from railwright.native.mpi import bind
 from railwright.native.nccl import Team
@@ -39,24 +39,13 @@ class _Train(Structure):
     _fields_ = (
         ("load", POINTER(LoadStruct)),
         ("buckets", POINTER(_Bucket)),
-        ("bucket_count", c_int),
-        ("overlap", c_int),
+        *fields(c_int, "bucket_count", "overlap"),
         ("gradients", c_uint64),
-        ("count", c_int64),
-        ("element_bytes", c_int64),
-        ("type", c_int),
-        ("rank", c_int),
-        ("ranks", c_int),
+        *fields(c_int64, "count", "element_bytes"),
+        *fields(c_int, "type", "rank", "ranks"),
         ("mpi_comm", c_ssize_t),
-        ("nccl_comm", c_void_p),
-        ("all_reduce", c_void_p),
-        ("context", c_void_p),
-        ("compute", c_void_p),
-        ("communication", c_void_p),
-        ("ready", c_void_p),
-        ("done", c_void_p),
-        ("begin", c_void_p),
-        ("end", c_void_p),
+        *fields(c_void_p, "nccl_comm", "all_reduce", "context", "compute", "communication"),
+        *fields(c_void_p, "ready", "done", "begin", "end"),
     )
 
 
@@ -118,7 +107,11 @@ class Step:
             nccl_comm=team.members[0].comm, all_reduce=_address(team.library.path, "ncclAllReduce"),
             context=device.context, compute=compute.handle, communication=team.streams[0].handle,
         )  # fmt: skip
-        self._team.checked("events", function("rw_train_open", c_int, POINTER(_Train))(byref(self._what)))
+        self._call("events", "rw_train_open")
+
+    def _call(self, what: str, name: str, types: Sequence[Any] = (), *arguments: object) -> None:
+        """Call a loop, which takes the step and arguments of these types. Raises NativeError."""
+        self._team.checked(what, function(name, c_int, POINTER(_Train), *types)(byref(self._what), *arguments))
 
     def close(self) -> None:
         """Give its events back. Not collective."""
@@ -132,60 +125,53 @@ class Step:
     def run(self, *, warm: int, samples: int, only_communication: bool = False) -> Timed:
         """Timed iterations in turn: with communication, without, and the communication alone."""
         compute, iteration, device, communication = (seconds_array(samples) for _ in range(4))
-        some = POINTER(c_double)
-        loop = function("rw_train_run", c_int, POINTER(_Train), c_int, c_int, some, some, some, some)
         both = (None, None) if only_communication else (iteration, compute)
-        self._team.checked("training step", loop(byref(self._what), warm, samples, *both, device, communication))
+        types = (c_int, c_int, *[POINTER(c_double)] * 4)
+        self._call("training step", "rw_train_run", types, warm, samples, *both, device, communication)
         return Timed(list(iteration), list(compute), list(device), list(communication))
 
     def once(self) -> None:
         """One iteration that is not timed."""
-        self._team.checked("training step", function("rw_train_once", c_int, POINTER(_Train))(byref(self._what)))
+        self._call("training step", "rw_train_once")
 
     def mark(self, *, end: bool) -> None:
         """Where a compute phase that others put on the compute stream begins or ends. Not collective."""
-        self._team.checked(
-            "event", function("rw_train_mark", c_int, POINTER(_Train), c_int)(byref(self._what), int(end))
-        )
+        self._call("event", "rw_train_mark", (c_int,), int(end))
 
     def between_marks(self) -> float:
         """Seconds from the one mark to the other by the GPU's own clock, after `finish`. Not collective."""
         seconds = c_double()
-        ask = function("rw_train_elapsed", c_int, POINTER(_Train), POINTER(c_double))
-        self._team.checked("event", ask(byref(self._what), byref(seconds)))
+        self._call("event", "rw_train_elapsed", (POINTER(c_double),), byref(seconds))
         return seconds.value
 
     def reduce(self, first: int, count: int, after: int) -> None:
         """Enqueue the all-reduces of some buckets behind what a stream (its handle) holds now. Any thread may."""
-        work = function("rw_train_reduce", c_int, POINTER(_Train), c_int, c_int, c_void_p)
-        self._team.checked("all-reduce", work(byref(self._what), first, count, after))
+        self._call("all-reduce", "rw_train_reduce", (c_int, c_int, c_void_p), first, count, after)
 
     def finish(self, *, communicates: bool) -> float:
         """Wait for this iteration and for all ranks; what `time.monotonic` said right after."""
         now = c_double()
-        wait = function("rw_train_finish", c_int, POINTER(_Train), c_int, POINTER(c_double))
-        self._team.checked("training step", wait(byref(self._what), int(communicates), byref(now)))
+        self._call("training step", "rw_train_finish", (c_int, POINTER(c_double)), int(communicates), byref(now))
         return now.value
 
     def count_wrong(self) -> int:
         """Add known gradients up over all ranks, bucket by bucket, and count the elements that are wrong here."""
-        wrong = c_uint64()
+        wrong, room = c_uint64(), (c_void_p, c_int64)
         with Buffer(_STAGING_BYTES) as staging:
-            give = function("rw_train_give", c_int, POINTER(_Train), c_void_p, c_int64)
-            self._team.checked("known gradients", give(byref(self._what), staging.address, _STAGING_BYTES))
+            self._call("known gradients", "rw_train_give", room, staging.address, _STAGING_BYTES)
             self.finish(communicates=False)
             self.reduce(0, len(self._buckets), self._what.compute)
             self.finish(communicates=True)
-            look = function("rw_train_wrong", c_int, POINTER(_Train), c_void_p, c_int64, POINTER(c_uint64))
-            self._team.checked("data check", look(byref(self._what), staging.address, _STAGING_BYTES, byref(wrong)))
+            look = (*room, POINTER(c_uint64))
+            self._call("data check", "rw_train_wrong", look, staging.address, _STAGING_BYTES, byref(wrong))
         return wrong.value
 
     def checksum(self) -> int:
         """A number that depends on every byte of the gradients as they are now, and on its position. Not collective."""
         found = c_uint64()
         with Buffer(_STAGING_BYTES) as staging:
-            look = function("rw_train_checksum", c_int, POINTER(_Train), c_void_p, c_int64, POINTER(c_uint64))
-            self._team.checked("checksum", look(byref(self._what), staging.address, _STAGING_BYTES, byref(found)))
+            look = (c_void_p, c_int64, POINTER(c_uint64))
+            self._call("checksum", "rw_train_checksum", look, staging.address, _STAGING_BYTES, byref(found))
         return found.value
 
 

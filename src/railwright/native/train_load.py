@@ -16,7 +16,7 @@ from typing import Literal
 
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, DeviceBuffer, Stream
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.library import Closing, NativeError, fields, function, seconds_array
 from railwright.native.memory import Buffer
 from railwright.native.nccl_errors import checked
 from railwright.native.vendor_libraries import candidates
@@ -53,25 +53,18 @@ class LoadStruct(Structure):
     """Laid out as `struct rw_load` in train.h."""
 
     _fields_ = (
-        ("kind", c_int),
-        ("layer_count", c_int),
+        *fields(c_int, "kind", "layer_count"),
         ("layers", POINTER(_Layer)),
-        ("repeats", c_int64),
-        ("tokens", c_int64),
-        ("element_bytes", c_int64),
+        *fields(c_int64, "repeats", "tokens", "element_bytes"),
         ("cublas", c_void_p),
         ("type", c_int),
-        ("grid", c_uint),
-        ("block", c_uint),
+        *fields(c_uint, "grid", "block"),
         ("burn", c_void_p),
-        ("weights", c_uint64),
-        ("input", c_uint64),
-        ("output_gradient", c_uint64),
-        ("output", c_uint64),
+        *fields(c_uint64, "weights", "input", "output_gradient", "output"),
     )
 
 
-class Cublas:
+class Cublas(Closing):
     """cuBLAS for one device and stream. A context manager. Raises CannotJudge where there is none that works."""
 
     def __init__(self, device: Device, stream: Stream) -> None:
@@ -95,10 +88,8 @@ class Cublas:
         if status := self._library.cublasSetMathMode(c_void_p(self.handle), _CUBLAS_DEFAULT_MATH):
             raise NativeError("cublasSetMathMode", status, f"cuBLAS status {status}")
 
-    def __enter__(self) -> Cublas:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Give its handle back."""
         function("rw_cublas_close", c_int, c_void_p)(self.handle)
 
 
@@ -134,7 +125,7 @@ def shape(parameters: int) -> tuple[int, int]:
     return rows, max(step, parameters // rows // step * step)
 
 
-class Load:
+class Load(Closing):
     """A compute phase over layers of so many parameters each. A context manager that holds its memory on the GPU."""
 
     def __init__(
@@ -167,10 +158,8 @@ class Load:
         self._held = ExitStack()
         self._allocate()
 
-    def __enter__(self) -> Load:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Free the memory."""
         self._held.close()
 
     @property

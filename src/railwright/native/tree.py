@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint64, cast
 from typing import Literal, NamedTuple
 
-from railwright.native.library import NativeError, function, seconds_array
+from railwright.native.library import checked, fields, function, seconds_array, system_error
 
 Operation = Literal["write", "stat", "read", "check", "delete"]
 OPERATIONS: tuple[Operation, ...] = ("write", "stat", "read", "check", "delete")
@@ -18,18 +17,12 @@ class _Tree(Structure):
     """Laid out as `struct rw_tree` in tree.c."""
 
     _fields_ = (
-        ("folder", c_int),
-        ("operation", c_int),
-        ("direct", c_int),
-        ("sync", c_int),
-        ("files", c_int64),
-        ("bytes", c_int64),
-        ("block", c_int64),
+        *fields(c_int, "folder", "operation", "direct", "sync"),
+        *fields(c_int64, "files", "bytes", "block"),
         ("seed", c_uint64),
         ("ends", POINTER(c_double)),
         ("start", c_double),
-        ("wrong", c_int64),
-        ("at", c_int64),
+        *fields(c_int64, "wrong", "at"),
     )
 
 
@@ -82,7 +75,5 @@ def walk(folder: int, operation: Operation, files: Files, seed: int) -> Walk:
         ends=cast(ends, POINTER(c_double)),
     )
     code = function("rw_tree", c_int, POINTER(_Tree))(byref(one))
-    if code:
-        meaning = "it ends too early" if code == _SHORT else os.strerror(-code) if -code < 1000 else ""
-        raise NativeError(f"{operation} of file f{one.at - 1}", code, meaning)
+    checked(f"{operation} of file f{one.at - 1}", code, "it ends too early" if code == _SHORT else system_error(code))
     return Walk(list(ends), one.wrong)

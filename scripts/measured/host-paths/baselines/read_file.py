@@ -10,8 +10,8 @@ import os
 import sys
 
 from railwright.benchmarks.files.direct_file import SEED
-from railwright.benchmarks.files.direct_io import random_order
-from railwright.native.files import Extent, read_pass
+from railwright.benchmarks.files.direct_io import block_order
+from railwright.native.files import Blocks, Extent, read_pass
 from railwright.native.memory import Buffer, pin
 
 CHUNK = 4 * 2**20
@@ -30,11 +30,11 @@ def write(path: str, size: int) -> None:
 def read(path: str, size: int, depth: int, passes: int, threads: int = 1) -> None:
     pin(0)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    offsets, positions = random_order((Extent(0, 0, os.fstat(fd).st_size),), size)
+    offsets, positions = block_order((Extent(0, 0, os.fstat(fd).st_size),), size, "random")
     cpus = tuple(range(threads))
     with Buffer(size * depth * threads, huge=True) as buffers:
-        work = (fd, "io_uring", offsets, positions, size, depth, buffers)
-        elapsed = sum(read_pass(*work, seed=SEED, check=False, cpus=cpus).elapsed_s for _ in range(passes))
+        work = Blocks(fd, "io_uring", offsets, positions, size, depth, buffers)
+        elapsed = sum(read_pass(work, seed=SEED, check=False, cpus=cpus).elapsed_s for _ in range(passes))
     print(elapsed)
 
 

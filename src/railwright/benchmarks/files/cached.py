@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from railwright.errors import CannotJudge
 from railwright.native import page_cache
+from railwright.native.library import Closing
 from railwright.results.records import Evidence
 from railwright.units import MIB, format_size
 
@@ -62,7 +62,7 @@ class CachedFile:
         return held
 
 
-class Fetcher:
+class Fetcher(Closing):
     """Reads pieces of a file by so many threads, into buffers that stay. A context manager."""
 
     def __init__(self, file: CachedFile, pieces: Sequence[Piece], threads: int) -> None:
@@ -70,14 +70,11 @@ class Fetcher:
         self._crew = max(1, min(threads, len(pieces)))
         largest = max((length for _, length in pieces), default=0)
         self._buffers = [memoryview(bytearray(largest)) for _ in range(self._crew)]
-        self._open = contextlib.ExitStack()
+        self._pool = ThreadPoolExecutor(self._crew)
 
-    def __enter__(self) -> Fetcher:
-        self._pool = self._open.enter_context(ThreadPoolExecutor(self._crew))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
 
     def seconds(self) -> float:
         """How long all pieces take. Raises CannotJudge for a file that ends too early, or cannot be read."""

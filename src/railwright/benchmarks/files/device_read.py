@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from railwright.benchmarks.benchmark import Benchmark, Plan
-from railwright.benchmarks.files import direct_read
+from railwright.benchmarks.files import read
 from railwright.benchmarks.files.direct_file import over_test_file
 from railwright.benchmarks.files.direct_io import DirectOptions, Target, declared
-from railwright.benchmarks.files.direct_read import DirectJob, DirectRank
+from railwright.benchmarks.files.read import DirectJob, DirectRank
 from railwright.errors import CannotJudge
 from railwright.native import files
 from railwright.results.records import Result
@@ -54,7 +54,7 @@ def _open(node: str) -> int:
 
 
 def _plan(job: DirectJob) -> Plan:
-    plan = direct_read.plan(job)
+    plan = read.plan(job)
     if plan.waived:
         return plan
     try:
@@ -65,13 +65,13 @@ def _plan(job: DirectJob) -> Plan:
 
 
 def _run(rank: DirectRank) -> Iterator[Result]:
-    blank = BENCHMARK.blank(direct_read.path(rank.job))
+    blank = BENCHMARK.blank(read.path(rank.job))
 
     def measure(fd: int) -> Iterator[Result]:
         extents = tuple(files.extents(fd))
         device = _open(_node(rank.job.options.directory))
         try:
-            yield from direct_read.measure(rank, blank, Target(device, extents))
+            yield from read.measure(rank, blank, Target(device, extents))
         finally:
             os.close(device)
 

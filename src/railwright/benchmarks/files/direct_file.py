@@ -89,18 +89,23 @@ def test_file(folder: str, size: int, start: int = 0) -> Iterator[int]:  # noqa:
         reason = f"cannot make a direct test file in {folder}: {error.strerror}"
         raise kind(reason, hint="choose another directory=...") from error
     try:
-        with Buffer(FILL_BYTES) as buffer:
-            for position in range(0, size, FILL_BYTES):
-                buffer.fill(SEED, position=start + position)
-                chunk = (ctypes.c_char * min(FILL_BYTES, size - position)).from_address(buffer.address)
-                _write_all(fd, memoryview(chunk), position)
-        os.fsync(fd)
+        write_pattern(fd, SEED, size, start)
         yield fd
     except OSError as error:
         reason = f"writing the test file in {folder}: {error.strerror}"
         raise CannotJudge(reason, hint="free some space, or choose another directory=...") from error
     finally:
         os.close(fd)
+
+
+def write_pattern(fd: int, seed: int, size: int, start: int = 0) -> None:
+    """Fill the file with the pattern that starts at byte `start`, and sync it. Raises OSError."""
+    with Buffer(FILL_BYTES) as buffer:
+        for position in range(0, size, FILL_BYTES):
+            buffer.fill(seed, position=start + position)
+            chunk = (ctypes.c_char * min(FILL_BYTES, size - position)).from_address(buffer.address)
+            _write_all(fd, memoryview(chunk), position)
+    os.fsync(fd)
 
 
 def wrong_in_file(fd: int, seed: int, region_bytes: int, start: int = 0) -> int:

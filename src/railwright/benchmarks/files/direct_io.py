@@ -18,20 +18,18 @@ from railwright.benchmarks.files.direct_file import FILL_BYTES, folder_problem
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.options import Options, choice, one_of, option, whole_numbers
 from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, wrong_pages
-from railwright.benchmarks.record import joined, measured, waived
+from railwright.benchmarks.record import every_nth, joined, latencies, measured, waived
 from railwright.errors import CannotJudge
 from railwright.limits.limit import Quantity
-from railwright.native.files import Engine, Extent, Pass, io_uring_works
+from railwright.native.files import Blocks, Engine, Extent, Pass, io_uring_works
 from railwright.native.memory import Buffer
 from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result, Verification
-from railwright.results.statistics import summarise
 from railwright.results.workload import Baseline, Files
 from railwright.topology.devices import Scalar
 from railwright.units import KIB, format_size, parse_size, parse_sizes
 
 _SMALL_BYTES = 64 * KIB
-_MOST_LATENCIES = 4096
 MOST_BLOCKS_PER_PASS = 65_536
 _MOST_DEPTH = 4096
 _MOST_THREADS = 256
@@ -165,11 +163,6 @@ def memory_bytes(every: Sequence[Point]) -> int:
     return FILL_BYTES + max(point.in_flight_bytes for point in every)
 
 
-def cpus_of(rank: AnyRank, point: Point) -> tuple[int, ...]:
-    """The CPU of each thread: those of the rank's NUMA node first, round and round."""
-    return tuple(rank.job.cpu_of(thread) for thread in range(point.threads))
-
-
 def engine_of(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Engine, Evidence]:
     """The engine that runs, and how that is known: it is tried, since containers often forbid io_uring."""
     if wanted == "threads":
@@ -187,9 +180,8 @@ def block_order(extents: Sequence[Extent], size: int, order: str) -> Order:
     ends = list(itertools.accumulate(extent.length // size for extent in extents))
     total = ends[-1] if ends else 0
     if not total:
-        raise CannotJudge(
-            f"no extent of the test file holds a block of {format_size(size)}", hint="choose smaller sizes"
-        )
+        reason = f"no extent of the test file holds a block of {format_size(size)}"
+        raise CannotJudge(reason, hint="choose smaller sizes")
     count = min(total, MOST_BLOCKS_PER_PASS)
     chosen = range(count) if order == "sequential" else random.Random(size).sample(range(total), count)
     offsets, positions = array.array("q"), array.array("q")
@@ -202,26 +194,11 @@ def block_order(extents: Sequence[Extent], size: int, order: str) -> Order:
     return offsets, positions
 
 
-def random_order(extents: Sequence[Extent], size: int) -> Order:
-    """`block_order`, the same random one every time."""
-    return block_order(extents, size, "random")
-
-
 class Target(NamedTuple):
     """Something to read or write: a descriptor open with O_DIRECT, and where in it the pattern's bytes lie."""
 
     fd: int
     extents: tuple[Extent, ...]
-
-
-class Work(NamedTuple):
-    """The operations of a pass."""
-
-    blocks: tuple[int, Engine, array.array[int], array.array[int], int, int, Buffer]
-    """The first arguments of `read_pass` and `write_pass`."""
-    cpus: tuple[int, ...]
-    operations: int
-    moved_bytes: int
 
 
 class Done(NamedTuple):
@@ -238,10 +215,10 @@ def measure_point(
     blank: Result,
     target: Target,
     point: Point,
-    do: Callable[[Work], Done],
+    do: Callable[[Blocks, Sequence[int]], Done],
     varied: dict[str, Scalar] | None = None,
 ) -> Iterator[Result]:
-    """The results of a point, whose passes `do` makes; waived where it cannot have its pages."""
+    """The results of a point, whose passes `do` makes on some CPUs; waived where it cannot have its pages."""
     rank.step(f"{blank.benchmark} {point}")
     with buffer_on(point.pages, point.in_flight_bytes) as buffers:
         pages = pages_evidence(buffers)
@@ -250,9 +227,8 @@ def measure_point(
             return
         engine, evidence = engine_of(rank.job.options.engine, target.fd, buffers, point.size_bytes)
         offsets, positions = block_order(target.extents, point.size_bytes, point.order)
-        cpus = cpus_of(rank, point)
-        blocks = (target.fd, engine, offsets, positions, point.size_bytes, point.depth, buffers)
-        done = do(Work(blocks, cpus, len(offsets), len(offsets) * point.size_bytes))
+        cpus = [rank.job.cpu_of(thread) for thread in range(point.threads)]  # those of the rank's NUMA node first
+        done = do(Blocks(target.fd, engine, offsets, positions, point.size_bytes, point.depth, buffers), cpus)
     common = replace(
         blank,
         parameters={**point.parameters(), "engine": engine, **(varied or {})},
@@ -282,12 +258,8 @@ def results_of(common: Result, point: Point, operations: int, passes: Sequence[P
         settings["median_with_fsync"] = statistics.median(amount / (one.elapsed_s + one.sync_s) for one in passes)
     rates = [amount / one.elapsed_s for one in passes]
     yield measured(common, rates, "operations_per_s" if small else "bandwidth_bytes_per_s", settings=settings)
-    latencies = [latency for one in passes for latency in one.latencies_s]
-    every = -(-len(latencies) // _MOST_LATENCIES)
-    kept = measured(
-        common, latencies[::every], "latency_s", settings={**common.settings, "samples_kept": f"1 of {every}"}
-    )
-    yield replace(kept, summary=summarise(latencies))  # of all of them; the record keeps every n-th
+    every = [latency for one in passes for latency in one.latencies_s]
+    yield latencies(common, every, settings={**common.settings, "samples_kept": f"1 of {every_nth(len(every))}"})
     if synced:
         yield _fsync(common, passes)
 
@@ -305,6 +277,4 @@ def declared(
 ) -> tuple[Declaration, ...]:
     """What every quantity of direct reads or writes is held against."""
     quantities: tuple[Quantity, ...] = ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")
-    return tuple(
-        Declaration(quantity, workload, supplies=supplies, is_reference=is_reference) for quantity in quantities
-    )
+    return tuple(Declaration(one, workload, supplies=supplies, is_reference=is_reference) for one in quantities)

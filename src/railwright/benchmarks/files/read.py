@@ -1,31 +1,70 @@
-"""Direct reads of a file (O_DIRECT) by io_uring, or by pools of threads where io_uring is forbidden."""
+"""Direct reads of a file (O_DIRECT) by io_uring, or by pools of threads where io_uring is forbidden.
+
+`device_read` makes the same passes. Every pass is untimed checked or timed unchecked, never both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from railwright.benchmarks.benchmark import Benchmark
-from railwright.benchmarks.files import direct_read
-from railwright.benchmarks.files.direct_file import over_test_file
-from railwright.benchmarks.files.direct_io import DirectOptions, Target, declared
-from railwright.benchmarks.files.direct_read import DirectRank
-from railwright.native.files import Extent
-from railwright.results.records import Result
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
+from railwright.benchmarks.files import direct_io
+from railwright.benchmarks.files.direct_file import SEED, device_of, over_test_file
+from railwright.benchmarks.files.direct_io import DirectOptions, Done, Point, Target
+from railwright.benchmarks.job import Case, Job
+from railwright.native.files import Blocks, Extent, read_pass
+from railwright.native.memory import PATTERN
+from railwright.results.records import Result, Verification
 from railwright.results.workload import Files
+
+_PASSES = 7
+
+DirectJob = Job[DirectOptions, Case]
+DirectRank = Rank[DirectOptions, Case]
+
+
+def plan(job: DirectJob) -> Plan:
+    """What reading a test file in the folder of the options costs, and why that cannot be done."""
+    options = job.options
+    every = direct_io.points(options, options.pages)
+    return direct_io.plan_of(path(job), options, every, passes=1 + _PASSES)
+
+
+def path(job: DirectJob) -> str:
+    """From the drive that the folder lies on to the memory of the rank."""
+    return f"{device_of(job.topology, job.options.directory)}>{job.memory_of(0)}"
+
+
+def measure(rank: DirectRank, blank: Result, target: Target) -> Iterator[Result]:
+    """All points, each with one checked pass and then timed passes."""
+    for point in direct_io.points(rank.job.options, rank.job.options.pages):
+        yield from _measure_point(rank, blank, target, point)
+
+
+def _measure_point(rank: DirectRank, blank: Result, target: Target, point: Point) -> Iterator[Result]:
+    def done(blocks: Blocks, cpus: Sequence[int]) -> Done:
+        checked = read_pass(blocks, seed=SEED, check=True, cpus=cpus)
+        passes, cost = direct_io.timed_passes(
+            lambda: [read_pass(blocks, seed=SEED, check=False, cpus=cpus) for _ in range(_PASSES)], blocks.moved_bytes
+        )
+        check = Verification(method=PATTERN, bytes_checked=blocks.moved_bytes, bytes_wrong=checked.wrong_bytes)
+        return Done(passes, cost, check, {"passes": _PASSES, "reads_per_pass": len(blocks.offsets)})
+
+    yield from direct_io.measure_point(rank, blank, target, point, done)
 
 
 def _run(rank: DirectRank) -> Iterator[Result]:
     whole = Extent(0, 0, rank.job.options.file_size)
-    blank = BENCHMARK.blank(direct_read.path(rank.job))
-    yield from over_test_file(rank, blank, lambda fd: direct_read.measure(rank, blank, Target(fd, (whole,))))
+    blank = BENCHMARK.blank(path(rank.job))
+    yield from over_test_file(rank, blank, lambda fd: measure(rank, blank, Target(fd, (whole,))))
 
 
 BENCHMARK = Benchmark(
     name="file_read",
     summary="direct reads of a file into host memory",
     method="fio randread: O_DIRECT, each block at most once a pass, so many in flight on each thread",
-    results=declared(Files(), "file read"),
+    results=direct_io.declared(Files(), "file read"),
     options=DirectOptions,
-    plan=direct_read.plan,
+    plan=plan,
     run=_run,
 )

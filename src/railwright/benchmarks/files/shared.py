@@ -22,9 +22,9 @@ from railwright.benchmarks.files.cached import PAGE_CACHE
 from railwright.benchmarks.files.direct_file import device_of, room_problem
 from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_of_launch, shared_folder
 from railwright.benchmarks.job import Case, Job, Launch, Machine
-from railwright.benchmarks.options import Options, choice, option, whole_number, yes_or_no
-from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_ranks
-from railwright.benchmarks.together import Unavailable, on_all
+from railwright.benchmarks.options import Options, choice, option, whole_number, word_or, yes_or_no
+from railwright.benchmarks.record import drawn_seed, every_nth, failed_if, latencies, measured, wrong_on_ranks
+from railwright.benchmarks.together import Unavailable, on_all, or_waived
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.limit import Quantity
 from railwright.native.library import NativeError
@@ -32,7 +32,6 @@ from railwright.native.tree import STAMPED, Files, Operation, Walk, walk
 from railwright.results import workload
 from railwright.results.declarations import Declaration
 from railwright.results.records import Result, Verification
-from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 from railwright.topology.shapes import split_name
 from railwright.topology.sources.cluster_text import decoded
@@ -42,8 +41,6 @@ PHASES: tuple[Operation, ...] = ("write", "stat", "read", "delete")
 KINDS = ("large", "small")
 _SECTOR_BYTES = 512
 _MOST_FILES = 1_000_000
-_MOST_LATENCIES = 4096
-_SEED_BYTES = 6
 # For the plan, on the slow side: a mount over a network.
 _PLANNED_BYTES_PER_S, _PLANNED_FILES_PER_S = 50e6, 300.0
 
@@ -53,8 +50,6 @@ _NO_CLUSTER = "none"
 
 def _served_by(text: str) -> tuple[str, ...]:
     """The shape of a client, the number of servers and the shape of one, of a cluster file. Raises UsageError."""
-    if text == _NO_CLUSTER:
-        return ()
     found = decoded(Path(text))
     servers, server = (found.storage.servers, found.storage.host) if found.storage is not None else (0, "")
     for shape in (found.host, *((server,) if servers else ())):
@@ -77,7 +72,9 @@ class SharedOptions(Options, frozen=True):
     direct: bool = option("yes", "yes: past the page cache (O_DIRECT); or no", yes_or_no)
     fsync: bool = option("no", "yes: an fsync before each file that was written is closed; or no", yes_or_no)
     cluster: tuple[str, ...] = option(
-        _NO_CLUSTER, "a cluster file, whose hosts and [storage] give the limit: drives, and NICs of both", _served_by
+        _NO_CLUSTER,
+        "a cluster file, whose hosts and [storage] give the limit: drives, and NICs of both",
+        word_or(_NO_CLUSTER, (), _served_by),
     )
     passes: int = option("3", "how often all phases are done", whole_number(1000))
 
@@ -158,21 +155,21 @@ class _Phase(NamedTuple):
 
 
 def _run(rank: SharedRank) -> Iterator[Result]:
-    options = rank.job.options
     blank = BENCHMARK.blank(_path(rank.job, "write"), ranks=rank.job.ranks)
+    return or_waived(rank, blank, _measured(rank, blank))
+
+
+def _measured(rank: SharedRank, blank: Result) -> Iterator[Result]:
+    options = rank.job.options
     rank.step(f"making folders in {options.directory}")
-    try:
-        with shared_folder(rank, options.directory) as folder:
-            on_all(rank, lambda: _try_direct(folder, options))
-            hosts = rank.comm.allgather(platform.node())
-            for kind in options.files:
-                found = _passes(rank, folder, kind)
-                if rank.index == 0:
-                    for operation, phases in found.items():
-                        yield from _results(rank, blank, kind, operation, phases, hosts)
-    except Unavailable as error:
-        if rank.index == 0:
-            yield waived(blank, error.message)
+    with shared_folder(rank, options.directory) as folder:
+        on_all(rank, lambda: _try_direct(folder, options))
+        hosts = rank.comm.allgather(platform.node())
+        for kind in options.files:
+            found = _passes(rank, folder, kind)
+            if rank.index == 0:
+                for operation, phases in found.items():
+                    yield from _results(rank, blank, kind, operation, phases, hosts)
 
 
 def _try_direct(folder: int, options: SharedOptions) -> bool:
@@ -195,7 +192,7 @@ def _passes(rank: SharedRank, folder: int, kind: str) -> dict[Operation, list[_P
     """All phases, so many times, in turn; each pass writes another pattern. Collective."""
     options, files = rank.job.options, files_of(rank.job.options, kind)
     found: dict[Operation, list[_Phase]] = {}
-    first = rank.comm.bcast(int.from_bytes(os.urandom(_SEED_BYTES)))
+    first = rank.comm.bcast(drawn_seed())
     for number in range(options.passes):
         seed = first + number * rank.size + rank.index
         checked = 0
@@ -237,8 +234,8 @@ def _phase(rank: SharedRank, folder: int, operation: Operation, files: Files, se
     early = min(until * files.block_bytes, files.number * files.size_bytes) if by_bytes else until
     own = files.number * files.size_bytes if by_bytes else files.number
     starts = [0.0, *done.ends_s[:-1]]
-    latencies = [end - start for start, end in zip(starts, done.ends_s, strict=True)]
-    kept = latencies[:: -(-len(latencies) // _MOST_LATENCIES)]
+    seconds = [end - start for start, end in zip(starts, done.ends_s, strict=True)]
+    kept = seconds[:: every_nth(len(seconds))]
     every = rank.comm.allgather((own, early, kept, done.wrong_bytes))
     return _Phase(
         amount=sum(one[0] for one in every),
@@ -282,9 +279,7 @@ def _results(
     if operation in ("read", "stat"):
         at = failed_if(at, wrong_on_ranks(wrong, "wrong bytes"))
     yield measured(at, [one.rate for one in phases], quantity)
-    latencies = [latency for one in phases for latency in one.latencies_s]
-    every = -(-len(latencies) // _MOST_LATENCIES)
-    yield replace(measured(at, latencies[::every], "latency_s"), summary=summarise(latencies))
+    yield latencies(at, [latency for one in phases for latency in one.latencies_s])
 
 
 def _served(options: SharedOptions) -> dict[str, Scalar]:

@@ -6,23 +6,21 @@ what is timed overwrites them and allocates nothing. It wears the drive, so `pro
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.files import direct_io
 from railwright.benchmarks.files.direct_file import device_of, over_test_file
-from railwright.benchmarks.files.direct_io import DirectOptions, Done, Point, Target, Work
+from railwright.benchmarks.files.direct_io import DirectOptions, Done, Point, Target
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import option, whole_number, yes_or_no
-from railwright.native.files import STAMPED, Extent, read_pass, write_pass
+from railwright.benchmarks.record import drawn_seed
+from railwright.native.files import STAMPED, Blocks, Extent, read_pass, write_pass
 from railwright.results.records import Result, Verification
 from railwright.results.workload import Files
 
 _MOST_PASSES = 1000
-_SEED_BYTES = 6
-"""Of the pattern, drawn by each launch: the next run must not write what deduplicating storage knows already."""
 
 
 class WriteOptions(DirectOptions, frozen=True):
@@ -52,25 +50,23 @@ def _run(rank: WriteRank) -> Iterator[Result]:
 
 
 def _measure(rank: WriteRank, blank: Result, fd: int) -> Iterator[Result]:
-    seed, options = int.from_bytes(os.urandom(_SEED_BYTES)), rank.job.options
-    for number, point in enumerate(direct_io.points(options, options.pages)):
-        yield from _measure_point(rank, blank, fd, point, seed + number * options.passes)
+    for point in direct_io.points(rank.job.options, rank.job.options.pages):
+        yield from _measure_point(rank, blank, fd, point)
 
 
-def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point, seed: int) -> Iterator[Result]:
+def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point) -> Iterator[Result]:
     """Timed passes, each of another pattern, so that what an earlier one wrote is wrong; then the last is read back."""
-    options = rank.job.options
+    options, seed = rank.job.options, drawn_seed()
 
-    def done(work: Work) -> Done:
+    def done(blocks: Blocks, cpus: Sequence[int]) -> Done:
         seeds = range(seed, seed + options.passes)
         passes, cost = direct_io.timed_passes(
-            lambda: [write_pass(*work.blocks, seed=one, sync=options.fsync, cpus=work.cpus) for one in seeds],
-            work.moved_bytes,
+            lambda: [write_pass(blocks, seed=one, sync=options.fsync, cpus=cpus) for one in seeds], blocks.moved_bytes
         )
         rank.step(f"{blank.benchmark} {point}: reading back")
-        checked = read_pass(*work.blocks, seed=seeds[-1], check=True, stamped=True, cpus=work.cpus)
-        check = Verification(method=STAMPED, bytes_checked=work.moved_bytes, bytes_wrong=checked.wrong_bytes)
-        settings = {"passes": len(passes), "writes_per_pass": work.operations, "pattern_seed": seed}
+        checked = read_pass(blocks, seed=seeds[-1], check=True, stamped=True, cpus=cpus)
+        check = Verification(method=STAMPED, bytes_checked=blocks.moved_bytes, bytes_wrong=checked.wrong_bytes)
+        settings = {"passes": len(passes), "writes_per_pass": len(blocks.offsets), "pattern_seed": seed}
         return Done(passes, cost, check, {**settings, "fsync": "yes" if options.fsync else "no"})
 
     target = Target(fd, (Extent(0, 0, options.file_size),))

@@ -18,7 +18,7 @@ from railwright.benchmarks.gpu import places
 from railwright.benchmarks.gpu.places import Ends, Gpu
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options, choice, one_of, option, whole_number
-from railwright.benchmarks.record import measured, waived
+from railwright.benchmarks.record import measured, summed, waived
 from railwright.native import cuda
 from railwright.native.cuda_copies import Copies, Copy, time_copies
 from railwright.results import workload
@@ -276,7 +276,7 @@ def _one_size(blank: Result, point: _Point, size: int, samples: int) -> Result:
     if kernel:
         settings["grid"] = f"{point.by.device.multiprocessors} blocks of {cuda.COMPUTE_THREADS} threads"
     if back is not None:
-        check = places.both(check, places.verified(source, target, size))
+        check = summed((check, places.verified(source, target, size)))
         settings["other_way_ran_throughout"] = f"{samples} of {samples} samples"
     rates = [size / second for second in timed.seconds]
     return measured(blank, rates, settings=settings, verification=check, evidence=point.evidence)

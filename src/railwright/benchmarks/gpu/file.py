@@ -15,25 +15,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.after_crash import cases_behind
-from railwright.benchmarks.benchmark import Plan, Rank
-from railwright.benchmarks.files import direct_io
-from railwright.benchmarks.files.direct_file import (
-    FILE_MULTIPLE_BYTES,
-    NoDirectFile,
-    device_of,
-    room_problem,
-    test_file,
-    with_name,
-)
-from railwright.benchmarks.files.direct_io import (
-    MOST_BLOCKS_PER_PASS,
-    FileOptions,
-    Point,
-    block_order,
-    points,
-    results_of,
-)
+from railwright.benchmarks.benchmark import Plan, Rank, cases_behind
+from railwright.benchmarks.files import direct_file, direct_io
+from railwright.benchmarks.files.direct_io import FileOptions, Point
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.benchmarks.job import Case, Job, Launch, Machine
@@ -90,7 +74,7 @@ def launches(options: GpuFileOptions, machine: Machine) -> tuple[Launch[ByWay], 
 
 def points_of(job: GpuFileJob) -> tuple[Point, ...]:
     """Those of the host's benchmark; buffers have no choice of pages."""
-    return points(job.options, ("",))
+    return direct_io.points(job.options, ("",))
 
 
 def step_of(job: GpuFileJob, point: Point) -> str:
@@ -107,7 +91,7 @@ def after_crash(job: GpuFileJob, results: Sequence[Result]) -> GpuFileJob | None
 
 def path_of(job: GpuFileJob, *, write: bool) -> str:
     """From the drive to the rank's GPU, or back."""
-    drive = device_of(job.topology, job.options.directory)
+    drive = direct_file.device_of(job.topology, job.options.directory)
     gpu = job.gpu_of(0).id if job.gpus else "gpu"
     return f"{gpu}>{drive}" if write else f"{drive}>{gpu}"
 
@@ -130,7 +114,7 @@ def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
 
 def part_bytes(options: GpuFileOptions, threads: int) -> int:
     """The size of each thread's own file."""
-    return options.file_size // threads // FILE_MULTIPLE_BYTES * FILE_MULTIPLE_BYTES
+    return options.file_size // threads // direct_file.FILE_MULTIPLE_BYTES * direct_file.FILE_MULTIPLE_BYTES
 
 
 def _problem_of_own(job: GpuFileJob) -> str:
@@ -140,7 +124,7 @@ def _problem_of_own(job: GpuFileJob) -> str:
         if point.size_bytes > part_bytes(options, point.threads):
             own = f"{point.threads} files of {format_size(part_bytes(options, point.threads))}"
             return f"blocks of {format_size(point.size_bytes)} are larger than {own}: give a larger file-size"
-    return room_problem(options.directory, len(options.io_threads) * options.file_size)
+    return direct_file.room_problem(options.directory, len(options.io_threads) * options.file_size)
 
 
 class Target(NamedTuple):
@@ -171,7 +155,7 @@ def opened(rank: GpuFileRank, files: dict[int, tuple[int, ...]]) -> Iterator[Tar
             named: dict[int, tuple[int, ...]] = {}
             for threads, fds in files.items():
                 for fd in fds:
-                    with with_name(fd, rank.job.options.directory) as again:
+                    with direct_file.with_name(fd, rank.job.options.directory) as again:
                         stack.callback(os.close, again)
                         if driver is None:
                             driver = stack.enter_context(CuFile(rank.scratch, _cufile_way(way), again, buffer))
@@ -185,8 +169,11 @@ def _cufile_way(way: str) -> Way:
     return "gds" if way == "gds" else "cufile compat"
 
 
-def over_ways(rank: GpuFileRank, blank: Result, measure: Callable[[Target], Iterator[Result]]) -> Iterator[Result]:
-    """What `measure` yields for test files; `blank` waived with cuFile's own reason where the way cannot be gone."""
+Measure = Callable[[Target, Point], Iterator[Result]]
+
+
+def over_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterator[Result]:
+    """The results of each point; `blank` waived with cuFile's own reason where the way cannot be gone."""
     try:
         with contextlib.ExitStack() as stack:
             files = _files(rank, stack)
@@ -197,8 +184,9 @@ def over_ways(rank: GpuFileRank, blank: Result, measure: Callable[[Target], Iter
                     raise
                 yield waived(blank, error.message, rank.job.case.parameters())
                 return
-            yield from measure(target)
-    except NoDirectFile as error:
+            for point in points_of(rank.job)[rank.job.first_case :]:
+                yield from measure(target, point)
+    except direct_file.NoDirectFile as error:
         yield waived(blank, error.message, rank.job.case.parameters())
 
 
@@ -207,11 +195,11 @@ def _files(rank: GpuFileRank, stack: contextlib.ExitStack) -> dict[int, tuple[in
     options = rank.job.options
     rank.step("writing the test file")
     if not rank.job.case.files:
-        return {0: (stack.enter_context(test_file(options.directory, options.file_size)),)}
+        return {0: (stack.enter_context(direct_file.test_file(options.directory, options.file_size)),)}
     found = {}
     for threads in options.io_threads:
         part = part_bytes(options, threads)
-        parts = (test_file(options.directory, part, number * part) for number in range(threads))
+        parts = (direct_file.test_file(options.directory, part, number * part) for number in range(threads))
         found[threads] = tuple(stack.enter_context(one) for one in parts)
     return found
 
@@ -256,8 +244,8 @@ def work_of(rank: GpuFileRank, target: Target, point: Point) -> Work:
     options = rank.job.options
     files = target.files.get(point.threads, target.files.get(0, ()))
     part = part_bytes(options, point.threads) if rank.job.case.files else options.file_size
-    region = min(part // point.size_bytes, max(1, MOST_BLOCKS_PER_PASS // len(files))) * point.size_bytes
-    offsets, _ = block_order((Extent(0, 0, region),), point.size_bytes, point.order)
+    region = min(part // point.size_bytes, max(1, direct_io.MOST_BLOCKS_PER_PASS // len(files))) * point.size_bytes
+    offsets, _ = direct_io.block_order((Extent(0, 0, region),), point.size_bytes, point.order)
     near = rank.job.cpus_near(rank.job.gpu_of(0)) or rank.job.cpus
     workers = point.depth * point.threads
     return Work(point, offsets, tuple(near[worker % len(near)] for worker in range(workers)), files, part)
@@ -326,4 +314,4 @@ def results(
         verification=check,
         evidence=(route,),
     )
-    yield from results_of(done, work.point, len(work.files) * len(work.offsets), passes)
+    yield from direct_io.results_of(done, work.point, len(work.files) * len(work.offsets), passes)

@@ -23,15 +23,10 @@ def _plan(job: GpuFileJob) -> Plan:
 
 def _run(rank: GpuFileRank) -> Iterator[Result]:
     blank = BENCHMARK.blank(gpu_file.path_of(rank.job, write=False))
-    yield from gpu_file.over_ways(rank, blank, partial(_measure, rank, blank))
+    return gpu_file.over_points(rank, blank, partial(_measure, rank, blank))
 
 
-def _measure(rank: GpuFileRank, common: Result, target: Target) -> Iterator[Result]:
-    for point in gpu_file.points_of(rank.job)[rank.job.first_case :]:
-        yield from _measure_point(rank, common, target, point)
-
-
-def _measure_point(rank: GpuFileRank, common: Result, target: Target, point: Point) -> Iterator[Result]:
+def _measure(rank: GpuFileRank, common: Result, target: Target, point: Point) -> Iterator[Result]:
     """One counted pass, then timed ones; what is in the GPU's memory is checked after both."""
     rank.step(gpu_file.step_of(rank.job, point))
     work = gpu_file.work_of(rank, target, point)

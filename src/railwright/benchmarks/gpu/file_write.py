@@ -6,7 +6,6 @@ it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import partial
 
@@ -17,14 +16,12 @@ from railwright.benchmarks.gpu import file as gpu_file
 from railwright.benchmarks.gpu.file import ByWay, GpuFileOptions, Target
 from railwright.benchmarks.job import Job
 from railwright.benchmarks.options import option, whole_number
+from railwright.benchmarks.record import drawn_seed
 from railwright.native.memory import PATTERN
 from railwright.results.records import Result, Verification
 from railwright.results.workload import Files
-from railwright.topology.devices import Scalar
 
 _MOST_PASSES = 1000
-_SEED_BYTES = 6
-"""Of the pattern, drawn by each launch: the next run must not write what deduplicating storage knows already."""
 
 
 class WriteOptions(GpuFileOptions, frozen=True):
@@ -43,19 +40,13 @@ def _plan(job: WriteJob) -> Plan:
 
 def _run(rank: WriteRank) -> Iterator[Result]:
     blank = BENCHMARK.blank(gpu_file.path_of(rank.job, write=True))
-    yield from gpu_file.over_ways(rank, blank, partial(_measure, rank, blank))
+    return gpu_file.over_points(rank, blank, partial(_measure, rank, blank))
 
 
-def _measure(rank: WriteRank, common: Result, target: Target) -> Iterator[Result]:
-    seed = int.from_bytes(os.urandom(_SEED_BYTES))
-    for number, point in enumerate(gpu_file.points_of(rank.job)[rank.job.first_case :]):
-        yield from _measure_point(rank, common, target, point, seed + 2 * number)
-
-
-def _measure_point(rank: WriteRank, common: Result, target: Target, point: Point, seed: int) -> Iterator[Result]:
+def _measure(rank: WriteRank, common: Result, target: Target, point: Point) -> Iterator[Result]:
     """One counted pass, then timed ones of another pattern, which is then read back from the file by pread."""
     rank.step(gpu_file.step_of(rank.job, point))
-    work = gpu_file.work_of(rank, target, point)
+    work, seed = gpu_file.work_of(rank, target, point), drawn_seed()
     with gpu_file.passes_of(target, work) as one_pass:
         target.buffer.fill(seed)
         seen = gpu_file.counted_pass(rank, target, work, one_pass, write=True)
@@ -65,8 +56,8 @@ def _measure_point(rank: WriteRank, common: Result, target: Target, point: Point
     each = zip(work.files, work.starts, strict=True)
     wrong = sum(wrong_in_file(fd, seed + 1, work.file_bytes, start) for fd, start in each)
     check = Verification(method=PATTERN, bytes_checked=work.region_bytes, bytes_wrong=wrong)
-    more: dict[str, Scalar] = {"pattern_seed": seed + 1}
-    yield from gpu_file.results(common, target, work, seen, passes, {**cost, **more}, check, {"operation": "write"})
+    cost["pattern_seed"] = seed + 1
+    yield from gpu_file.results(common, target, work, seen, passes, cost, check, {"operation": "write"})
 
 
 BENCHMARK = Benchmark(

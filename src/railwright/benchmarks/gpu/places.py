@@ -143,12 +143,6 @@ def verified(target: Ends, source: Ends, size_bytes: int) -> Verification:
     return target.into.verify(source.seed, size_bytes)
 
 
-def both(first: Verification, second: Verification) -> Verification:
-    """One check of two targets."""
-    checked, wrong = first.bytes_checked + second.bytes_checked, first.bytes_wrong + second.bytes_wrong
-    return Verification(method=first.method, bytes_checked=checked, bytes_wrong=wrong)
-
-
 def placement(host: Ends) -> tuple[Evidence, ...]:
     """On which node the kernel has the pages of host memory; nothing where it does not say."""
     place = host.out

@@ -8,10 +8,8 @@ starts.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import socket
-import struct
 import time
 import uuid
 from collections.abc import Mapping
@@ -20,6 +18,7 @@ from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import AnyJob, AnyRank
 from railwright.benchmarks.kv.services import Service, unreachable
+from railwright.benchmarks.sockets.addresses import addresses_of_host
 from railwright.errors import CannotJudge
 from railwright.native import nixl
 from railwright.native.nixl_memory import AnyBuffer, Memory, memory_of
@@ -28,7 +27,6 @@ WAYS = ("mpi", "socket", "etcd")
 """How metadata goes from one agent to the other."""
 
 _LOOPBACK = "127.0.0.1"
-_SIOCGIFADDR = 0x8915  # linux/sockios.h
 _PATIENCE_S = 20.0
 _NAP_S = 0.0001
 
@@ -72,12 +70,8 @@ def own_address(job: AnyJob) -> str | None:
         return _LOOPBACK
     allowed = [name for name in os.environ.get("UCX_NET_DEVICES", "all").split(",") if name != "all"]
     names = allowed or sorted(name for _, name in socket.if_nameindex() if name != "lo")
-    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
-        for name in names:
-            with contextlib.suppress(OSError):
-                request = struct.pack("256s", name.encode()[:15])
-                return socket.inet_ntoa(fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, request)[20:24])
-    return None
+    found = {name: address for name, address in addresses_of_host() if ":" not in address}
+    return next((found[name] for name in names if name in found), None)
 
 
 def problem(way: str, etcd: Service | None, job: AnyJob) -> str:

@@ -15,22 +15,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.after_crash import cases_behind
-from railwright.benchmarks.benchmark import Benchmark, Plan
+from railwright.benchmarks.benchmark import Benchmark, Plan, cases_behind
 from railwright.benchmarks.files.direct_file import device_of, folder_problem
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence
-from railwright.benchmarks.kv.file_options import (
-    BACKENDS,
-    Backend,
-    FileCase,
-    FileOptions,
-    KvFileJob,
-    KvFileRank,
-    Store,
-    launches,
-    points,
-)
+from railwright.benchmarks.kv import file_options
+from railwright.benchmarks.kv.file_options import Backend, FileCase, FileOptions, KvFileJob, KvFileRank, Store
 from railwright.benchmarks.kv.services import Service, unreachable
 from railwright.benchmarks.kv.storage import FileTarget, ObjectTarget, Target
 from railwright.benchmarks.kv.timed import of_passes, results_of
@@ -60,7 +50,7 @@ _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE
 
 
 def _backend(job: KvFileJob) -> Backend:
-    return BACKENDS[job.case.backend]
+    return file_options.BACKENDS[job.case.backend]
 
 
 def _on_gpu(job: KvFileJob) -> bool:
@@ -77,7 +67,7 @@ def _requests(job: KvFileJob, point: FileCase) -> int:
 
 def _plan(job: KvFileJob) -> Plan:
     backend, options = _backend(job), job.options
-    counts = [(point, (1 + backend.passes) * _requests(job, point)) for point in points(job)]
+    counts = [(point, (1 + backend.passes) * _requests(job, point)) for point in file_options.points(job)]
     ways = len(options.direct) if job.case.backend == "POSIX" else 1
     moved = ways * sum(point.request_bytes * repeats for point, repeats in counts)
     calls = ways * sum(point.batch * repeats for point, repeats in counts)
@@ -165,10 +155,9 @@ def _files(rank: KvFileRank, buffer: AnyBuffer) -> Iterator[Result]:
     """Waived where cuFile refuses the file: most file systems and drives have no GPUDirect Storage."""
     name, options = rank.job.case.backend, rank.job.options
     queue = _QUEUES[options.queue] if name == "POSIX" else ""
-    target = FileTarget(rank, buffer, name, options.file_size, {queue: "true"} if queue else {})
     with contextlib.ExitStack() as stack:
         try:
-            file = stack.enter_context(target)
+            file = FileTarget(stack, rank, buffer, name, {queue: "true"} if queue else {})
         except NativeError as error:
             if not _backend(rank.job).by_cufile:
                 raise
@@ -192,7 +181,7 @@ def _measure_all(
     rank: KvFileRank, target: Target, buffer: AnyBuffer, *, is_direct: bool | None = None
 ) -> Iterator[Result]:
     job, room, seeds = rank.job, rank.job.options.file_size, Seeds.drawn(rank)
-    for point in points(job)[job.first_case :]:
+    for point in file_options.points(job)[job.first_case :]:
         rank.step(_step(job, point))
         path = _path(job, point.operation, direct=is_direct is not False)
         blank = replace(BENCHMARK.blank(path, replace(point, direct=is_direct)), quantity="bandwidth_bytes_per_s")
@@ -211,7 +200,7 @@ def _after_crash(job: KvFileJob, results: Sequence[Result]) -> KvFileJob | None:
     """The cases behind the one in which NIXL or cuFile crashed; None where it was none of them, or the last one."""
     if not _backend(job).by_cufile:
         return None
-    steps = [_step(job, point) for point in points(job)]
+    steps = [_step(job, point) for point in file_options.points(job)]
     return cases_behind(job, results, steps, keys=("operation", "size_bytes", "batch"))
 
 
@@ -310,7 +299,7 @@ BENCHMARK = Benchmark(
     ),
     options=FileOptions,
     case=Store,
-    launches=launches,
+    launches=file_options.launches,
     plan=_plan,
     run=_run,
     after_crash=_after_crash,

@@ -6,6 +6,7 @@ import socket
 import urllib.parse
 from typing import NamedTuple
 
+from railwright.benchmarks.options import word_or
 from railwright.errors import UsageError
 
 _REACH_S = 2.0
@@ -44,20 +45,16 @@ def parse_service(text: str) -> Service:
     return Service(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), parts.path.strip("/"))
 
 
-def etcd_address(text: str) -> Service | None:
-    """The option's etcd, None for an empty text. Raises UsageError."""
-    if not text:
-        return None
+def _etcd(text: str) -> Service:
+    """The option's etcd. Raises UsageError."""
     service = parse_service(text)
     if service.path:
         raise UsageError(f"an etcd has no path, {service.path[:40]!r} was given", hint="write http://HOST:PORT")
     return service
 
 
-def bucket_address(text: str) -> Service | None:
-    """`http://127.0.0.1:9000/bucket`, the path being the bucket's name; None for an empty text. Raises UsageError."""
-    if not text:
-        return None
+def _bucket(text: str) -> Service:
+    """`http://127.0.0.1:9000/bucket`, the path being the bucket's name. Raises UsageError."""
     service = parse_service(text)
     allowed = all(letter.isalnum() or letter in ".-" for letter in service.path)
     if not 3 <= len(service.path) <= 63 or not allowed:
@@ -65,6 +62,10 @@ def bucket_address(text: str) -> Service | None:
             f"not the name of a bucket: {service.path[:70]!r}", hint="write http://HOST:PORT/BUCKET, 3 to 63 letters"
         )
     return service
+
+
+etcd_address = word_or("", None, _etcd)
+bucket_address = word_or("", None, _bucket)
 
 
 def unreachable(service: Service) -> str:

@@ -6,17 +6,14 @@ Data is laid down and checked beside NIXL where that is possible: a file by pwri
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from railwright.benchmarks.benchmark import AnyRank
-from railwright.benchmarks.files.direct_file import FILL_BYTES, test_file, with_name, wrong_in_file
+from railwright.benchmarks.files.direct_file import test_file, with_name, write_pattern, wrong_in_file
 from railwright.benchmarks.kv.services import Service
-from railwright.benchmarks.kv.verified import End
 from railwright.errors import CannotJudge
 from railwright.native import cufile, nixl
 from railwright.native.memory import Buffer
@@ -30,49 +27,25 @@ _PREFIX = "railwright-kv/"
 _PATIENCE_S = 60.0
 
 
-class Target(End, Protocol):
-    """Where blocks go to and come from. To fill it and to count what is wrong may use up the buffer."""
-
-    def use(self, requests: Sequence[Blocks]) -> None:
-        """From now on `fill` and `count_wrong` are about the places of these requests."""
-
-    def request(self, operation: nixl.Operation, blocks: Blocks) -> nixl.Request:
-        """A transfer of blocks between the buffer and their places."""
-
-    def evidence(self) -> tuple[Evidence, ...]:
-        """What really ran."""
-
-
 class FileTarget:
-    """A nameless file, by NIXL's POSIX backend or by cuFile's. A context manager."""
+    """A nameless file, by NIXL's POSIX backend or by cuFile's. `stack` closes it."""
 
     def __init__(
-        self, rank: AnyRank, buffer: AnyBuffer, backend: str, size_bytes: int, parameters: dict[str, str]
+        self, stack: contextlib.ExitStack, rank: AnyRank, buffer: AnyBuffer, backend: str, parameters: dict[str, str]
     ) -> None:
-        self._rank, self._buffer, self._backend, self._size = rank, buffer, backend, size_bytes
-        self._parameters, self._open = parameters, contextlib.ExitStack()
-        self._region = 0
-        self.is_direct = True
-
-    def __enter__(self) -> FileTarget:
-        folder = self._rank.job.options.directory
-        with contextlib.ExitStack() as stack:
-            self._fd = stack.enter_context(test_file(folder, self._size))
-            if self._backend != "POSIX":
-                cufile.write_settings(self._rank.scratch, None)
-            self._agent = nixl.Agent("rank0", self._backend, progress_thread=False, parameters=self._parameters)
-            self._agent.register(self._buffer)
-            if self._backend == "POSIX":
-                self._agent.register_files([(self._fd, self._size)])
-            else:
-                with with_name(self._fd, folder) as self._fd:
-                    stack.callback(os.close, self._fd)
-                    self._agent.register_files([(self._fd, self._size)])
-            self._open = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+        folder, size = rank.job.options.directory, rank.job.options.file_size
+        self._buffer, self._backend, self._region, self.is_direct = buffer, backend, 0, True
+        self._fd = stack.enter_context(test_file(folder, size))
+        if backend != "POSIX":
+            cufile.write_settings(rank.scratch, None)
+        self._agent = nixl.Agent("rank0", backend, progress_thread=False, parameters=parameters)
+        self._agent.register(buffer)
+        if backend == "POSIX":
+            self._agent.register_files([(self._fd, size)])
+            return
+        with with_name(self._fd, folder) as self._fd:
+            stack.callback(os.close, self._fd)
+            self._agent.register_files([(self._fd, size)])
 
     def go_direct(self, direct: bool) -> None:
         """Whether from now on the file is read and written past the page cache."""
@@ -92,13 +65,12 @@ class FileTarget:
 
     def fill(self, seed: int) -> None:
         """Lay the pattern of a seed in the file, by pwrite."""
-        with Buffer(FILL_BYTES) as staging:
-            for place in range(0, self._region, FILL_BYTES):
-                length = min(FILL_BYTES, self._region - place)
-                staging.fill(seed, length, place)
-                if os.pwrite(self._fd, (ctypes.c_char * length).from_address(staging.address), place) != length:
-                    raise CannotJudge("the test file could not be written", hint="free some space")
-        os.fsync(self._fd)
+        try:
+            write_pattern(self._fd, seed, self._region)
+        except OSError as error:
+            raise CannotJudge(
+                f"the test file could not be written: {error.strerror}", hint="free some space"
+            ) from error
 
     def count_wrong(self, seed: int) -> int:
         """How many bytes of the file differ from the pattern, by pread."""
@@ -175,6 +147,10 @@ class ObjectTarget:
     def evidence(self) -> tuple[Evidence, ...]:
         """Where the objects are."""
         return (Evidence(claim="service", value=self._service.url, seen="the endpoint that NIXL was given"),)
+
+
+Target = FileTarget | ObjectTarget
+"""Where blocks go to and come from. To fill it and to count what is wrong may use up the buffer."""
 
 
 def _end(requests: Sequence[Blocks]) -> int:

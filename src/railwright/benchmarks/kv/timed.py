@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from railwright.benchmarks.job import Case
-from railwright.benchmarks.record import measured
+from railwright.benchmarks.record import every_nth, latencies, measured
 from railwright.native import nixl
 from railwright.native.nixl_crew import CrewPass
 from railwright.results.records import Result
@@ -21,7 +19,6 @@ _LARGE_DIVISOR = 16
 _MOST_BYTES_A_POINT = 16 * GIB
 """Above it a point is timed less often, so that a sweep up to 1 GiB ends."""
 _LEAST_ITERATIONS = 10
-_MOST_SAMPLES = 4096
 LATENCY_UP_TO_BYTES = 64 * KIB
 """Smaller blocks are told by their latency, larger ones by their bandwidth, blocks of this size by both."""
 
@@ -101,9 +98,8 @@ def time_alone(request: nixl.Request, size_bytes: int, warm: int, iterations: in
 def results_of(blank: Result, timed: Timed, size_bytes: int, *, both: bool = False) -> Iterator[Result]:
     """Small blocks as latency, large ones as bandwidth, those of 64 KiB as both; `both` always."""
     if both or size_bytes <= LATENCY_UP_TO_BYTES:
-        every = -(-len(timed.seconds) // _MOST_SAMPLES)
+        every = every_nth(len(timed.seconds))
         kept = {"samples_kept": f"1 of {every}"} if every > 1 else {}
-        latency = measured(blank, timed.seconds[::every], "latency_s", settings={**blank.settings, **kept})
-        yield replace(latency, summary=summarise(timed.seconds))
+        yield latencies(blank, timed.seconds, settings={**blank.settings, **kept})
     if both or size_bytes >= LATENCY_UP_TO_BYTES:
         yield measured(blank, timed.rates, "bandwidth_bytes_per_s")

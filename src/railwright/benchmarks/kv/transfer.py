@@ -144,7 +144,8 @@ def _prove_metadata(rank: TransferRank, pair: Joined, buffer: Buffer, seed: int)
     """The exchange's own record, with one write as the proof that the metadata was good. Collective; rank 0 yields."""
 
     def write() -> None:
-        request = pair.agent.request("WRITE", buffer.address, pair.places[""].address, _PROOF_BYTES, pair.peer)
+        ours, theirs = ([(address, _PROOF_BYTES)] for address in (buffer.address, pair.places[""].address))
+        request = pair.agent.request_blocks("WRITE", ours, theirs, pair.peer)
         request.time(warm=0, iterations=1, patience_s=_PATIENCE_S)
         request.release()
 

@@ -6,19 +6,17 @@ that an earlier point, launch or run left behind.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from railwright.benchmarks.benchmark import AnyRank
-from railwright.benchmarks.evidence import LoopbackMeter
-from railwright.benchmarks.fabric import FabricMeter
+from railwright.benchmarks.fabric import InterfaceMeter
+from railwright.benchmarks.record import drawn_seed
 from railwright.native import blocks, nixl
 from railwright.native.nixl_memory import AnyBuffer
 from railwright.results.records import Evidence, Verification
 
-_SEED_BYTES = 6
 _TARGET_NAP_S = 0.002
 
 Done = TypeVar("Done")
@@ -107,7 +105,7 @@ class Seeds:
     @classmethod
     def drawn(cls, rank: AnyRank) -> Seeds:
         """The same seeds on every rank, others in each launch. Collective."""
-        drawn = int.from_bytes(os.urandom(_SEED_BYTES))
+        drawn = drawn_seed()
         return cls(rank.comm.bcast(drawn) if rank.job.ranks > 1 else drawn)
 
     def take(self) -> int:
@@ -131,23 +129,22 @@ def transfer(
     """
     ends.lay(operation, seed)
     if rank.job.ranks == 1:
-        meter = LoopbackMeter()
+        meter = InterfaceMeter()
         done = work()
-        return Seen(done, ends.count_wrong(operation, seed), meter.moved_bytes(), None)
+        return Seen(done, ends.count_wrong(operation, seed), meter.loopback_bytes(), None)
     comm = rank.comm
     comm.barrier()
-    fabric = FabricMeter()
+    meter = InterfaceMeter()
     if rank.index:
         wait_for_initiator(rank)
         if rank.job.hosts:
-            fabric.evidence(comm, rank.job, 0)  # rank 0 knows how many bytes there were, and judges
+            meter.evidence(comm, rank.job, 0)  # rank 0 knows how many bytes there were, and judges
         comm.send(ends.count_wrong(operation, seed), dest=0)
         return None
-    meter = LoopbackMeter()
     done = work()
-    moved = meter.moved_bytes()
+    moved = meter.loopback_bytes()
     comm.send(None, dest=1)
-    across = fabric.evidence(comm, rank.job, payload_bytes(done)) if rank.job.hosts else None
+    across = meter.evidence(comm, rank.job, payload_bytes(done)) if rank.job.hosts else None
     return Seen(done, comm.recv(source=1) + ends.count_wrong(operation, seed), moved, across)
 
 

@@ -17,12 +17,11 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import ucx_protocol_evidence
 from railwright.benchmarks.gpu.job import waived
-from railwright.benchmarks.kv import agents
+from railwright.benchmarks.kv import agents, vram_options
 from railwright.benchmarks.kv.agents import Joined, place_of
 from railwright.benchmarks.kv.timed import Point, Timed, results_of, time_alone
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, transfer
-from railwright.benchmarks.kv.vram_cases import GPU_TO_GPU, Move
-from railwright.benchmarks.kv.vram_options import WAYS_OF_UCX, VramJob, VramOptions, Way, asked, launches
+from railwright.benchmarks.kv.vram_options import GPU_TO_GPU, WAYS_OF_UCX, Move, VramJob, VramOptions, Way
 from railwright.checks import peer_access_off
 from railwright.checks.parts import rdma_ports
 from railwright.native import nixl
@@ -54,11 +53,11 @@ VramRank = Rank[VramOptions, Way]
 
 
 def _plan(job: VramJob) -> Plan:
-    options, wants_peers = asked(job), job.case.peer_access == "on"
+    options, wants_peers = vram_options.asked(job), job.case.peer_access == "on"
     moves, largest = options.moves(len(job.gpus)), max(options.sizes)
     reason = waived(job, 2 if wants_peers else 1) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
     if wants_peers and not any(move.link == GPU_TO_GPU and move.processes == 1 for move in moves):
-        reason = reason or "peer access is for two GPUs of one process, of which nothing was asked for"
+        reason = reason or "peer access is for two GPUs of one process, of which nothing was vram_options.asked for"
     buffers = {(move.ours, 0) for move in moves} | {(move.theirs, move.processes - 1) for move in moves}
     points = [(point, _estimated_rate(job, move)) for move in moves for point in _points(options)]
     requests = [(point.size_bytes, rate, _estimated_requests(point, rate)) for point, rate in points]
@@ -105,7 +104,7 @@ class _Side(NamedTuple):
 def _run(rank: VramRank) -> Iterator[Result]:
     agents.write_log(rank)
     os.environ.update(WAYS_OF_UCX[rank.job.case.ucx])
-    options = asked(rank.job)
+    options = vram_options.asked(rank.job)
     moves = options.moves(len(rank.job.gpus))
     seeds = Seeds.drawn(rank)
     with contextlib.ExitStack() as stack:
@@ -242,7 +241,7 @@ BENCHMARK = Benchmark(
     ),
     options=VramOptions,
     case=Way,
-    launches=launches,
+    launches=vram_options.launches,
     plan=_plan,
     run=_run,
 )

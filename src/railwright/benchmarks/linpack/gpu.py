@@ -19,8 +19,7 @@ from railwright.benchmarks.linpack.gpu_options import PRODUCT_ORDER, GpuHplOptio
 from railwright.benchmarks.linpack.options import Point
 from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
 from railwright.benchmarks.nccl import gpus
-from railwright.benchmarks.record import waived
-from railwright.benchmarks.together import Unavailable, on_all
+from railwright.benchmarks.together import on_all, or_waived
 from railwright.errors import CannotJudge
 from railwright.native import cuda, cusolvermp, linpack, nccl
 from railwright.native.memory import Buffer
@@ -41,35 +40,27 @@ _STAGING_BYTES = 256 * 2**20
 
 
 def _run(rank: GpuHplRank) -> Iterator[Result]:
+    return or_waived(rank, _blank(rank, rank.job.case), _measured(rank))
+
+
+def _measured(rank: GpuHplRank) -> Iterator[Result]:
     """Dgemm and one solution; yields from rank 0 alone."""
-    job, comm = rank.job, rank.comm
+    job = rank.job
     cpus = gpus.widen(job, rank.index)
-    try:
-        rank.step("CUDA")
-        device = on_all(rank, lambda: cuda.Device(job.gpu_of(comm.rank).address))
-        rank.step("load NCCL")
-        library = on_all(rank, lambda: nccl.Library(job.options.library))
-        rank.step("load cuSOLVERMp")
-        solver = on_all(rank, lambda: cusolvermp.Library(job.options.solver))
-        stream = cuda.Stream(device)
-        rank.step("load cuBLAS")
-        cublas = on_all(rank, lambda: _open_cublas(device, stream))
-        kept: dict[str, Scalar] = {
-            "gpus": runs(gpu.id for gpu in job.gpus), "gpu": device.name, "nccl": library.version,
-            "cublas": cublas.version, "cpus": cpus, **gpus.nvls_settings(),
-        }  # fmt: skip
-        if job.launch.gpu_clock_hz:
-            kept["gpu_clock_locked_hz"] = job.launch.gpu_clock_hz
-        product = _multiply(rank, device, stream, cublas, kept)
-        if product is not None:
-            yield product
-        solution = _solve(rank, device, library, solver, kept)
-    except Unavailable as error:
-        if comm.rank == 0:
-            yield waived(_blank(rank, job.case), error.message)
-        return
-    if solution is not None:
-        yield solution
+    device, library = gpus.opened(rank)
+    rank.step("load cuSOLVERMp")
+    solver = on_all(rank, lambda: cusolvermp.Library(job.options.solver))
+    stream = cuda.Stream(device)
+    rank.step("load cuBLAS")
+    cublas = on_all(rank, lambda: _open_cublas(device, stream))
+    kept: dict[str, Scalar] = {
+        "gpus": runs(gpu.id for gpu in job.gpus), "gpu": device.name, "nccl": library.version,
+        "cublas": cublas.version, "cpus": cpus, **gpus.nvls_settings(),
+    }  # fmt: skip
+    if job.launch.gpu_clock_hz:
+        kept["gpu_clock_locked_hz"] = job.launch.gpu_clock_hz
+    yield from _multiply(rank, device, stream, cublas, kept)
+    yield from _solve(rank, device, library, solver, kept)
 
 
 def _open_cublas(device: cuda.Device, stream: cuda.Stream) -> Cublas:
@@ -80,7 +71,7 @@ def _open_cublas(device: cuda.Device, stream: cuda.Stream) -> Cublas:
 
 def _multiply(
     rank: GpuHplRank, device: cuda.Device, stream: cuda.Stream, cublas: Cublas, kept: dict[str, Scalar]
-) -> Result | None:
+) -> Iterator[Result]:
     """Dgemm on all GPUs at once; the record on rank 0. Collective."""
     comm = rank.comm
     order = min(PRODUCT_ORDER, rank.job.case.n)
@@ -106,26 +97,24 @@ def _multiply(
         wrong = linpack.wrong_rows(order, a, b, made)
     everyone = comm.gather(Multiplied(seconds[_WARM_UP:], wrong, host_name()))
     if everyone is None:
-        return None
+        return
     settings = kept | {"warm_up": _WARM_UP}
     record = product_record(_blank(rank, product_case(rank.job.case)), order, settings, everyone)
     slowest = record.settings.get("slowest_rank")
-    if not isinstance(slowest, int):
-        return record
-    return replace(record, settings=record.settings | {"slowest_gpu": rank.job.gpu_of(slowest).id})
+    if isinstance(slowest, int):
+        record = replace(record, settings=record.settings | {"slowest_gpu": rank.job.gpu_of(slowest).id})
+    yield record
 
 
 def _solve(
     rank: GpuHplRank, device: cuda.Device, library: nccl.Library, solver: cusolvermp.Library, kept: dict[str, Scalar]
-) -> Result | None:
+) -> Iterator[Result]:
     """One solution and its residual; the record on rank 0. Collective. Raises Unavailable."""
     comm, case = rank.comm, rank.job.case
     rows, columns = (count(comm.rank, case.n, case.nb) for count in (case.grid.rows_on, case.grid.columns_on))
     lead = max(1, rows)
     part = linpack.Problem(case.n, case.nb, case.grid, case.grid.place(comm.rank), problem.SEED)
-    rank.step("ncclCommInitRank")
-    unique_id = comm.bcast(library.unique_id() if comm.rank == 0 else b"")
-    team = nccl.Team(library, [device], "all_reduce", unique_id, comm=comm)
+    team = gpus.connected(rank, device, library)
     matrix_bytes = problem.DOUBLE_BYTES * lead * max(1, columns)
     on_all(rank, lambda: _refuse_full_gpu(device, matrix_bytes, case))
     with (
@@ -150,11 +139,11 @@ def _solve(
     everyone = comm.gather((solved.seconds, matrix_bytes, work_bytes))
     team.close()
     if everyone is None:
-        return None
+        return
     seconds, matrices, works = zip(*everyone, strict=True)
     kept |= {"gpu_matrix_bytes": sum(matrices), "gpu_work_bytes": sum(works)}
     blank = replace(_blank(rank, case), settings=kept)
-    return solution_record(blank, case.n, max(seconds), solved.singular_at, norms, rank.job.options.threshold)
+    yield solution_record(blank, case.n, max(seconds), solved.singular_at, norms, rank.job.options.threshold)
 
 
 def _refuse_full_gpu(device: cuda.Device, matrix_bytes: int, case: Point) -> bool:

@@ -10,26 +10,16 @@ from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.linpack import layout
-from railwright.benchmarks.linpack.options import (
-    AUTO,
-    FLAT,
-    Point,
-    block_option,
-    grid_option,
-    grows_over,
-    order_option,
-    parse_percent,
-)
+from railwright.benchmarks.linpack import options as hpl_options
+from railwright.benchmarks.linpack.options import AUTO, Point
 from railwright.benchmarks.linpack.problem import DOUBLE_BYTES, THRESHOLD, Grid, operations
 from railwright.benchmarks.nccl.gpus import GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
-from railwright.benchmarks.options import Options, option
+from railwright.benchmarks.options import Options, is_whole, option, word_or
 from railwright.errors import UsageError
 from railwright.limits.limit import Constant, Source
-from railwright.results.host_list import format_hosts
 from railwright.units import format_size
 
 BLOCK = Constant(1024, "rows of a block on a GPU, where nothing else was said", Source("NVIDIA HPL", "HPL.dat of H100"))
-_MOST_LAUNCHES = 64
 _CLOCKS_MHZ = (100, 5000)
 
 # For the plan, on the slow side: a GPU of a tenth of an H100's rate, and generation by one core of the host.
@@ -42,26 +32,27 @@ PRODUCT_ORDER = 8192
 
 
 def _parse_clock(text: str) -> float:
-    """The clock that GPUs are held to, in Hz; 0: as they choose. Raises UsageError."""
-    if text == AUTO:
-        return 0.0
+    """The clock that GPUs are held to, in Hz. Raises UsageError."""
     least, most = _CLOCKS_MHZ
-    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and least <= int(text) <= most):
+    if not is_whole(text, most, least):
         raise UsageError(f"not a clock of a GPU: {text[:40]!r}", hint=f"give {AUTO}, or MHz from {least} to {most}")
     return int(text) * 1e6
+
+
+_clock = word_or(AUTO, 0.0, _parse_clock)
 
 
 class GpuHplOptions(Options, frozen=True):
     """What Linpack on GPUs is asked for."""
 
-    n: tuple[int, ...] = order_option("the GPUs")
-    nb: tuple[int, ...] = block_option(BLOCK)
-    grid: tuple[Grid, ...] = grid_option("GPUs")
+    n: tuple[int, ...] = hpl_options.order_option("the GPUs")
+    nb: tuple[int, ...] = hpl_options.block_option(BLOCK)
+    grid: tuple[Grid, ...] = hpl_options.grid_option("GPUs")
     gpus: Gpus = option("all", GPUS_HELP, parse_gpus(1))
-    fill: float = option("80", "percent of the GPUs' memory that N = auto fills", parse_percent)
+    fill: float = option("80", "percent of the GPUs' memory that N = auto fills", hpl_options.parse_percent)
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
     solver: str = option(AUTO, f"{AUTO}, or the path of a libcusolverMp.so.0", parse_library)
-    clock: float = option(AUTO, f"{AUTO}, or MHz that the GPUs are locked to meanwhile", _parse_clock)
+    clock: float = option(AUTO, f"{AUTO}, or MHz that the GPUs are locked to meanwhile", _clock)
 
     @property
     def threshold(self) -> float:
@@ -83,34 +74,23 @@ def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], .
     if machine.hosts and options.clock:
         raise UsageError("clocks are locked on this host alone", hint="leave out clock, and lock them on every host")
     ranks = max(1, len(gpus)) * hosts
-    points = list(itertools.islice(_points(options, machine, ranks, hosts), _MOST_LAUNCHES + 1))
-    if len(points) > _MOST_LAUNCHES:
-        raise UsageError(f"more than {_MOST_LAUNCHES} combinations of N, NB and grid", hint="give fewer of each")
     return tuple(
         Launch(
-            case=Point(
-                n=order,
-                nb=block,
-                p=grid.rows,
-                q=grid.columns,
-                host=machine.hosts[0] if hosts == 1 and machine.hosts else "",
-                hosts=format_hosts(machine.hosts) if machine.first_hosts else "",
-                first=machine.first_hosts,
-            ),
+            case=case,
             environment={"CUBLAS_EMULATE_DOUBLE_PRECISION": "0"},
             ranks=ranks,
             gpus=gpus,
             gpu_clock_hz=options.clock,
         )
-        for order, block, grid in points
+        for case in hpl_options.cases(_points(options, machine, ranks, hosts), machine)
     )
 
 
 def _points(options: GpuHplOptions, machine: Machine, ranks: int, hosts: int) -> Iterator[tuple[int, int, Grid]]:
     """Every (N, NB, grid). Raises UsageError for what does not fit."""
-    if machine.grows_to and (max(len(options.n), len(options.nb)) > 1 or not grows_over(options.grid)):
-        raise UsageError("groups that grow have one N and NB, and a grid of their own",
-                         hint=f"give one -o n= of a single host and one -o nb=; no grid but {FLAT}")  # fmt: skip
+    if machine.grows_to and (max(len(options.n), len(options.nb)) > 1 or not hpl_options.grows_over(options.grid)):
+        hint = f"give one -o n= of a single host and one -o nb=; no grid but {hpl_options.FLAT}"
+        raise UsageError("groups that grow have one N and NB, and a grid of their own", hint=hint)
     memory = _memory_bytes(machine, options)
     grids = [layout.grid_for(grid, ranks) for grid in options.grid] or [layout.best_grid(ranks)]
     for block, grid in itertools.product(options.nb or (int(BLOCK.value),), grids):
@@ -162,5 +142,5 @@ def plan(job: GpuHplJob) -> Plan:
         waived=reason,
         seconds=_ESTIMATE_START_S + generate_s + solve_s,
         memory_bytes=_HOST_BYTES * job.ranks // max(1, len(job.hosts)),
-        moved_bytes=DOUBLE_BYTES * case.n**2 // 2 * (case.p - 1 + case.q - 1),
+        moved_bytes=hpl_options.panels_bytes(case),
     )

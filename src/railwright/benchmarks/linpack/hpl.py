@@ -6,8 +6,10 @@ check. dgemm runs on all ranks at once before it, so that it has the same cores,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import threading
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,10 +21,8 @@ from railwright.benchmarks.host_name import host_name
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.linpack import layout, named, options, problem
 from railwright.benchmarks.linpack.options import HplJob, HplOptions, HplRank, Point
-from railwright.benchmarks.linpack.progress import told
 from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
-from railwright.benchmarks.record import waived
-from railwright.benchmarks.together import Unavailable, on_all
+from railwright.benchmarks.together import on_all, or_waived
 from railwright.errors import CannotJudge
 from railwright.native import linpack, mpi
 from railwright.native.memory import Buffer
@@ -33,31 +33,70 @@ from railwright.results.workload import Linpack, Unlimited
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import Scalar
 from railwright.topology.sources.available_memory import available_memory_bytes, resident_bytes
-from railwright.units import format_size
+from railwright.units import format_duration, format_size
 
 _METHOD = (
     "HPL 2.3: its matrix, residual and count of operations; factorisation and substitution timed together, the slowest "
     "rank, without generation and check"
 )
-_WARM_UP = 1
-_SAMPLES = 5
+_WARM_UP, _SAMPLES = 1, 5
+_TELL_EVERY_S = 2.0
+
+
+def share_done(columns: int, order: int) -> float:
+    """The share of the operations that are behind so many columns: what is left is a matrix of the other ones."""
+    return 1 - (1 - min(max(columns, 0), order) / order) ** 3
+
+
+def progress(columns: int, order: int, spent_s: float) -> str:
+    """`40 %, 2.3 s left`; no time before anything is done."""
+    done = share_done(columns, order)
+    left = f", {format_duration(spent_s * (1 - done) / done)} left" if done else ""
+    return f"{100 * done:.0f} %{left}"
+
+
+@contextlib.contextmanager
+def told(rank: HplRank, order: int) -> Iterator[None]:
+    """Tell the launcher meanwhile how far it is, from rank 0.
+
+    A thread that sleeps asks for the number that the library keeps. It says nothing while that does not grow, so that a
+    factorisation that hangs is silent, and is noticed.
+    """
+    if rank.index:
+        yield
+        return
+    ended = threading.Event()
+
+    def tell() -> None:
+        start, told_of = time.monotonic(), 0
+        while not ended.wait(_TELL_EVERY_S):
+            columns = linpack.columns_done()
+            if columns > told_of:
+                told_of = columns
+                rank.step(f"hpl N {order}: {progress(columns, order, time.monotonic() - start)}")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def _run(rank: HplRank) -> Iterator[Result]:
+    return or_waived(rank, _blank(rank, rank.job.case), _measured(rank))
+
+
+def _measured(rank: HplRank) -> Iterator[Result]:
     """Dgemm and one solution; yields from rank 0 alone."""
-    job = rank.job
-    comm = rank.comm
+    job, comm = rank.job, rank.comm
     os.environ |= job.launch.environment  # a launcher does not pass these on to other hosts; libraries read them later
     cpus = _widen(job, comm.rank)
     rank.step("load ScaLAPACK")
-    try:
-        mpich_abi = mpi.has_mpich_abi()
-        library = on_all(rank, lambda: Scalapack(job.options.library, job.case.threads, mpich_abi=mpich_abi))
-        on_all(rank, lambda: _refuse_full_host(rank))
-    except Unavailable as error:
-        if comm.rank == 0:
-            yield waived(_blank(rank, job.case), error.message)
-        return
+    mpich_abi = mpi.has_mpich_abi()
+    library = on_all(rank, lambda: Scalapack(job.options.library, job.case.threads, mpich_abi=mpich_abi))
+    on_all(rank, lambda: _refuse_full_host(rank))
     kept: dict[str, Scalar] = {
         "library": library.version,
         "mpi": mpi.library_version(),
@@ -65,12 +104,8 @@ def _run(rank: HplRank) -> Iterator[Result]:
         "cpus": format_cpu_list(cpus),
         "functional": options.is_functional(job),
     }
-    product = _multiply(rank, library, kept)
-    if product is not None:
-        yield product
-    solution = _solve(rank, library, kept)
-    if solution is not None:
-        yield solution
+    yield from _multiply(rank, library, kept)
+    yield from _solve(rank, library, kept)
 
 
 def _widen(job: HplJob, rank: int) -> tuple[int, ...]:
@@ -93,7 +128,7 @@ def _refuse_full_host(rank: HplRank) -> bool:
     return True
 
 
-def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Result | None:
+def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterator[Result]:
     """Dgemm on all ranks at once; the record on rank 0. Collective."""
     comm = rank.comm
     order = options.product_order(rank.job.case)
@@ -111,9 +146,9 @@ def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Res
     multiplied = Multiplied(seconds[_WARM_UP:], wrong, host_name())
     ranks, shares = comm.gather(multiplied), comm.gather(cpu_share)
     if ranks is None or shares is None:
-        return None
+        return
     settings = kept | {"warm_up": _WARM_UP, "cpu_share": round(min(shares), 3)}
-    return product_record(_blank(rank, product_case(rank.job.case)), order, settings, ranks)
+    yield product_record(_blank(rank, product_case(rank.job.case)), order, settings, ranks)
 
 
 class _Seen(NamedTuple):
@@ -127,7 +162,7 @@ class _Seen(NamedTuple):
     """Of the matrix and the work space: what `problem.Memory` names."""
 
 
-def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Result | None:
+def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterator[Result]:
     """One solution and its residual; the record on rank 0. Collective."""
     comm, case = rank.comm, rank.job.case
     alone = rank.job.ranks == 1 and not rank.job.options.names_blocks and library.has_lapack
@@ -158,11 +193,8 @@ def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Result
         norms = problem.Norms(*part.norms(comm, right_side)) if is_checked else None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     everyone = comm.gather(_Seen(solved, peak, process, needs.named))
-    return (
-        None
-        if everyone is None
-        else _result(rank, kept | {"solver": "dgetrf" if alone else "pdgetrf"}, everyone, norms)
-    )
+    if everyone is not None:
+        yield _result(rank, kept | {"solver": "dgetrf" if alone else "pdgetrf"}, everyone, norms)
 
 
 def _result(rank: HplRank, kept: dict[str, Scalar], seen: list[_Seen], norms: problem.Norms | None) -> Result:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from railwright.benchmarks.linpack.problem import MOST_ROWS, THRESHOLD, Grid
+from railwright.benchmarks.options import is_whole
 from railwright.errors import UsageError
 
 MOST_BYTES = 64 * 1024
@@ -119,8 +120,7 @@ def _words(lines: list[str], place: int, what: str) -> list[str]:
 
 
 def _whole(place: int, what: str, word: str, most: int) -> int:
-    whole = word.isascii() and word.isdecimal() and len(word) <= len(str(most))
-    if not whole or not 1 <= int(word) <= most:
+    if not is_whole(word, most):
         raise _refused(place, f"{what} {word[:40]!r} is not a whole number from 1 to {most}")
     return int(word)
 

@@ -81,8 +81,10 @@ def refuse_other_grid(grid: Grid, ranks: int) -> None:
                      hint=f"give -o grid={fitting.replace(', ', ' or ')}, or other ranks")  # fmt: skip
 
 
-def order_that_fits(available_bytes: int, fill: float, block: int, grid: Grid, team: Team) -> int:
-    """The N that fills the share `fill` of the memory. Raises UsageError where not one block fits."""
+def order_that_fits(available_bytes: int | None, fill: float, block: int, grid: Grid, team: Team) -> int:
+    """The N that fills the share `fill` of the memory. Raises UsageError where not one block fits, or nobody knows."""
+    if available_bytes is None:
+        raise UsageError("how much memory is free cannot be read here", hint="give -o n=")
     order = largest_order(fill * available_bytes, block, grid, team)
     if not order:
         least = memory_on_host(block, block, grid, team)
@@ -99,10 +101,10 @@ def grown_order(alone: int, hosts: int, block: int) -> int:
     return alone if hosts == 1 else max(1, round(alone * math.sqrt(hosts) / block)) * block
 
 
-def refuse_too_large(order: int, available_bytes: int, block: int, grid: Grid, team: Team) -> None:
+def refuse_too_large(order: int, available_bytes: int | None, block: int, grid: Grid, team: Team) -> None:
     """Raises UsageError for an N whose ranks need more memory than a host has free, and offers one that fits."""
     need = memory_on_host(order, block, grid, team)
-    if need <= available_bytes:
+    if available_bytes is None or need <= available_bytes:
         return
     fits = largest_order(FILL.value * available_bytes, block, grid, team)
     reason = f"N = {order} needs {format_size(need)} of memory on a host, {format_size(available_bytes)} are free"

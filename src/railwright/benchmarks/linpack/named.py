@@ -23,9 +23,7 @@ _INPUTS, _OUTPUTS = ("HPL.dat", "hpccinf.txt"), ("HPL.out", "hpccoutf.txt")
 
 
 def parse_program(text: str) -> str:
-    """The whole path of a program; empty where none is named. Raises UsageError for one that cannot be run."""
-    if not text:
-        return ""
+    """The whole path of a program. Raises UsageError for one that cannot be run."""
     path = Path(text)
     if "\0" in text or not path.is_file():
         raise UsageError(f"no program at {text[:200]!r}", hint="give the path of an xhpl, of HPL or NVIDIA HPL")

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job, Launch, Machine
-from railwright.benchmarks.linpack import hpl_dat, layout
+from railwright.benchmarks.linpack import hpl_dat, layout, problem
 from railwright.benchmarks.linpack.named import parse_program
-from railwright.benchmarks.linpack.problem import (
-    DOUBLE_BYTES,
-    MOST_ROWS,
-    RANK_BYTES,
-    THRESHOLD,
-    Grid,
-    Team,
-    memory_on_host,
-    operations,
-)
-from railwright.benchmarks.options import Options, option, whole_number, whole_numbers
+from railwright.benchmarks.linpack.problem import Grid, Team
+from railwright.benchmarks.options import Options, option, whole_number, whole_numbers, word_or
 from railwright.errors import UsageError
 from railwright.limits.limit import Constant
 from railwright.results.host_list import format_hosts
@@ -40,25 +32,8 @@ _ESTIMATE_PRODUCTS_S = 20.0
 _LEAST_PRODUCT, _MOST_PRODUCT = 2048, 8192
 
 
-def _whole_numbers_or_auto(most: int, most_values: int) -> Callable[[str], tuple[int, ...]]:
-    """A parser of whole numbers, none for `auto`."""
-    several = whole_numbers(most, most_values)
-
-    def parse(text: str) -> tuple[int, ...]:
-        return () if text == AUTO else several(text)
-
-    return parse
-
-
-def _one_or_auto(text: str) -> int:
-    """A whole number, 0 for `auto`. Raises UsageError."""
-    return 0 if text == AUTO else whole_number(_MOST_THREADS)(text)
-
-
 def _grids(text: str) -> tuple[Grid, ...]:
-    """`2x4,1x8`, or `flat`; none for `auto`. Raises UsageError."""
-    if text == AUTO:
-        return ()
+    """`2x4,1x8`, or `flat`. Raises UsageError."""
     found = []
     for part in text.split(",")[: hpl_dat.MOST_VALUES + 1]:
         rows, cross, columns = part.strip().lower().partition("x")
@@ -74,27 +49,22 @@ def _grids(text: str) -> tuple[Grid, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def order_option(fills: str) -> tuple[int, ...]:
+def order_option(fills: str) -> Any:  # noqa: ANN401 - see option
     """The option N; `auto` fills what is named."""
-    found: tuple[int, ...] = option(
-        AUTO, f"{AUTO} (fills {fills}), or rows of the matrix", _whole_numbers_or_auto(MOST_ROWS, 20)
-    )
-    return found
+    several = word_or(AUTO, (), whole_numbers(problem.MOST_ROWS, 20))
+    return option(AUTO, f"{AUTO} (fills {fills}), or rows of the matrix", several)
 
 
-def block_option(usual: Constant) -> tuple[int, ...]:
+def block_option(usual: Constant) -> Any:  # noqa: ANN401 - see option
     """The option NB, and what it is where nothing is said."""
-    found: tuple[int, ...] = option(
-        AUTO, f"{AUTO} ({usual.value:g}), or rows of a block", _whole_numbers_or_auto(hpl_dat.MOST_BLOCK, 20)
-    )
-    return found
+    several = word_or(AUTO, (), whole_numbers(hpl_dat.MOST_BLOCK, 20))
+    return option(AUTO, f"{AUTO} ({usual.value:g}), or rows of a block", several)
 
 
-def grid_option(members: str) -> tuple[Grid, ...]:
+def grid_option(members: str) -> Any:  # noqa: ANN401 - see option
     """The option P x Q of ranks or GPUs."""
     said = f"{AUTO} (near a square), {FLAT} (one row), or rows x columns of {members}, like 2x4"
-    found: tuple[Grid, ...] = option(AUTO, said, _grids)
-    return found
+    return option(AUTO, said, word_or(AUTO, (), _grids))
 
 
 def grows_over(grids: tuple[Grid, ...]) -> bool:
@@ -107,10 +77,8 @@ def grown_grid(grids: tuple[Grid, ...], ranks: int) -> Grid:
     return layout.grid_for(grids[0], ranks) if grids else layout.best_grid(ranks)
 
 
-def _dat(text: str) -> hpl_dat.HplDat | None:
-    """What an HPL.dat asks for; None without one. Raises UsageError."""
-    if not text:
-        return None
+def _dat(text: str) -> hpl_dat.HplDat:
+    """What an HPL.dat asks for. Raises UsageError."""
     try:
         with Path(text).open("rb") as file:
             raw = file.read(hpl_dat.MOST_BYTES + 1)
@@ -120,9 +88,7 @@ def _dat(text: str) -> hpl_dat.HplDat | None:
 
 
 def _library(text: str) -> str:
-    """The path of a library, empty for `auto`. Raises UsageError for a bare name, which many libraries may have."""
-    if text == AUTO:
-        return ""
+    """The path of a library. Raises UsageError for a bare name, which many libraries may have."""
     if "/" not in text:
         raise UsageError(f"not a path: {text[:80]!r}", hint="give the path of a ScaLAPACK, or auto")
     return text
@@ -133,26 +99,30 @@ def parse_percent(text: str) -> float:
     return whole_number(95)(text) / 100
 
 
+_dat_or_none = word_or("", None, _dat)
+_number = word_or(AUTO, 0, whole_number(_MOST_THREADS))
+
+
 class HplOptions(Options, frozen=True):
     """What Linpack is asked for."""
 
     n: tuple[int, ...] = order_option("the memory")
     nb: tuple[int, ...] = block_option(layout.BLOCK)
     grid: tuple[Grid, ...] = grid_option("ranks")
-    ranks: int = option(AUTO, f"{AUTO} (one for each NUMA node), or processes of this host", _one_or_auto)
-    threads: int = option(AUTO, f"{AUTO} (all cores), or threads of each process", _one_or_auto)
+    ranks: int = option(AUTO, f"{AUTO} (one for each NUMA node), or processes of this host", _number)
+    threads: int = option(AUTO, f"{AUTO} (all cores), or threads of each process", _number)
     fill: float = option(
         f"{100 * layout.FILL.value:.0f}", "percent of the free memory that N = auto fills", parse_percent
     )
-    library: str = option(AUTO, f"{AUTO} (MKL), or the path of a ScaLAPACK for this MPI", _library)
+    library: str = option(AUTO, f"{AUTO} (MKL), or the path of a ScaLAPACK for this MPI", word_or(AUTO, "", _library))
     """Empty: MKL's."""
-    program: str = option("", "the path of an xhpl to run instead, on this host", parse_program)
-    dat: hpl_dat.HplDat | None = option("", "an HPL.dat, whose N, NB, P, Q and threshold count instead", _dat)
+    program: str = option("", "the path of an xhpl to run instead, on this host", word_or("", "", parse_program))
+    dat: hpl_dat.HplDat | None = option("", "an HPL.dat, whose N, NB, P, Q and threshold count instead", _dat_or_none)
 
     @property
     def threshold(self) -> float:
         """The scaled residual from which a solution does not count."""
-        return self.dat.threshold if self.dat else THRESHOLD.value
+        return self.dat.threshold if self.dat else problem.THRESHOLD.value
 
     @property
     def names_blocks(self) -> bool:
@@ -168,12 +138,8 @@ class HplOptions(Options, frozen=True):
         grids = tuple(layout.grid_for(grid, ranks) for grid in grids) or (layout.best_grid(ranks),)
         for block, grid in itertools.product(blocks or (int(layout.BLOCK.value),), grids):
             layout.refuse_other_grid(grid, ranks)
-            if not orders and free is None:
-                raise UsageError("how much memory is free cannot be read here", hint="give -o n=")
-            found = orders or (layout.order_that_fits(free or 0, self.fill, block, grid, sharing),)
-            for order in found:
-                if free is not None:
-                    layout.refuse_too_large(order, free, block, grid, sharing)
+            for order in orders or (layout.order_that_fits(free, self.fill, block, grid, sharing),):
+                layout.refuse_too_large(order, free, block, grid, sharing)
                 yield order, block, grid
 
     def grown(self, machine: Machine, team: Team) -> tuple[int, int, Grid]:
@@ -186,15 +152,12 @@ class HplOptions(Options, frozen=True):
         sharing = all_ranks if machine.hosts_share_cpus else team
         if self.n:
             alone = self.n[0]
-        elif free is None:
-            raise UsageError("how much memory is free cannot be read here", hint="give -o n=")
         else:
             grid = layout.best_grid(sharing.ranks)
             alone = layout.order_that_fits(free, self.fill, block, grid, sharing)
             alone = int(alone / math.sqrt(sharing.ranks / team.ranks)) // block * block
         order, grid = layout.grown_order(alone, hosts, block), grown_grid(self.grid, team.ranks * hosts)
-        if free is not None:
-            layout.refuse_too_large(order, free, block, grid, _sharing(machine, team))
+        layout.refuse_too_large(order, free, block, grid, _sharing(machine, team))
         return order, block, grid
 
 
@@ -237,36 +200,25 @@ def launches(options: HplOptions, machine: Machine) -> tuple[Launch[Point], ...]
     if options.program and machine.hosts:
         raise UsageError("a named xhpl is started on this host alone",
                          hint="start it by your own launcher, and give its output to railwright explain")  # fmt: skip
-    points = _points(options, machine, team, total)
-    host = machine.hosts[0] if len(machine.hosts) == 1 else ""
-    group = format_hosts(machine.hosts) if machine.first_hosts else ""
+    grown = machine.grows_to
+    points = iter([options.grown(machine, team)]) if grown else options.points(total, _sharing(machine, team))
+    environment = _environment(team.threads)
     return tuple(
-        Launch(
-            case=Point(
-                n=order,
-                nb=block,
-                p=grid.rows,
-                q=grid.columns,
-                threads=team.threads,
-                host=host,
-                hosts=group,
-                first=machine.first_hosts,
-            ),
-            environment=_environment(team.threads),
-            ranks=total,
-        )
-        for order, block, grid in points
+        Launch(case=case, environment=environment, ranks=total) for case in cases(points, machine, team.threads)
     )
 
 
-def _points(options: HplOptions, machine: Machine, team: Team, total: int) -> list[tuple[int, int, Grid]]:
-    """Every (N, NB, grid). Raises UsageError for what does not fit, and for too many."""
-    if machine.grows_to:
-        return [options.grown(machine, team)]
-    points = list(itertools.islice(options.points(total, _sharing(machine, team)), _MOST_LAUNCHES + 1))
-    if len(points) > _MOST_LAUNCHES:
+def cases(points: Iterator[tuple[int, int, Grid]], machine: Machine, threads: int = 0) -> list[Point]:
+    """A case for every (N, NB, grid). Raises UsageError for too many of them."""
+    found = list(itertools.islice(points, _MOST_LAUNCHES + 1))
+    if len(found) > _MOST_LAUNCHES:
         raise UsageError(f"more than {_MOST_LAUNCHES} combinations of N, NB and grid", hint="give fewer of each")
-    return points
+    host = machine.hosts[0] if len(machine.hosts) == 1 else ""
+    group, first = format_hosts(machine.hosts) if machine.first_hosts else "", machine.first_hosts
+    return [
+        Point(n=order, nb=nb, p=grid.rows, q=grid.columns, threads=threads, host=host, hosts=group, first=first)
+        for order, nb, grid in found
+    ]
 
 
 def _sharing(machine: Machine, team: Team) -> Team:
@@ -309,20 +261,20 @@ def plan(job: HplJob) -> Plan:
     """The time of one solution with its dgemm, and the memory of a host."""
     case = job.case
     threads = case.threads * job.ranks
-    solve_s = operations(case.n) / (_ESTIMATE_FLOP_PER_S * threads)
+    solve_s = problem.operations(case.n) / (_ESTIMATE_FLOP_PER_S * threads)
     generate_s = 2 * case.n**2 / (_ESTIMATE_GENERATED_PER_S * job.ranks)
     sharing = _sharing(job.machine, Team(job.ranks // max(1, len(job.hosts)), case.threads))
     return Plan(
         path=path(job),
         seconds=_ESTIMATE_START_S + _ESTIMATE_PRODUCTS_S + generate_s + solve_s,
         memory_bytes=max(
-            memory_on_host(case.n, case.nb, case.grid, sharing),
-            sharing.ranks * (RANK_BYTES + 3 * DOUBLE_BYTES * product_order(case) ** 2),
+            problem.memory_on_host(case.n, case.nb, case.grid, sharing),
+            sharing.ranks * (problem.RANK_BYTES + 3 * problem.DOUBLE_BYTES * product_order(case) ** 2),
         ),
-        moved_bytes=_panels_bytes(case),
+        moved_bytes=panels_bytes(case),
     )
 
 
-def _panels_bytes(case: Point) -> int:
+def panels_bytes(case: Point) -> int:
     """What the ranks send at least: each panel to the other columns, each row block to the other rows."""
-    return DOUBLE_BYTES * case.n**2 // 2 * (case.p - 1 + case.q - 1)
+    return problem.DOUBLE_BYTES * case.n**2 // 2 * (case.p - 1 + case.q - 1)

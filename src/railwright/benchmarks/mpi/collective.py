@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
-from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter, crossing_bytes
+from railwright.benchmarks.fabric import PROOF_BYTES, InterfaceMeter, crossing_bytes
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import Transport
 from railwright.benchmarks.options import Options, choice, option, whole_number
-from railwright.benchmarks.record import failed_if, joined, measured, wrong_on_ranks
+from railwright.benchmarks.record import failed_if, joined, measured, rates, wrong_on_ranks
 from railwright.busbw import DIVIDED, factor
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
@@ -141,16 +141,14 @@ def moved_bytes(operation: str, size: int, ranks: int) -> int:
 def plan(operation: str, job: CollectiveJob) -> Plan:
     """The plan of all sizes; the memory is that of every rank's buffers, the library's own and the ranks themselves."""
     functional = is_functional(job)
+    least, rate = _ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S
+    if functional:
+        least, rate = _ESTIMATE_TURN_S, _ESTIMATE_SHARED_BYTES_PER_S
     seconds, moved, memory, waived = 1 + 0.02 * job.ranks, 0, 0, ""
     for count in counts(operation, job):
         size = size_bytes(operation, count, job.ranks)
         often = repeats(size, functional=functional).total
         one = moved_bytes(operation, size, job.ranks)
-        least, rate = (
-            (_ESTIMATE_TURN_S, _ESTIMATE_SHARED_BYTES_PER_S)
-            if functional
-            else (_ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S)
-        )
         seconds += often * (job.ranks * least + size / rate)
         moved += often * one
         memory = max(memory, job.ranks * (_buffer_bytes(operation, size, job.ranks) + _RANK_BYTES))
@@ -182,7 +180,7 @@ def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) ->
         collective = Collective(comm, operation, count)
         with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
             collective.fill(out, into)
-            meter, fabric = ConnectionMeter(), FabricMeter()
+            meter, fabric = ConnectionMeter(), InterfaceMeter()
             seconds = collective.time(out, into, warm=often.warm, operations=often.operations, samples=often.samples)
             sent = often.total * moved_bytes(operation, size, rank.size)
             crossed = often.total * crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
@@ -216,7 +214,7 @@ def _probe(rank: CollectiveRank, operation: str) -> Evidence:
     operations = -(-PROOF_BYTES // crossing) if crossing else _PROBE_OPERATIONS
     collective = Collective(rank.comm, operation, count)
     with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
-        meter, fabric = ConnectionMeter(), FabricMeter()
+        meter, fabric = ConnectionMeter(), InterfaceMeter()
         collective.time(out, into, warm=0, operations=operations, samples=1)
         if crossing:
             return fabric.evidence(rank.comm, rank.job, operations * crossing)
@@ -245,10 +243,7 @@ class _Seen(NamedTuple):
 def _results(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank, seen: _Seen) -> Iterator[Result]:
     """Both rates, and below 64 KiB the time, from the same samples."""
     blank = _blank(benchmark, rank, seen)
-    rates = [seen.size / second for second in seen.seconds]
-    bus = float(factor(operation, rank.size))
-    yield measured(blank, rates, varied={"rate": "algbw"})
-    yield measured(blank, [bus * rate for rate in rates], varied={"rate": "busbw"})
+    yield from rates(blank, operation, rank.size, seen.size, seen.seconds)
     if seen.size < _LATENCY_BELOW_BYTES:
         yield measured(blank, seen.seconds, "latency_s")
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options
+from railwright.benchmarks.record import summed
 from railwright.benchmarks.wanted_flow import Wanted, probe, received, sent
-from railwright.native.memory import PATTERN, Buffer
+from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version
 from railwright.native.mpi_messages import Post
 from railwright.results.records import Result, Verification
@@ -118,9 +119,8 @@ class _Receiving:
 
     def check(self) -> Verification:
         """What the last message in each buffer left there."""
-        checks = [buffer.verify(self.seed, size) for buffer, size in zip(self.buffers, self.last_bytes, strict=True)]
-        wrong = sum(one.bytes_wrong for one in checks)
-        return Verification(method=PATTERN, bytes_checked=sum(self.last_bytes), bytes_wrong=wrong)
+        held = zip(self.buffers, self.last_bytes, strict=True)
+        return summed(buffer.verify(self.seed, size) for buffer, size in held)
 
     @property
     def rates(self) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.benchmarks.benchmark import Plan
-from railwright.benchmarks.fabric import affordable
+from railwright.benchmarks.fabric import pings
 from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import PairJob, PairRank, Timed
 from railwright.native.memory import Buffer
@@ -15,18 +15,13 @@ _ESTIMATE_BYTES_PER_S = 3e9
 _ESTIMATE_MESSAGE_S = 5e-6
 
 
-def _repeats(job: PairJob, size: int) -> tuple[int, int]:
-    """(warm-up, timed) iterations: OSU 7.4's defaults, fewer over slow links."""
-    return affordable(job, (10, 1000) if size > pair.LARGE_BYTES else (100, 10_000), 2 * size)
-
-
 def _plan(job: PairJob) -> Plan:
-    messages = [(size, 2 * sum(_repeats(job, size))) for size in job.options.sizes]
+    messages = [(size, 2 * sum(pings(job, size))) for size in job.options.sizes]
     return pair.plan(job, messages, _ESTIMATE_MESSAGE_S, _ESTIMATE_BYTES_PER_S)
 
 
 def _loop(rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
-    warm, iterations = _repeats(rank.job, size)
+    warm, iterations = pings(rank.job, size)
     samples = between.latency(out, into, size, warm=warm, iterations=iterations)
     return Timed(samples, size * (warm + iterations), {"iterations": iterations, "warm_up": warm})
 

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
-from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter
+from railwright.benchmarks.fabric import PROOF_BYTES, InterfaceMeter
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option
-from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, wrong_pages
-from railwright.benchmarks.record import failed_if, joined, measured, waived
-from railwright.native.memory import PATTERN, Buffer
+from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, unless_elsewhere
+from railwright.benchmarks.record import joined, measured, summed
+from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint, library_version, thread_level
 from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.devices import Scalar
-from railwright.units import KIB, MIB, format_size, parse_sizes
+from railwright.units import MIB, format_size, parse_sizes
 
 # Variables of both MPIs side by side: each ignores the other's.
 _TRANSPORTS: dict[str, dict[str, str]] = {
@@ -48,8 +48,6 @@ _PROBE_MESSAGE_BYTES = MIB
 _PROBE_BYTES = 64 * MIB
 """Enough that what a library says of itself does not mislead."""
 _CARRIER = "this rank's TCP"
-LARGE_BYTES = 8 * KIB
-"""Above it OSU's benchmarks repeat less often."""
 
 
 class PairOptions(Options, frozen=True):
@@ -101,9 +99,8 @@ Loop = Callable[[PairRank, PointToPoint, Buffer, Buffer, int], Timed]
 
 def over_transports(transports: tuple[str, ...], ranks: int) -> tuple[Launch[Transport], ...]:
     """One launch for each transport, because an MPI library settles on one when it starts."""
-    return tuple(
-        Launch(case=Transport(transport=name), environment=_TRANSPORTS[name], ranks=ranks) for name in transports
-    )
+    cases = ((Transport(transport=name), _TRANSPORTS[name]) for name in transports)
+    return tuple(Launch(case=case, environment=variables, ranks=ranks) for case, variables in cases)
 
 
 def between_hosts(ranks: int) -> tuple[Launch[Transport], ...]:
@@ -159,7 +156,7 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
             lies = pages_evidence(into)
             out.fill(_seed(rank, size, rank.index))
             into.fill(_seed(rank, size, rank.size))  # poison: what a rank that received nothing would hold
-            meter, fabric = ConnectionMeter(), FabricMeter()
+            meter, fabric = ConnectionMeter(), InterfaceMeter()
             comm.barrier()  # the other ranks' first messages are counted, too
             timed = loop(rank, pair, out, into, size)
             comm.barrier()  # what was sent may still lie in a socket: now it has been received
@@ -167,7 +164,7 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
             # In a one-way loop the first of a pair receives nothing, and its poison must have stayed.
             one_way = not is_latency and not timed.both_ways
             check = into.verify(_seed(rank, size, rank.size if one_way and rank.index < pairs else partner), size)
-        checks = comm.gather((check.bytes_checked, check.bytes_wrong))
+        checks = comm.gather(check)
         ways = comm.gather(seen) or [seen]
         seen = next((way for way in ways[:pairs] if way.value != asked), seen)  # one pair may take another way
         # Few bytes and what the library says of itself can look like another transport; only then is it probed, for a
@@ -188,7 +185,7 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
 def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
     """Return the transport of this launch, proved by enough bytes. Collective over all ranks."""
     payload_bytes = PROOF_BYTES if rank.job.hosts else _PROBE_BYTES
-    meter, fabric = ConnectionMeter(), FabricMeter()
+    meter, fabric = ConnectionMeter(), InterfaceMeter()
     with Buffer(_PROBE_MESSAGE_BYTES) as out, Buffer(_PROBE_MESSAGE_BYTES) as into:
         window = payload_bytes // _PROBE_MESSAGE_BYTES
         rank.comm.barrier()
@@ -208,13 +205,12 @@ def _blank(
     benchmark: PairBenchmark,
     message: Message,
     timed: Timed,
-    checks: list[tuple[int, int]],
+    checks: list[Verification],
     evidence: tuple[Evidence, Evidence],
 ) -> Result:
     """The record without samples; `evidence` is of the way and of the pages."""
     job, asked = rank.job, rank.job.case.transport
     cpus = sorted({job.cpu_of(index) for index in range(rank.size)})
-    checked, wrong = (sum(counts) for counts in zip(*checks, strict=True))
     blank = benchmark.blank(
         _path(job),
         message,
@@ -226,14 +222,12 @@ def _blank(
             "cpus": joined(cpus),
             "oversubscribed": len(cpus) < job.ranks_on_cpus,
         },
-        verification=Verification(method=PATTERN, bytes_checked=checked, bytes_wrong=wrong),
+        verification=summed(checks),
         evidence=evidence,
     )
     way, lies = evidence
-    if lies.value != "unknown" and (why := wrong_pages(message.pages, lies)):
-        return waived(blank, why)
     elsewhere = f"{asked} was asked for, but {way.seen}: it ran over {way.value}"
-    return failed_if(blank, elsewhere if way.value != asked else "")
+    return unless_elsewhere(blank, message.pages, lies, elsewhere if way.value != asked else "")
 
 
 def benchmark(
@@ -245,11 +239,7 @@ def benchmark(
     loop: Loop,
 ) -> PairBenchmark:
     """The benchmark of a loop in one pair."""
-
-    def run_loop(rank: PairRank) -> Iterator[Result]:
-        return run(rank, made, loop)
-
-    made = Benchmark(
+    made: PairBenchmark = Benchmark(
         name=name,
         summary=summary,
         method=method,
@@ -258,7 +248,7 @@ def benchmark(
         case=Transport,
         launches=launches,
         plan=plan,
-        run=run_loop,
+        run=lambda rank: run(rank, made, loop),
         spans_hosts=True,
     )
     return made

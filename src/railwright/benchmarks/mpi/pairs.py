@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from railwright.benchmarks.benchmark import Benchmark, Rank
+from railwright.benchmarks.fabric import WINDOW
 from railwright.benchmarks.job import Launch, Machine
 from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import PairOptions, PairRank, Timed, Transport
-from railwright.benchmarks.mpi.windows import WINDOW, Windows
+from railwright.benchmarks.mpi.windows import Windows
 from railwright.benchmarks.options import option, whole_number
 from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint

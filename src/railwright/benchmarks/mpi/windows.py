@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Plan
-from railwright.benchmarks.fabric import affordable
+from railwright.benchmarks.fabric import WINDOW, windows
 from railwright.benchmarks.mpi import pair
-from railwright.benchmarks.mpi.pair import LARGE_BYTES, PairBenchmark, PairJob, PairRank, Timed
+from railwright.benchmarks.mpi.pair import PairBenchmark, PairJob, PairRank, Timed
 from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint
 from railwright.results.declarations import Declaration
 from railwright.results.workload import Message, Unlimited
 from railwright.topology.devices import Scalar
 
-WINDOW = 64
 _ESTIMATE_BYTES_PER_S = 4e9
 _ESTIMATE_MESSAGE_S = 2e-6
 
@@ -28,13 +27,12 @@ class Windows(NamedTuple):
 
     small: tuple[int, int] = (10, 100)
     """(warm-up, timed) windows of messages up to 8 KiB: the defaults of OSU 7.4."""
-    large: tuple[int, int] = (2, 20)
     both_ways: bool = False
     rates_messages: bool = False
 
     def repeats(self, job: PairJob, size: int) -> tuple[int, int]:
         """(warm-up, timed) windows, fewer over slow links."""
-        return affordable(job, self.large if size > LARGE_BYTES else self.small, WINDOW * size)
+        return windows(job, size, self.small)
 
     def plan(self, job: PairJob) -> Plan:
         """The plan of all sizes."""
@@ -44,16 +42,14 @@ class Windows(NamedTuple):
 
     def loop(self, rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
         """One size. Rank 1 times nothing; its zeros never leave it."""
-        warm, windows = self.repeats(rank.job, size)
-        seconds = between.window(
-            out, into, size, window=WINDOW, warm=warm, iterations=windows, both_ways=self.both_ways
-        )
+        warm, timed = self.repeats(rank.job, size)
+        seconds = between.window(out, into, size, window=WINDOW, warm=warm, iterations=timed, both_ways=self.both_ways)
         moved = (1 + self.both_ways) * WINDOW * size
         samples = [moved / second if second else 0.0 for second in seconds]
-        settings: dict[str, Scalar] = {"window": WINDOW, "windows": windows, "warm_up_windows": warm}
+        settings: dict[str, Scalar] = {"window": WINDOW, "windows": timed, "warm_up_windows": warm}
         return Timed(
             samples,
-            moved * (warm + windows),
+            moved * (warm + timed),
             settings | ({"pairs": 1} if self.rates_messages else {}),
             tuple(sample / size for sample in samples) if self.rates_messages else (),
             both_ways=self.both_ways,

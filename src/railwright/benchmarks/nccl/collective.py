@@ -11,18 +11,8 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import Benchmark
 from railwright.benchmarks.nccl import gpus, options
 from railwright.benchmarks.nccl.group import Group, Point, Refused
-from railwright.benchmarks.nccl.options import (
-    IN_PLACE,
-    OPERATIONS,
-    ForcedOptions,
-    NcclOptions,
-    NcclRank,
-    Size,
-    Way,
-    launches,
-)
-from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_ranks
-from railwright.busbw import factor
+from railwright.benchmarks.nccl.options import NcclOptions, NcclRank, Size, Way
+from railwright.benchmarks.record import failed_if, measured, rates, waived, wrong_on_ranks
 from railwright.native import cuda
 from railwright.native.mpi_collectives import PATTERN
 from railwright.results.declarations import Declaration
@@ -42,16 +32,15 @@ NcclBenchmark = Benchmark[NcclOptions, Way]
 
 def run(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
     """The operation at every size over all GPUs, in every placement; from the first process alone."""
-    results = _on_all_ranks(benchmark, operation, rank)
-    yield from (result for result in results if rank.index == 0)
+    try:
+        yield from (result for result in _on_all_ranks(benchmark, operation, rank) if rank.index == 0)
+    except Refused as refusal:
+        if rank.index == 0:
+            yield waived(_blank(benchmark, rank), str(refusal))
 
 
 def _on_all_ranks(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
-    try:
-        group = Group(operation, rank)
-    except Refused as refusal:
-        yield waived(_blank(benchmark, rank), str(refusal))
-        return
+    group = Group(operation, rank)
     sizes = options.sizes(operation, rank.job.options.sizes, group.team.ranks)
     free = group.free_bytes()
     most = int(_MOST_OF_FREE * free / 2)
@@ -61,11 +50,7 @@ def _on_all_ranks(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> I
     fitting = tuple(size for size in sizes if size.size_bytes <= most)
     if not fitting:
         return
-    try:
-        group.allocate(fitting, most)
-    except Refused as refusal:
-        yield waived(_blank(benchmark, rank), str(refusal))
-        return
+    group.allocate(fitting, most)
     group.warm()
     for size in fitting:
         for placement in rank.job.options.placements:
@@ -78,7 +63,7 @@ def _measure(benchmark: NcclBenchmark, group: Group, size: Size, placement: str)
     rank, operation = group.rank, group.operation
     rank.step(f"{benchmark.name} {format_size(size.size_bytes)} {placement}")
     blank = _blank(benchmark, rank, size, placement)
-    if placement == IN_PLACE and operation in options.OF_SENDS:
+    if placement == options.IN_PLACE and operation in options.OF_SENDS:
         yield waived(blank, f"NCCL defines no result of {operation} in place, so its data cannot be checked")
         return
     try:
@@ -94,10 +79,7 @@ def _measure(benchmark: NcclBenchmark, group: Group, size: Size, placement: str)
         verification=Verification(method=PATTERN, bytes_checked=checked, bytes_wrong=wrong),
         evidence=point.evidence,
     )
-    rates = [size.size_bytes / second for second in point.seconds]
-    bus = float(factor(operation, group.team.ranks))
-    yield measured(blank, rates, varied={"rate": "algbw"})
-    yield measured(blank, [bus * rate for rate in rates], varied={"rate": "busbw"})
+    yield from rates(blank, operation, group.team.ranks, size.size_bytes, point.seconds)
     yield measured(blank, point.seconds, "latency_s")
 
 
@@ -117,7 +99,7 @@ def _settings(group: Group) -> dict[str, Scalar]:
         "nccl": group.library.version,
         "library": group.library.path,
         "cuda": cuda.driver_version(),
-        "operations": OPERATIONS,
+        "operations": options.OPERATIONS,
         "warm_up": 1,
         "element": "float32",
         "allocated_by": group.allocated_by,
@@ -151,10 +133,10 @@ def _benchmark(operation: str, summary: str, defaults: dict[str, str] | None = N
             "check is of one untimed operation before them"
         ),
         results=(Declaration("bandwidth_bytes_per_s", flow), Declaration("latency_s", flow)),
-        options=NcclOptions if operation in options.OF_SENDS else ForcedOptions,
+        options=NcclOptions if operation in options.OF_SENDS else options.ForcedOptions,
         defaults={**out_of_place, **(defaults or {})},
         case=Way,
-        launches=launches,
+        launches=options.launches,
         plan=functools.partial(options.plan, operation),
         run=lambda rank: run(benchmark, operation, rank),
     )

@@ -8,10 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from railwright.benchmarks.benchmark import AnyJob
+from railwright.benchmarks.benchmark import AnyJob, AnyRank
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Machine
+from railwright.benchmarks.options import is_whole
+from railwright.benchmarks.together import on_all
 from railwright.errors import UsageError, unknown_name
+from railwright.native import cuda
+from railwright.native.nccl import Team
+from railwright.native.nccl_library import Library
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import Scalar
 from railwright.topology.gpus import nvidia_gpus, why_unusable
@@ -62,8 +67,7 @@ def parse_gpus(least: int) -> Callable[[str], Gpus]:
             raise UsageError(f"{len(names)} GPU is named, at least {least} are needed")
         if names or text == _ALL:
             return Gpus(names=names)
-        whole = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_GPUS))
-        if not (whole and least <= int(text) <= _MOST_GPUS):
+        if not is_whole(text, _MOST_GPUS, least):
             what = f"{_ALL!r}, a whole number from {least} to {_MOST_GPUS}, or GPUs by name like gpu2,gpu5"
             raise UsageError(f"not {what}: {text[:40]!r}")
         return Gpus(first=int(text))
@@ -105,6 +109,21 @@ def _why_not(job: AnyJob, names: tuple[str, ...]) -> str:
     if not found:
         return gpu_job.waived(job)
     return "; ".join(why for name in names if (why := why_unusable(found[name])))
+
+
+def opened(rank: AnyRank) -> tuple[cuda.Device, Library]:
+    """This rank's GPU and NCCL. Raises Unavailable, on all ranks alike, where one of them has not both. Collective."""
+    rank.step("CUDA")
+    device = on_all(rank, lambda: cuda.Device(rank.job.gpu_of(rank.comm.rank).address))
+    rank.step("load NCCL")
+    return device, on_all(rank, lambda: Library(rank.job.options.library))
+
+
+def connected(rank: AnyRank, device: cuda.Device, library: Library) -> Team:
+    """A communicator of all ranks, each a process with a GPU. Collective."""
+    rank.step("ncclCommInitRank")
+    unique_id = rank.comm.bcast(library.unique_id() if rank.index == 0 else b"")
+    return Team(library, [device], "all_reduce", unique_id, comm=rank.comm)
 
 
 def widen(job: AnyJob, rank: int | None) -> str:

@@ -26,17 +26,8 @@ from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.record import failed_if, measured, waived
-from railwright.benchmarks.samples.options import (
-    BOUNCE,
-    DIRECT,
-    GDS,
-    LIBRARY,
-    ON_GPU,
-    OWN,
-    SampleCase,
-    SampleOptions,
-)
-from railwright.benchmarks.together import Unavailable, on_all
+from railwright.benchmarks.samples.options import BOUNCE, DIRECT, LIBRARY, ON_GPU, OWN, SampleCase, SampleOptions
+from railwright.benchmarks.together import Unavailable, on_all, or_waived
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device
 from railwright.native.cufile_watch import Watch
@@ -137,14 +128,12 @@ def _run(rank: SampleRank) -> Iterator[Result]:
     rank.step("loading h5py")
     from railwright.benchmarks.samples.source import source_of
 
-    try:
+    def measured_here() -> Iterator[Result]:
         with contextlib.ExitStack() as stack:
             source = source_of(rank, stack)
-            work = on_all(rank, lambda: _opened(rank, stack, source))
-            yield from _measure(work, blank)
-    except Unavailable as error:
-        if rank.index == 0:
-            yield waived(blank, error.message)
+            yield from _measure(on_all(rank, lambda: _opened(rank, stack, source)), blank)
+
+    yield from or_waived(rank, blank, measured_here())
 
 
 def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _Work:
@@ -174,7 +163,7 @@ def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _W
     watch, sample = Watch(rank.scratch, write=False), source.samples[0]
     reader.read(sample, 0)
     seen = route_evidence(watch.end(reader.operations(sample), sample.size_bytes))
-    return _Work(rank, source, reader, (seen,), wrong_route(GDS, seen), files)
+    return _Work(rank, source, reader, (seen,), wrong_route(case.reader, seen), files)
 
 
 def _check_layout(samples: Sequence[Sample], reader: str, dataset: str) -> None:

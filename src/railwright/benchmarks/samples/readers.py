@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
 
 from railwright.benchmarks.samples import hdf5_files
 from railwright.benchmarks.samples.hdf5_files import Sample
@@ -25,22 +24,6 @@ from railwright.native.memory import Buffer
 
 POISON = 0xA5
 _ALIGNMENT = 4096
-
-
-class Reader(Protocol):
-    """Reads samples into slots; how their bytes are looked at."""
-
-    def read(self, sample: Sample, slot: int) -> None:
-        """All bytes of the sample are in the slot. Raises CannotJudge or NativeError."""
-
-    def poison(self) -> None:
-        """Write something else to all slots."""
-
-    def wrong_bytes(self, sample: Sample, slot: int, seed: int) -> int:
-        """How many bytes of the sample in the slot differ from the pattern."""
-
-    def checksum(self, sample: Sample, slot: int) -> int:
-        """The CRC-32 of the sample in the slot."""
 
 
 def first_block(sample: Sample) -> int:
@@ -201,3 +184,7 @@ class GpuReader:
 
     def _start(self, sample: Sample, slot: int) -> int:
         return slot * self._slot_bytes + sample.at - first_block(sample)
+
+
+Reader = LibraryReader | DirectReader | GpuReader
+"""Reads samples into slots, and looks at their bytes there."""

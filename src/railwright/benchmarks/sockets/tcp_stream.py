@@ -12,24 +12,21 @@ import socket
 from collections.abc import Iterator
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, two_ranks
-from railwright.benchmarks.evidence import LoopbackMeter, transport_evidence
-from railwright.benchmarks.fabric import PROOF_BYTES, FabricMeter, affordable
+from railwright.benchmarks.evidence import transport_evidence
+from railwright.benchmarks.fabric import PROOF_BYTES, WINDOW, InterfaceMeter, pings, windows
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options, one_of, option
-from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, wrong_pages
-from railwright.benchmarks.record import failed_if, joined, measured, waived
+from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, unless_elsewhere
+from railwright.benchmarks.record import joined, measured, summed
 from railwright.benchmarks.sockets.addresses import addresses_of_host
 from railwright.errors import CannotJudge
-from railwright.native.memory import PATTERN
 from railwright.native.tcp import Stream
 from railwright.results import workload
 from railwright.results.declarations import Declaration
-from railwright.results.records import Evidence, Result, Verification
+from railwright.results.records import Evidence, Result
 from railwright.topology.devices import Scalar
-from railwright.units import KIB, format_size, parse_sizes
+from railwright.units import format_size, parse_sizes
 
-_WINDOW = 64
-_LARGE_BYTES = 8 * KIB
 _PATIENCE_S = 20.0
 _CONNECT_S = 5.0
 _MOST_ADDRESSES = 16
@@ -64,19 +61,9 @@ def _spins(job: SocketJob) -> bool:
     return job.options.wait == "spin" or (job.options.wait == "auto" and len(job.cpus) >= job.ranks_on_cpus)
 
 
-def _pings(job: SocketJob, size: int) -> tuple[int, int]:
-    """(warm-up, timed) iterations, fewer over slow links."""
-    return affordable(job, (10, 1000) if size > _LARGE_BYTES else (100, 10_000), 2 * size)
-
-
-def _windows(job: SocketJob, size: int) -> tuple[int, int]:
-    """(warm-up, timed) windows, fewer over slow links."""
-    return affordable(job, (2, 20) if size > _LARGE_BYTES else (10, 100), _WINDOW * size)
-
-
 def _sent_bytes(job: SocketJob, size: int) -> int:
     """The payload that rank 0 sends at one size."""
-    return size * (sum(_pings(job, size)) + _WINDOW * sum(_windows(job, size)))
+    return size * (sum(pings(job, size)) + WINDOW * sum(windows(job, size)))
 
 
 def _messages(job: SocketJob) -> list[Message]:
@@ -87,7 +74,7 @@ def _messages(job: SocketJob) -> list[Message]:
 
 def _plan(job: SocketJob) -> Plan:
     sizes = [one.size_bytes for one in _messages(job)]
-    messages = [(size, 2 * sum(_pings(job, size)) + _WINDOW * sum(_windows(job, size))) for size in sizes]
+    messages = [(size, 2 * sum(pings(job, size)) + WINDOW * sum(windows(job, size))) for size in sizes]
     return Plan(
         path=job.between_ranks(),
         seconds=1 + sum(count * (_ESTIMATE_MESSAGE_S + size / _ESTIMATE_BYTES_PER_S) for size, count in messages),
@@ -108,43 +95,39 @@ def _run(rank: SocketRank) -> Iterator[Result]:
 def _measure(rank: SocketRank, stream: Stream, message: Message) -> Iterator[Result]:
     """Both loops at one size, each with its data check. Collective; rank 0 yields."""
     size = message.size_bytes
-    comm, (warm, pings), (warm_windows, windows) = rank.comm, _pings(rank.job, size), _windows(rank.job, size)
+    comm, (warm, trips), (warm_windows, timed) = rank.comm, pings(rank.job, size), windows(rank.job, size)
     with buffer_on(message.pages, size) as out, buffer_on(message.pages, size) as into:
         lies = pages_evidence(into)
         out.fill(_seed(size, rank.index))
         into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
-        meter, fabric = LoopbackMeter(), FabricMeter()
+        meter = InterfaceMeter()
         comm.barrier()
-        half_trips = stream.latency(out, into, size, warm=warm, iterations=pings)
+        half_trips = stream.latency(out, into, size, warm=warm, iterations=trips)
         back = into.verify(_seed(size, 1 - rank.index), size)
         into.fill(_seed(size, 2))
         comm.barrier()
-        spent = stream.windows(out, into, size, window=_WINDOW, warm=warm_windows, iterations=windows)
+        spent = stream.windows(out, into, size, window=WINDOW, warm=warm_windows, iterations=timed)
         # Rank 0 receives no window, and its poison must have stayed.
         forth = into.verify(_seed(size, 2 if rank.index == 0 else 0), size)
-        seen = transport_evidence(_sent_bytes(rank.job, size), meter.moved_bytes(), "not lo")
+        seen = transport_evidence(_sent_bytes(rank.job, size), meter.loopback_bytes(), "not lo")
     if rank.job.hosts:
-        seen = fabric.evidence(comm, rank.job, _sent_bytes(rank.job, size))
-    checks = comm.gather((back.bytes_checked + forth.bytes_checked, back.bytes_wrong + forth.bytes_wrong))
-    if rank.index or checks is None:
+        seen = meter.evidence(comm, rank.job, _sent_bytes(rank.job, size))
+    checks = comm.gather(summed((back, forth)))
+    if checks is None:
         return
-    checked, wrong = (sum(counts) for counts in zip(*checks, strict=True))
     blank = BENCHMARK.blank(
         rank.job.between_ranks(),
         message,
         settings=_settings(rank, stream),
         ranks=rank.size,
-        verification=Verification(method=PATTERN, bytes_checked=checked, bytes_wrong=wrong),
+        verification=summed(checks),
         evidence=(seen, lies),
     )
-    if lies.value != "unknown" and (why := wrong_pages(message.pages, lies)):
-        blank = waived(blank, why)
-    else:
-        blank = failed_if(blank, _elsewhere(rank.job, size, seen))
-    latency: dict[str, Scalar] = {"iterations": pings, "warm_up": warm}
+    blank = unless_elsewhere(blank, message.pages, lies, _elsewhere(rank.job, size, seen))
+    latency: dict[str, Scalar] = {"iterations": trips, "warm_up": warm}
     yield measured(blank, half_trips, "latency_s", settings=blank.settings | latency)
-    window: dict[str, Scalar] = {"window": _WINDOW, "windows": windows, "warm_up_windows": warm_windows}
-    rates = [_WINDOW * size / second for second in spent]
+    window: dict[str, Scalar] = {"window": WINDOW, "windows": timed, "warm_up_windows": warm_windows}
+    rates = [WINDOW * size / second for second in spent]
     yield measured(blank, rates, "bandwidth_bytes_per_s", settings=blank.settings | window)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from railwright.benchmarks.job import Case
-from railwright.benchmarks.options import Options, choice, one_of, option, whole_number, whole_numbers
+from railwright.benchmarks.options import Options, choice, one_of, option, whole_number, whole_numbers, word_or
 from railwright.errors import UsageError
 from railwright.units import parse_size
 
@@ -20,31 +22,28 @@ _MOST_ROWS = 2**31 - 1
 _MOST_NAME = 200
 
 
-def _threads(text: str) -> tuple[int, ...]:
-    """Numbers of threads, 0 for one on each CPU. Raises UsageError."""
-    parts = [part.strip() for part in text.split(",")]
-    numbers = whole_numbers(_MOST_THREADS, 16)(",".join("1" if part == CORES else part for part in parts))
-    if CORES not in parts:
-        return numbers
-    return tuple(dict.fromkeys(0 if part == CORES else int(part) for part in parts))
+def _numbers_or(word: str, most: int) -> Callable[[str], tuple[int, ...]]:
+    """A parser of whole numbers, among which a word stands for 0."""
 
+    def parse(text: str) -> tuple[int, ...]:
+        parts = [part.strip() for part in text.split(",")]
+        whole_numbers(most, 16)(",".join("1" if part == word else part for part in parts))
+        return tuple(dict.fromkeys(0 if part == word else int(part) for part in parts))
 
-def _cardinalities(text: str) -> tuple[int, ...]:
-    """Numbers of distinct values, `all` as 0. Raises UsageError."""
-    parts = [part.strip() for part in text.split(",")]
-    whole_numbers(_MOST_ROWS, 16)(",".join("1" if part == ALL else part for part in parts))
-    return tuple(dict.fromkeys(0 if part == ALL else int(part) for part in parts))
+    return parse
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names of columns, none of them for all. Raises UsageError."""
-    if text == ALL:
-        return ()
+    """Names of columns. Raises UsageError."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in names:
         if not name or len(name) > _MOST_NAME:
             raise UsageError(f"not the name of a column: {name[:40]!r}", hint="write names, like c0,c1, or all")
     return names
+
+
+_names_or_all = word_or(ALL, (), _names)
+_cardinalities, _threads = _numbers_or(ALL, _MOST_ROWS), _numbers_or(CORES, _MOST_THREADS)
 
 
 class TableOptions(Options, frozen=True):
@@ -66,7 +65,9 @@ class TableOptions(Options, frozen=True):
         "snappy", f"one or several of {', '.join(COMPRESSIONS)}", choice(*COMPRESSIONS)
     )
     row_group: tuple[int, ...] = option("1000000", "rows of a row group or stripe", whole_numbers(_MOST_ROWS, 16))
-    read: tuple[str, ...] = option(ALL, "names of the columns to read of a Parquet file, like c0,c2, or all", _names)
+    read: tuple[str, ...] = option(
+        ALL, "names of the columns to read of a Parquet file, like c0,c2, or all", _names_or_all
+    )
     reader: tuple[str, ...] = option(
         READERS[0], "pyarrow, cudf (GPU, through host memory), cudf gds (GPUDirect Storage), or several",
         choice(*READERS),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -38,7 +38,10 @@ from railwright.topology.devices import Scalar
 from railwright.topology.sources.available_memory import available_memory_bytes
 
 if TYPE_CHECKING:
-    from railwright.benchmarks.tables.arrow_files import Layout
+    from railwright.benchmarks.tables.arrow_files import ArrowReader, Layout
+    from railwright.benchmarks.tables.cudf_reader import CudfReader
+
+    Reader = ArrowReader | CudfReader
 
 _PACKAGES = {"pyarrow": ("pyarrow",), "cudf": ("pyarrow", "cudf"), "cudf gds": ("pyarrow", "cudf")}
 _WHEELS = {"pyarrow": "'railwright[tables]'", "cudf": "cudf-cu13"}
@@ -51,27 +54,6 @@ _OTHER_ENCODED = 6
 
 TableJob = Job[TableOptions, TableCase]
 TableRank = Rank[TableOptions, TableCase]
-
-
-class Reader(Protocol):
-    """Who reads a file's columns, as `ArrowReader` and `CudfReader` do."""
-
-    software: str
-
-    def use(self, threads: int) -> None:
-        """From now on so many threads decode."""
-
-    def read(self, cache: str = "hot") -> Any:  # noqa: ANN401 - a table of its own kind
-        """The columns, from the file, which is `cold` or `hot`."""
-
-    def decode(self, whole: Any) -> Any:  # noqa: ANN401
-        """The columns, from the file's bytes in memory."""
-
-    def to_arrow(self, table: Any) -> Any:  # noqa: ANN401
-        """What was read, as pyarrow's table."""
-
-    def memory_bytes(self, table: Any) -> int:  # noqa: ANN401
-        """What it takes in memory."""
 
 
 def _launches(options: TableOptions, machine: Machine) -> tuple[Launch[TableCase], ...]:

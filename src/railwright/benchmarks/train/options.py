@@ -9,7 +9,7 @@ from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.nccl import gpus as nccl_gpus
 from railwright.benchmarks.nccl.gpus import AUTO, GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
-from railwright.benchmarks.options import Options, choice, one_of, option, whole_number
+from railwright.benchmarks.options import Options, choice, one_of, option, whole_number, word_or
 from railwright.benchmarks.train.buckets import SINGLE, TENSOR, cut, parse_buckets
 from railwright.benchmarks.train.model import Model, parse_model
 from railwright.busbw import factor
@@ -52,11 +52,6 @@ class Point(NamedTuple):
     overlap: bool
 
 
-def _parse_seconds(text: str) -> int | None:
-    """How long the iterations of a point may last; None: as long as they take. Raises UsageError."""
-    return None if text == _ANY else whole_number(_MOST_SECONDS)(text)
-
-
 class TrainOptions(Options, frozen=True):
     """What training iterations are asked for."""
 
@@ -79,7 +74,7 @@ class TrainOptions(Options, frozen=True):
     most_seconds: int | None = option(
         _ANY,
         f"{_ANY}, or end the iterations of a point after so many seconds, with at least {LEAST_ITERATIONS}",
-        _parse_seconds,
+        word_or(_ANY, None, whole_number(_MOST_SECONDS)),
     )
     gpus: Gpus = option("all", GPUS_HELP, parse_gpus(1))
     library: str = option(AUTO, LIBRARY_HELP, parse_library)

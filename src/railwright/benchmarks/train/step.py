@@ -18,7 +18,7 @@ from railwright.benchmarks.benchmark import Benchmark
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.nccl import gpus
 from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_ranks
-from railwright.benchmarks.together import Unavailable, on_all
+from railwright.benchmarks.together import or_waived
 from railwright.benchmarks.train import phases
 from railwright.benchmarks.train.options import OnGpus, Point, TrainOptions, TrainRank, launches, plan
 from railwright.busbw import factor
@@ -51,18 +51,18 @@ class _Seen(NamedTuple):
 
 
 def _run(rank: TrainRank) -> Iterator[Result]:
+    return or_waived(rank, _blank(rank, _Refused(model=rank.job.options.model.name)), _measured(rank))
+
+
+def _measured(rank: TrainRank) -> Iterator[Result]:
     """All points; yields from rank 0 alone."""
     options = rank.job.options
     cpus = gpus.widen(rank.job, rank.index)  # PyTorch's own threads run beside this one, too
-    try:
-        torch = phases.with_torch(rank, options.model)
-        device, library = _open(rank)
-        stream = cuda.Stream(device)
-        way = phases.choose(rank, device, stream, torch)
-    except Unavailable as error:
-        yield from _waived(rank, error.message)
-        return
-    team = _connect(rank, device, library)
+    torch = phases.with_torch(rank, options.model)
+    device, library = gpus.opened(rank)
+    stream = cuda.Stream(device)
+    way = phases.choose(rank, device, stream, torch)
+    team = gpus.connected(rank, device, library)
     used = runs(gpu.id for gpu in rank.job.gpus)
     kept: dict[str, Scalar] = {"gpus": used, "nccl": library.version, "gpu": device.name, "cpus": cpus}
     if way.fallback:
@@ -71,7 +71,8 @@ def _run(rank: TrainRank) -> Iterator[Result]:
     for dtype in dict.fromkeys(point.dtype for point in every):
         reason = _too_large(rank, device, dtype)
         if reason:
-            yield from _waived(rank, reason, dtype)
+            if rank.index == 0:
+                yield waived(_blank(rank, _Refused(model=options.model.name, dtype=dtype)), reason)
             continue
         with phases.opened(rank, way, device, stream, options.model, dtype) as phase:
             for point in (one for one in every if one.dtype == dtype):
@@ -80,21 +81,6 @@ def _run(rank: TrainRank) -> Iterator[Result]:
                     yield from _results(rank, point, seen, {**phase.settings, **kept})
     rank.step("ncclCommDestroy")
     team.close()
-
-
-def _open(rank: TrainRank) -> tuple[cuda.Device, nccl.Library]:
-    """This rank's GPU and NCCL. Raises Unavailable, on all ranks alike, where one of them has not both. Collective."""
-    address = rank.job.gpus[rank.comm.rank].address
-    rank.step("CUDA")
-    device = on_all(rank, lambda: cuda.Device(address))
-    rank.step("load NCCL")
-    return device, on_all(rank, lambda: nccl.Library(rank.job.options.library))
-
-
-def _connect(rank: TrainRank, device: cuda.Device, library: nccl.Library) -> nccl.Team:
-    rank.step("ncclCommInitRank")
-    unique_id = rank.comm.bcast(library.unique_id() if rank.index == 0 else b"")
-    return nccl.Team(library, [device], "all_reduce", unique_id, comm=rank.comm)
 
 
 def _too_large(rank: TrainRank, device: cuda.Device, dtype: str) -> str:
@@ -168,12 +154,6 @@ class _Part(Case, frozen=True, kw_only=True):
 def _blank(rank: TrainRank, case: Case) -> Result:
     blank = BENCHMARK.blank(gpus.path(rank.job), case, ranks=rank.size)
     return replace(blank, parameters=blank.parameters | rank.job.case.parameters())
-
-
-def _waived(rank: TrainRank, reason: str, dtype: str = "") -> Iterator[Result]:
-    """One record for what cannot be, from rank 0."""
-    if rank.index == 0:
-        yield waived(_blank(rank, _Refused(model=rank.job.options.model.name, dtype=dtype)), reason)
 
 
 def _results(rank: TrainRank, point: Point, seen: _Seen, kept: dict[str, Scalar]) -> Iterator[Result]:
