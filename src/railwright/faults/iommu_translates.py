@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.host_settings import IN_A_GUEST, is_virtual, why_unread
 from railwright.checks.parts import grouped
 from railwright.faults.acs_redirect import redirected
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
-from railwright.results.records import Evidence
 from railwright.topology.devices import Device, DeviceKind, Topology
 from railwright.topology.gpus import runs
 from railwright.topology.settings import IOMMU_DOMAIN
@@ -35,11 +33,10 @@ def _signs(facts: Facts) -> Findings:
         guest, peers = is_virtual(topology), direct & set(names)
         change = "iommu=pt" if not _is_arm(topology) else "iommu.passthrough=1"
         yield CHECK.finding(
-            map(OfPart, names),
+            names,
             f"the IOMMU translates the addresses of {runs(names)}",
-            Evidence(claim="IOMMU domain", value=kind, seen="/sys/kernel/iommu_groups/*/type"),
+            ("IOMMU domain", kind, "/sys/kernel/iommu_groups/*/type"),
             certainty="likely" if topology.of_kind("gpu") and peers and not guest else "possible",
-            costs="peer-to-peer traffic crosses the root complex, and may hang (NCCL User Guide, Troubleshooting)",
             remedy=f"{change} in the guest; {IN_A_GUEST}" if guest else f"{change} {_REMEDY}",
         )
 
@@ -77,6 +74,7 @@ def _ways(case: Case) -> Ways:
 CHECK = Check(
     name="iommu_translates",
     summary="the IOMMU translates every address of a GPU, NIC or drive",
+    costs="peer-to-peer traffic crosses the root complex, and may hang (NCCL User Guide, Troubleshooting)",
     signs=_signs,
     needs=(needs.settings, _pci),
     asks=(_unread,),

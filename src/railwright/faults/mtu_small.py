@@ -21,7 +21,6 @@ from railwright.faults.cases import over_network, with_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.network import LINUX_ROCE_BYTES, RDMA_MTUS, largest_rdma_mtu, payload_of
-from railwright.results.records import Evidence
 from railwright.topology.changes import with_links
 from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topology
 
@@ -62,16 +61,15 @@ def _signs(facts: Facts) -> Findings:
             yield CHECK.finding(
                 where,
                 f"MTU {protocol.mtu_bytes} of {nic.id}{leaves}, {_BEST} is possible",
-                Evidence(claim="mtu", value=str(protocol.mtu_bytes), seen="MTU of the port"),
+                ("mtu", str(protocol.mtu_bytes), "MTU of the port"),
                 certainty="seen" if _is_for_gpus(facts.topology, protocol) else "possible",
                 costs=_costs(protocol),
                 remedy=f"{change}, then look at active_mtu of ibv_devinfo",
             )
     if unknown:
-        yield CHECK.finding(
+        yield CHECK.blind(
             unknown,
             f"the RDMA MTU of {len(unknown) // 2} NICs cannot be read",
-            certainty="could not look",
             remedy="ibv_devinfo -d mlx5_N | grep active_mtu: 4096 is the best",
         )
 

@@ -38,9 +38,6 @@ def _signs(facts: Facts) -> Findings:
             (OfBenchmark(benchmark), OfPath(path)),
             f"{benchmark} ran over {', '.join(kinds)} between two processes of one host ({len(seen)} points)",
             *kinds.values(),
-            costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
-            remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or"
-            " kernel.yama.ptrace_scope=0), or look at UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is there",
         )
 
 
@@ -71,6 +68,9 @@ def _ways(case: Case) -> Ways:
 CHECK = Check(
     name="tcp_fallback",
     summary="data moves over TCP where a better transport was to be had",
+    costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
+    remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or"
+    " kernel.yama.ptrace_scope=0), or look at UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is there",
     settings=Settings(
         {
             "NCCL_NET": Cause(is_one_of("Socket"), "takes TCP sockets even where there is RDMA"),
