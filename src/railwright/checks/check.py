@@ -79,8 +79,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine must have for the check to apply at all (`checks.needs`)."""
     asks: tuple[Callable[[Topology], str], ...] = ()
     """What must have been read for `fine` to be true: each says why it was not, empty where it was."""
-    asks_nvml: bool = False
-    """Whether NVIDIA's library alone says so: where it is silent nobody has looked."""
     checklist: Callable[[Topology], tuple[Way, ...]] | None = None
     """The ways in which the machine can do without the mistake, each with all that it takes."""
     mend: Callable[[Topology], tuple[Topology, Topology]] | None = None

@@ -24,5 +24,5 @@ CHECK = Check(
     remedy="nvidia-smi -e 1 as root, then reset the GPUs",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

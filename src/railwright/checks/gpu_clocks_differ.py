@@ -57,5 +57,5 @@ CHECK = Check(
     remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac give them their own clocks again",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, _alone),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

@@ -57,5 +57,5 @@ CHECK = Check(
     summary="a GPU's memory has errors that were not corrected",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

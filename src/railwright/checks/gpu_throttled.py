@@ -34,5 +34,5 @@ CHECK = Check(
     " BMC's event log",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

@@ -20,5 +20,5 @@ CHECK = Check(
     remedy="nvidia-smi -i GPU -mig 0 as root, where nobody needs the slices",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

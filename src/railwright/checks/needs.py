@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from railwright.checks.parts import efas, links_below_switches, nvlink_not_read, pcie_links, rdma_ports
+from railwright.checks.parts import efas, links_below_switches, nvlink_not_read, pcie_links, rdma_ports, silent_gpus
 from railwright.topology.cluster import ports
 from railwright.topology.devices import NvlinkLink, Topology
-from railwright.topology.gpus import nvidia_gpus
+from railwright.topology.gpus import nvidia_gpus, runs
 from railwright.topology.settings import NONE
 
 Need = Callable[[Topology], str]
@@ -34,6 +34,12 @@ numa_nodes = some(lambda topology: topology.of_kind("cpu")[1:], "one NUMA node a
 def settings(topology: Topology) -> str:
     """A machine that was looked at."""
     return f"{topology.name} is a description, in which nothing is set" if topology.is_described else ""
+
+
+def told_by_nvml(topology: Topology) -> str:
+    """For `Check.asks`, where NVIDIA's library alone says so: where it is silent nobody has looked."""
+    silent = silent_gpus(topology)
+    return f"NVIDIA's library NVML says nothing of {runs(silent)}" if silent else ""
 
 
 def two_gpus(topology: Topology) -> str:

@@ -36,5 +36,5 @@ CHECK = Check(
     costs="compute under load runs at lower clocks; copies and collectives seldom need that power",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

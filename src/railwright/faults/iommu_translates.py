@@ -7,7 +7,7 @@ a table on its way (NCCL User Guide, Troubleshooting; NVIDIA GPUDirect Storage, 
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.host_settings import IN_A_GUEST, is_virtual, why_unread
 from railwright.checks.parts import grouped
 from railwright.faults.acs_redirect import redirected
@@ -32,7 +32,7 @@ def _signs(facts: Facts) -> Findings:
     for kind, names in translated.items():
         guest, peers = is_virtual(topology), direct & set(names)
         change = "iommu=pt" if not _is_arm(topology) else "iommu.passthrough=1"
-        yield CHECK.finding(
+        yield FAULT.finding(
             names,
             f"the IOMMU translates the addresses of {runs(names)}",
             ("IOMMU domain", kind, "/sys/kernel/iommu_groups/*/type"),
@@ -71,16 +71,12 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="iommu_translates",
     summary="the IOMMU translates every address of a GPU, NIC or drive",
     costs="peer-to-peer traffic crosses the root complex, and may hang (NCCL User Guide, Troubleshooting)",
     signs=_signs,
     needs=(needs.settings, _pci),
     asks=(_unread,),
-)
-
-FAULT = Fault(
-    check=CHECK,
     ways=_ways,
 )

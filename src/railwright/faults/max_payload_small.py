@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.host_settings import is_virtual
 from railwright.checks.parts import above, pcie_above
 from railwright.faults.cases import gpus_use_pcie, with_host
@@ -40,7 +40,7 @@ def _signs(facts: Facts) -> Findings:
     for (now, best), devices in found.items():
         certain = now < _USUAL_BYTES and not is_virtual(topology)
         lost = 1 - payload_rate(1.0, now) / payload_rate(1.0, best)
-        yield CHECK.finding(
+        yield FAULT.finding(
             devices,
             f"PCIe packets of {runs(devices)} carry {now} bytes, all ports on their way could {best}",
             ("MaxPayload", f"{now} B", "PCIe Device Control register"),
@@ -91,7 +91,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="max_payload_small",
     summary="PCIe packets are smaller than all ports on the way could carry",
     remedy="pci=pcie_bus_perf on the kernel's command line, or MaxPayload in the BIOS; then lspci -vv -s"
@@ -100,9 +100,5 @@ CHECK = Check(
     needs=(needs.settings, needs.pcie_link),
     asks=(_unread,),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     ways=_ways,
 )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.finding import OfPart
 from railwright.checks.parts import rdma_ports, speaks_iwarp
 from railwright.faults.cases import over_network, with_host
@@ -58,7 +58,7 @@ def _signs(facts: Facts) -> Findings:
             change = f"set MTU {_JUMBO} on the port and on every switch between"
             if not ethernet:
                 change = "set MTU 4096 for the partition in the subnet manager"
-            yield CHECK.finding(
+            yield FAULT.finding(
                 where,
                 f"MTU {protocol.mtu_bytes} of {nic.id}{leaves}, {_BEST} is possible",
                 ("mtu", str(protocol.mtu_bytes), "MTU of the port"),
@@ -67,7 +67,7 @@ def _signs(facts: Facts) -> Findings:
                 remedy=f"{change}, then look at active_mtu of ibv_devinfo",
             )
     if unknown:
-        yield CHECK.blind(
+        yield FAULT.blind(
             unknown,
             f"the RDMA MTU of {len(unknown) // 2} NICs cannot be read",
             remedy="ibv_devinfo -d mlx5_N | grep active_mtu: 4096 is the best",
@@ -148,16 +148,12 @@ def _ways(case: Case) -> Ways:
             )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="mtu_small",
     summary="an MTU that leaves RDMA less than its largest packets",
     signs=_signs,
     needs=(needs.rdma_nic,),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

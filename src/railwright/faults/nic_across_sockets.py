@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import above, rdma_ports
 from railwright.faults.cases import over_network, with_host
 from railwright.faults.fault import Fault, Ways
@@ -38,7 +38,7 @@ def _signs(facts: Facts) -> Findings:
     far = [gpu.id for gpu in near.gpus if nearest_nic_kind(near, gpu.id) == "SYS"]
     if far:
         avoidable = len(nics) >= len({_socket(topology, gpu.id) for gpu in near.gpus})
-        yield CHECK.finding(
+        yield FAULT.finding(
             far,
             f"{len(far)} GPUs reach every NIC only across sockets: {', '.join(far[:8])}",
             ("path", "SYS", "PCIe tree and NUMA nodes"),
@@ -130,7 +130,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="nic_across_sockets",
     summary="GPUs reach their NICs only across sockets",
     costs=_COSTS,
@@ -138,10 +138,6 @@ CHECK = Check(
     " where a pair crosses sockets",
     signs=_signs,
     needs=(needs.gpu, needs.rdma_nic),
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

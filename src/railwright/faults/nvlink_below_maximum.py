@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import nvlink_not_read
 from railwright.faults.cases import can_run, with_host
 from railwright.faults.fault import Fault, Ways
@@ -22,7 +22,7 @@ def _signs(facts: Facts) -> Findings:
     for link, nvlink in links:
         if nvlink.max_links is not None and nvlink.links < nvlink.max_links:
             active = f"{nvlink.links} of {nvlink.max_links}"
-            yield CHECK.finding(
+            yield FAULT.finding(
                 (link.id,),
                 f"{active} NVLinks of {link.id} are active",
                 ("nvlinks", active, "NVLink state"),
@@ -36,7 +36,7 @@ def _signs(facts: Facts) -> Findings:
     active_links = {gpu.id: gpu.facts.get("nvlinks_active") for gpu in gpus if gpu.facts.get("nvlinks")}
     for name, number in active_links.items():
         if number == 0 and any(active_links.values()):
-            yield CHECK.finding(
+            yield FAULT.finding(
                 (name,),
                 f"none of the NVLinks of {name} is active, those of other GPUs are",
                 ("nvlinks", "0 active", "NVLink state"),
@@ -44,7 +44,7 @@ def _signs(facts: Facts) -> Findings:
                 remedy=_REMEDY,
             )
     if len(gpus) > 1 and not links and nvlink_not_read(topology):
-        yield CHECK.blind(
+        yield FAULT.blind(
             (gpu.id for gpu in gpus),
             "the active NVLinks of the GPUs cannot be read",
             remedy="nvidia-smi nvlink -s lists the active links of each GPU; all GPUs should have as many",
@@ -93,16 +93,12 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="nvlink_below_maximum",
     summary="a GPU has fewer active NVLinks than it could have",
     signs=_signs,
     needs=(needs.nvlink,),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

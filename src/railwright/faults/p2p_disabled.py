@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import nvlink_not_read
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.faults.cases import can_run, with_host
@@ -40,7 +40,7 @@ def _signs(facts: Facts) -> Findings:
     gpus = facts.topology.of_kind("gpu")
     asked = any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus)
     if len(gpus) > 1 and nvlink_not_read(facts.topology) and not asked:
-        yield CHECK.blind(
+        yield FAULT.blind(
             (gpu.id for gpu in gpus),
             "which GPUs may reach each other's memory cannot be read",
             remedy="nvidia-smi topo -p2p r: every pair should say OK",
@@ -53,7 +53,7 @@ def _refused(topology: Topology) -> Findings:
     refusing = [gpu for gpu in topology.of_kind("gpu") if gpu.facts.get("peers_refused")]
     for is_linked, gpus in grouped(refusing, lambda gpu: gpu.id in linked):
         names = [gpu.id for gpu in gpus]
-        yield CHECK.finding(
+        yield FAULT.finding(
             names,
             "; ".join(_who_reaches_whom(gpus)),
             ("peer access", f"refused by {runs(names)}", "CUDA and NVML"),
@@ -90,7 +90,7 @@ def _not_in_fabric(topology: Topology) -> Findings:
     }
     if out:
         states = ", ".join(dict.fromkeys(out.values()))
-        yield CHECK.finding(
+        yield FAULT.finding(
             out,
             f"{', '.join(out)} did not join the NVLink fabric: {states}",
             ("NVLink fabric", states, "NVML"),
@@ -138,7 +138,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="p2p_disabled",
     summary="GPUs of one host do not reach each other directly",
     settings=Settings(
@@ -153,10 +153,6 @@ CHECK = Check(
     ),
     signs=_signs,
     needs=(needs.two_gpus,),
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

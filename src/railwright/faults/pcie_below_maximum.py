@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import pcie_above
 from railwright.faults.cases import gpus_use_pcie, over_network, with_host
 from railwright.faults.fault import Fault, Ways
@@ -42,7 +42,7 @@ def _signs(facts: Facts) -> Findings:
             now, best = raw_rate(pcie.gt_per_s, pcie.width), raw_rate(rate, width)
             trained = f"{pcie.gt_per_s:g} GT/s x{pcie.width}"
             may_be_idle = bool(gpus & {link.a, link.b}) and not pcie.width < width
-            yield CHECK.finding(
+            yield FAULT.finding(
                 (link.id,),
                 f"{link.id} runs at {trained}, both ends can do {rate:g} GT/s x{width}",
                 ("link", trained, "current_link_speed, current_link_width"),
@@ -50,7 +50,7 @@ def _signs(facts: Facts) -> Findings:
                 costs=f"{1 - now / best:.0%} of the link's raw rate" if now and best else "",
             )
     if unknown:
-        yield CHECK.blind(
+        yield FAULT.blind(
             (link.id for link in unknown),
             f"the trained rate and width of {len(unknown)} PCIe links cannot be read",
             remedy="look at current_link_speed and current_link_width of their ends in /sys/bus/pci/devices",
@@ -110,7 +110,7 @@ def _slower(link: PcieLink, *, by: int) -> PcieLink:
     return replace(link, gt_per_s=below[-by])
 
 
-CHECK = Check(
+FAULT = Fault(
     name="pcie_below_maximum",
     summary="a PCIe link trained below what both its ends can do",
     remedy="reseat the card or cable, check slot and BIOS, then compare current_link_speed and "
@@ -118,10 +118,6 @@ CHECK = Check(
     signs=_signs,
     needs=(needs.pcie_link,),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.finding import OfBenchmark, OfPath
 from railwright.checks.parts import is_rdma, rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of
@@ -34,7 +34,7 @@ def _signs(facts: Facts) -> Findings:
                 fallen.setdefault((result.benchmark, result.path), []).append(one)
     for (benchmark, path), seen in fallen.items():
         kinds = {one.value: one for one in seen}
-        yield CHECK.finding(
+        yield FAULT.finding(
             (OfBenchmark(benchmark), OfPath(path)),
             f"{benchmark} ran over {', '.join(kinds)} between two processes of one host ({len(seen)} points)",
             *kinds.values(),
@@ -65,7 +65,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="tcp_fallback",
     summary="data moves over TCP where a better transport was to be had",
     costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
@@ -81,10 +81,6 @@ CHECK = Check(
     ),
     signs=_signs,
     needs_results=True,
-)
-
-FAULT = Fault(
-    check=CHECK,
     transports=NOT_VERBS,
     degrade=_degrade,
     ways=_ways,
