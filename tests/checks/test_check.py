@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 from tests.checks.machines import tuned as machine
 
+from railwright.checks import needs
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
 from railwright.checks.registry import CHECKS

@@ -50,6 +50,11 @@ def is_virtual(topology: Topology) -> bool:
     return setting(topology, "is_virtual") is True
 
 
+def is_arm(topology: Topology) -> bool:
+    """Whether its CPUs are of Arm."""
+    return any(cpu.facts.get("architecture") == "arm64" for cpu in topology.of_kind("cpu"))
+
+
 def host_id(topology: Topology) -> str:
     """The id of the machine's host."""
     return topology.of_kind("host")[0].id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
-from railwright.checks.host_settings import IN_A_GUEST, is_virtual, why_unread
+from railwright.checks.host_settings import IN_A_GUEST, is_arm, is_virtual, why_unread
 from railwright.checks.parts import grouped
 from railwright.faults.acs_redirect import redirected
 from railwright.faults.fault import Fault, Ways
@@ -31,7 +31,7 @@ def _signs(facts: Facts) -> Findings:
     direct = {one.id for one in devices if one.kind != "drive"}
     for kind, names in translated.items():
         guest, peers = is_virtual(topology), direct & set(names)
-        change = "iommu=pt" if not _is_arm(topology) else "iommu.passthrough=1"
+        change = "iommu=pt" if not is_arm(topology) else "iommu.passthrough=1"
         yield FAULT.finding(
             names,
             f"the IOMMU translates the addresses of {runs(names)}",
@@ -44,10 +44,6 @@ def _signs(facts: Facts) -> Findings:
 def _domain(device: Device) -> str | None:
     value = device.facts.get(IOMMU_DOMAIN)
     return value if isinstance(value, str) else None
-
-
-def _is_arm(topology: Topology) -> bool:
-    return any(cpu.facts.get("architecture") == "arm64" for cpu in topology.of_kind("cpu"))
 
 
 def _unread(topology: Topology) -> str:

@@ -89,11 +89,6 @@ class HostTable(NamedTuple):
     columns: tuple[Column, ...]
     hosts: tuple[HostSeen, ...]
 
-    @property
-    def outliers(self) -> tuple[HostSeen, ...]:
-        """The hosts that stand out."""
-        return tuple(host for host in self.hosts if host.is_outlier)
-
 
 def _part(cell: Cell) -> float:
     return 1.0 if cell.part is None else cell.part
