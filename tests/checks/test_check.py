@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 from tests.checks.machines import tuned as machine
 
+from railwright.checks import needs
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
 from railwright.checks.registry import CHECKS
@@ -16,7 +17,7 @@ from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 OF_MACHINES = [check for check in EVERY_CHECK if not check.needs_results and check.needs]
-OF_NVML = [check for check in EVERY_CHECK if check.asks_nvml]
+OF_NVML = [check for check in EVERY_CHECK if needs.told_by_nvml in check.asks]
 
 
 OF_ROCE = (

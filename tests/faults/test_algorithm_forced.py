@@ -11,7 +11,7 @@ from railwright.checks.check import Facts
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import EXIT_OK
 from railwright.expected.nccl_collectives import nvls_is_off
-from railwright.faults.algorithm_forced import CHECK
+from railwright.faults.algorithm_forced import FAULT
 from railwright.results.records import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Topology
@@ -59,7 +59,7 @@ def test_it_is_said_once_as_waived_and_leaves_a_healthy_run_ok(eight: Topology) 
 
 def test_the_evidence_is_what_ran_first_and_every_benchmark_once(eight: Topology) -> None:
     results = (result(), result("nccl_all_gather", ranks=4), result(ranks=4))
-    (finding,) = CHECK.look(Facts(declarations=DECLARATIONS, topology=eight, results=results, environment=OFF))
+    (finding,) = FAULT.look(Facts(declarations=DECLARATIONS, topology=eight, results=results, environment=OFF))
     assert [one.seen for one in finding.evidence] == ["8 ranks, nccl_all_reduce, nccl_all_gather"]
 
 
@@ -74,9 +74,9 @@ def test_the_evidence_is_what_ran_first_and_every_benchmark_once(eight: Topology
 def test_a_run_in_which_nothing_could_have_used_it_is_told_nothing(
     eight: Topology, results: tuple[Result, ...]
 ) -> None:
-    assert CHECK.look(Facts(declarations=DECLARATIONS, topology=eight, results=results, environment=OFF)) == ()
+    assert FAULT.look(Facts(declarations=DECLARATIONS, topology=eight, results=results, environment=OFF)) == ()
     assert (
-        CHECK.look(
+        FAULT.look(
             Facts(declarations=DECLARATIONS, topology=eight, results=results, environment={"NCCL_CUMEM_ENABLE": "0"})
         )
         == ()
@@ -88,11 +88,11 @@ def test_gpus_without_multicast_lose_nothing_by_it(eight: Topology) -> None:
         replace(one, facts={**one.facts, "multicast": False}) if one.kind == "gpu" else one for one in eight.devices
     )
     without = replace(eight, devices=devices)
-    assert CHECK.look(Facts(declarations=DECLARATIONS, topology=without, results=(result(),), environment=OFF)) == ()
+    assert FAULT.look(Facts(declarations=DECLARATIONS, topology=without, results=(result(),), environment=OFF)) == ()
 
 
 def test_other_settings_keep_being_a_fault_of_collectives(eight: Topology) -> None:
-    seen = CHECK.look(
+    seen = FAULT.look(
         Facts(
             declarations=DECLARATIONS,
             topology=eight,

@@ -35,7 +35,7 @@ def fault_named(name: str) -> Fault:
 
 
 def look(name: str, topology: Topology, **facts: object) -> tuple[Finding, ...]:
-    return fault_named(name).check.look(Facts(topology=topology, **facts))
+    return fault_named(name).look(Facts(topology=topology, **facts))
 
 
 def with_pcie(topology: Topology, device: str = "", **facts: object) -> Topology:

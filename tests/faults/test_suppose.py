@@ -276,6 +276,6 @@ def test_half_of_the_nvlinks_of_one_gpu_or_of_all_are_supposed_inactive() -> Non
     halved = [link.protocol.links for link in every.case.cluster.host.links if isinstance(link.protocol, NvlinkLink)]
     assert halved == [9] * 8
     (fault,) = [fault for fault in FAULTS if fault.name == "nvlink_below_maximum"]
-    (finding,) = fault.check.look(Facts(topology=way.case.cluster.host))
+    (finding,) = fault.look(Facts(topology=way.case.cluster.host))
     assert "9 of 18" in finding.says
     assert supposed("nvlink_below_maximum", case_of("mi300x", 2)) == ()

@@ -9,9 +9,7 @@ from collections import Counter
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.roce_gids import GIDS, gids, roce, roce_nics, unread
-from railwright.results.records import Evidence
 from railwright.topology.gpus import runs
 
 
@@ -23,18 +21,18 @@ def _signs(facts: Facts) -> Findings:
             several[nic.id] = max(counts.values())
     if several:
         yield CHECK.finding(
-            map(OfPart, several),
+            several,
             f"an interface of {runs(several)} has {max(several.values())} addresses of one kind",
-            Evidence(claim="RoCE v2 GIDs", value=str(max(several.values())), seen=GIDS),
-            certainty="possible",
-            costs="traffic may leave with the address of another subnet, or not arrive",
-            remedy="one address on each interface of the fabric; or NCCL_IB_ADDR_RANGE=SUBNET/BITS, which says which",
+            ("RoCE v2 GIDs", str(max(several.values())), GIDS),
         )
 
 
 CHECK = Check(
     name="addresses_several",
     summary="an interface of the fabric has several addresses",
+    certainty="possible",
+    costs="traffic may leave with the address of another subnet, or not arrive",
+    remedy="one address on each interface of the fabric; or NCCL_IB_ADDR_RANGE=SUBNET/BITS, which says which",
     signs=_signs,
     needs=(needs.settings, roce),
     asks=(unread,),

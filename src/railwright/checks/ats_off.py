@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.host_settings import IN_A_GUEST, is_virtual
 from railwright.checks.parts import rdma_nics
-from railwright.results.records import Evidence
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import runs
 
@@ -20,21 +18,14 @@ def _signs(facts: Facts) -> Findings:
     off = [nic.id for nic in rdma_nics(facts.topology) if nic.facts.get("ats_enabled") is False and _has_ats(nic)]
     if off and is_virtual(facts.topology):
         yield CHECK.finding(
-            map(OfPart, off),
+            off,
             f"ATS is off in {runs(off)}: in a guest their transfers with GPUs cross the root complex",
-            Evidence(claim="ATS", value="off", seen="ATS control register"),
-            certainty="likely",
-            costs="most of GPU-NIC bandwidth under one switch (NCCL User Guide, Troubleshooting)",
-            remedy=IN_A_GUEST,
+            ("ATS", "off", "ATS control register"),
         )
 
 
 def _has_ats(nic: Device) -> bool:
     return nic.facts.get("ats_capable") is True
-
-
-def _guest(topology: Topology) -> str:
-    return "" if is_virtual(topology) else "no guest of a hypervisor"
 
 
 def _unread(topology: Topology) -> str:
@@ -45,7 +36,10 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="ats_off",
     summary="in a guest, NICs cannot reach GPUs without the root complex",
+    certainty="likely",
+    costs="most of GPU-NIC bandwidth under one switch (NCCL User Guide, Troubleshooting)",
+    remedy=IN_A_GUEST,
     signs=_signs,
-    needs=(needs.settings, needs.gpu, needs.rdma_nic, _guest),
+    needs=(needs.settings, needs.gpu, needs.rdma_nic, needs.some(is_virtual, "no guest of a hypervisor")),
     asks=(_unread,),
 )

@@ -8,41 +8,32 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import whole
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import nvidia_gpus, runs
 
 
 def _signs(facts: Facts) -> Findings:
     small = [gpu for gpu in nvidia_gpus(facts.topology) if _is_small(gpu)]
-    for size in sorted({_bytes(gpu, "bar1_bytes") or 0 for gpu in small}):
-        names = [gpu.id for gpu in small if _bytes(gpu, "bar1_bytes") == size]
-        memory = min(_bytes(gpu, "memory_bytes") or 0 for gpu in small if gpu.id in names)
+    for size in sorted({whole(gpu.facts.get("bar1_bytes")) or 0 for gpu in small}):
+        names = [gpu.id for gpu in small if whole(gpu.facts.get("bar1_bytes")) == size]
+        memory = min(whole(gpu.facts.get("memory_bytes")) or 0 for gpu in small if gpu.id in names)
         yield CHECK.finding(
-            map(OfPart, names),
+            names,
             f"BAR1 of {runs(names)} shows {size / 2**20:.0f} MiB of {memory / 2**30:.0f} GiB",
-            Evidence(claim="BAR1", value=f"{size} B", seen="resource of the PCI function"),
+            ("BAR1", f"{size} B", "resource of the PCI function"),
             certainty="seen" if needs.rdma_nic(facts.topology) == "" else "possible",
-            costs="GPUDirect RDMA and GPUDirect Storage pin no more memory than that, and then fail or copy through the"
-            " host (NVIDIA GPUDirect RDMA, PCI BAR sizes)",
-            remedy="BIOS: above 4G decoding and resizable BAR on, restart; then nvidia-smi -q -d MEMORY shows BAR1",
         )
 
 
 def _is_small(gpu: Device) -> bool:
-    window, memory = _bytes(gpu, "bar1_bytes"), _bytes(gpu, "memory_bytes")
+    window, memory = whole(gpu.facts.get("bar1_bytes")), whole(gpu.facts.get("memory_bytes"))
     return window is not None and memory is not None and window < memory
-
-
-def _bytes(gpu: Device, name: str) -> int | None:
-    value = gpu.facts.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _unread(topology: Topology) -> str:
     for name, what in (("bar1_bytes", "BAR1"), ("memory_bytes", "the memory")):
-        if blind := [gpu.id for gpu in nvidia_gpus(topology) if _bytes(gpu, name) is None]:
+        if blind := [gpu.id for gpu in nvidia_gpus(topology) if whole(gpu.facts.get(name)) is None]:
             return f"the size of {what} of {runs(blind)} is not known"
     return ""
 
@@ -50,6 +41,9 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="bar1_small",
     summary="NICs and drives see only part of a GPU's memory",
+    costs="GPUDirect RDMA and GPUDirect Storage pin no more memory than that, and then fail or copy through the"
+    " host (NVIDIA GPUDirect RDMA, PCI BAR sizes)",
+    remedy="BIOS: above 4G decoding and resizable BAR on, restart; then nvidia-smi -q -d MEMORY shows BAR1",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(_unread,),

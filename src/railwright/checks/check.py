@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from railwright.checks.finding import Certainty, Finding, OfBenchmark, Place, one_for_all_alike
+from railwright.checks.finding import Certainty, Finding, OfBenchmark, OfPart, Place, one_for_all_alike
+from railwright.checks.host_settings import host_id
 from railwright.checks.settings import Settings, short
 from railwright.results.declarations import Declarations
 from railwright.results.records import Evidence, Result
@@ -55,6 +56,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Findings = Iterator[Finding]
+Seen = tuple[str, str, str]
+"""Evidence in short: the claim, its value, and where it was seen."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,10 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     summary: str
+    certainty: Certainty = "seen"
+    """How sure its findings are, with what they cost and their remedy: where a finding does not say otherwise."""
+    costs: str = ""
+    remedy: str = ""
     settings: Settings | None = None
     """The environment variables that it looks for."""
     signs: Callable[[Facts], Findings] | None = None
@@ -72,8 +79,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine must have for the check to apply at all (`checks.needs`)."""
     asks: tuple[Callable[[Topology], str], ...] = ()
     """What must have been read for `fine` to be true: each says why it was not, empty where it was."""
-    asks_nvml: bool = False
-    """Whether NVIDIA's library alone says so: where it is silent nobody has looked."""
     checklist: Callable[[Topology], tuple[Way, ...]] | None = None
     """The ways in which the machine can do without the mistake, each with all that it takes."""
     mend: Callable[[Topology], tuple[Topology, Topology]] | None = None
@@ -92,23 +97,33 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     def finding(
         self,
-        where: Iterable[Place],
+        where: Iterable[str],
         says: str,
-        *evidence: Evidence,
-        certainty: Certainty = "seen",
-        costs: str = "",
-        remedy: str,
+        *evidence: Evidence | Seen,
+        certainty: Certainty | None = None,
+        costs: str | None = None,
+        remedy: str = "",
     ) -> Finding:
-        """A finding of this check."""
+        """A finding of this check; a word of `where` that is no place is the id of a part."""
         return Finding(
             fault=self.name,
-            where=tuple(where),
-            certainty=certainty,
+            where=tuple(place if isinstance(place, Place) else OfPart(place) for place in where),
+            certainty=certainty or self.certainty,
             says=says,
-            costs=costs,
-            remedy=remedy,
-            evidence=evidence,
+            costs=self.costs if costs is None else costs,
+            remedy=remedy or self.remedy,
+            evidence=tuple(map(_evidence, evidence)),
         )
+
+    def of_host(
+        self, facts: Facts, says: str, *evidence: Seen, certainty: Certainty | None = None, costs: str | None = None
+    ) -> Finding:
+        """A finding about the machine's host."""
+        return self.finding((host_id(facts.topology),), says, *evidence, certainty=certainty, costs=costs)
+
+    def blind(self, where: Iterable[str], says: str, *, remedy: str) -> Finding:
+        """A finding that nobody could look."""
+        return self.finding(where, says, certainty="could not look", costs="", remedy=remedy)
 
     def made_by(self, settings: Settings, facts: Facts) -> Findings:
         """A finding for each recorded setting that makes the mistake."""
@@ -121,10 +136,18 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             yield self.finding(
                 found,
                 f"{set_to} {settings.causes[name].does}",
-                Evidence(claim="setting", value=set_to, seen=next(iter(found.values()))),
+                ("setting", set_to, next(iter(found.values()))),
+                certainty="seen",
                 costs=settings.costs,
                 remedy=settings.remedy,
             )
+
+
+def _evidence(seen: Evidence | Seen) -> Evidence:
+    if isinstance(seen, Evidence):
+        return seen
+    claim, value, source = seen
+    return Evidence(claim=claim, value=value, seen=source)
 
 
 def _recorded(facts: Facts) -> Iterator[tuple[str, str, Place, str]]:

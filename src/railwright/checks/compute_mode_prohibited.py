@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.results.records import Evidence
 from railwright.topology.gpus import runs, usable_gpus
 
 
@@ -14,18 +12,16 @@ def _signs(facts: Facts) -> Findings:
     closed = [gpu.id for gpu in usable_gpus(facts.topology) if gpu.facts.get("compute_mode") == "prohibited"]
     if closed:
         yield CHECK.finding(
-            map(OfPart, closed),
-            f"the compute mode of {runs(closed)} is prohibited",
-            Evidence(claim="compute mode", value="prohibited", seen="NVML"),
-            costs="no program can create a CUDA context there (nvidia-smi manual, -c)",
-            remedy="nvidia-smi -i GPU -c DEFAULT as root, or ask who set it; CUDA_VISIBLE_DEVICES can leave it out",
+            closed, f"the compute mode of {runs(closed)} is prohibited", ("compute mode", "prohibited", "NVML")
         )
 
 
 CHECK = Check(
     name="compute_mode_prohibited",
     summary="a GPU may not be used by any program",
+    costs="no program can create a CUDA context there (nvidia-smi manual, -c)",
+    remedy="nvidia-smi -i GPU -c DEFAULT as root, or ask who set it; CUDA_VISIBLE_DEVICES can leave it out",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import read, setting
 
 _FACT = "cpu_quota"
 
@@ -20,20 +18,20 @@ def _signs(facts: Facts) -> Findings:
     quota = setting(facts.topology, _FACT)
     if not isinstance(quota, float | int):
         return
-    yield CHECK.finding(
-        (OfPart(host_id(facts.topology)),),
+    yield CHECK.of_host(
+        facts,
         f"the control group of this process may use the time of {quota:g} CPUs",
-        Evidence(claim="CPU quota", value=f"{quota:g} CPUs", seen="cpu.max or cpu.cfs_quota_us below /sys/fs/cgroup"),
-        certainty="possible",
-        costs="threads that poll are stopped for the rest of each period: tens of milliseconds, at any time",
-        remedy="leave the limit out, and request whole CPUs (Kubernetes: static CPU manager, no CPU limit);"
-        " nr_throttled in /sys/fs/cgroup/cpu.stat counts how often it happened",
+        ("CPU quota", f"{quota:g} CPUs", "cpu.max or cpu.cfs_quota_us below /sys/fs/cgroup"),
     )
 
 
 CHECK = Check(
     name="cpu_quota_set",
     summary="CPU time is rationed",
+    certainty="possible",
+    costs="threads that poll are stopped for the rest of each period: tens of milliseconds, at any time",
+    remedy="leave the limit out, and request whole CPUs (Kubernetes: static CPU manager, no CPU limit);"
+    " nr_throttled in /sys/fs/cgroup/cpu.stat counts how often it happened",
     signs=_signs,
     needs=(needs.settings,),
     asks=(read(_FACT),),

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import read, setting
 from railwright.topology.cpu_list import parse_cpu_list
 from railwright.topology.devices import Topology
 
@@ -24,16 +22,11 @@ def _signs(facts: Facts) -> Findings:
     mine = parse_cpu_list(allowed)
     alone = mine & parse_cpu_list(isolated)
     if len(alone) > 1 and 2 * len(alone) > len(mine):
-        yield CHECK.finding(
-            (OfPart(host_id(facts.topology)),),
+        yield CHECK.of_host(
+            facts,
             f"{len(alone)} of the {len(mine)} CPUs of this process are isolated ({isolated[:80]})",
-            Evidence(claim="isolated CPUs", value=isolated[:80], seen="/sys/devices/system/cpu/isolated"),
-            Evidence(claim="CPUs allowed", value=allowed[:80], seen="/proc/self/status"),
-            # Threads that are pinned one by one are what isolated CPUs are for.
-            certainty="possible",
-            costs="threads that nobody pins one by one share a single CPU: those of NCCL, of MPI and of UCX among them",
-            remedy="pin every thread to a CPU of its own, or give the process other CPUs: taskset -pc PID shows what it"
-            " has; isolcpus= on the kernel's command line, and cpuset partitions, set them apart",
+            ("isolated CPUs", isolated[:80], "/sys/devices/system/cpu/isolated"),
+            ("CPUs allowed", allowed[:80], "/proc/self/status"),
         )
 
 
@@ -45,6 +38,11 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="cpus_isolated",
     summary="a process runs on isolated CPUs",
+    # Threads that are pinned one by one are what isolated CPUs are for.
+    certainty="possible",
+    costs="threads that nobody pins one by one share a single CPU: those of NCCL, of MPI and of UCX among them",
+    remedy="pin every thread to a CPU of its own, or give the process other CPUs: taskset -pc PID shows what it"
+    " has; isolcpus= on the kernel's command line, and cpuset partitions, set them apart",
     signs=_signs,
     needs=(needs.settings,),
     asks=(_unread,),

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import read, read_of, setting
+from railwright.checks.host_settings import read, setting, why_unread
 from railwright.checks.parts import rdma_nics
-from railwright.results.records import Evidence
 from railwright.topology.cpu_list import parse_cpu_list
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import runs
@@ -28,14 +26,9 @@ def _signs(facts: Facts) -> Findings:
     away = [one.id for one in _users(topology) if one.numa in closed]
     if away and mine:
         yield CHECK.finding(
-            map(OfPart, away),
+            away,
             f"this process may run on CPUs {allowed[:80]} alone, of which none is beside {runs(away)}",
-            Evidence(claim="CPUs allowed", value=allowed[:80], seen="/proc/self/status"),
-            # One process for each GPU is meant to see a part of the CPUs alone.
-            certainty="possible",
-            costs="what serves these devices runs across sockets: copies, interrupts and small messages",
-            remedy="give the container or the rank CPUs of their node: docker run --cpuset-cpus, numactl --cpunodebind,"
-            " mpirun --map-by ppr:1:numa; taskset -pc PID shows what it has",
+            ("CPUs allowed", allowed[:80], "/proc/self/status"),
         )
 
 
@@ -47,19 +40,20 @@ def _users(topology: Topology) -> tuple[Device, ...]:
     return (*topology.of_kind("gpu"), *rdma_nics(topology))
 
 
-def _lacks(topology: Topology) -> str:
-    if len(topology.of_kind("cpu")) < 2:
-        return "one NUMA node alone"
-    return "" if _users(topology) else "no GPU and no NIC with RDMA"
+def _unread(topology: Topology) -> str:
+    blind = next((cpu.id for cpu in topology.of_kind("cpu") if "cpu_list" not in cpu.facts), None)
+    return "" if blind is None else f"{why_unread(topology, 'cpu_list')} (of {blind})"
 
 
 CHECK = Check(
     name="cpus_withheld",
     summary="a process may not run beside a GPU or a NIC",
+    # One process for each GPU is meant to see a part of the CPUs alone.
+    certainty="possible",
+    costs="what serves these devices runs across sockets: copies, interrupts and small messages",
+    remedy="give the container or the rank CPUs of their node: docker run --cpuset-cpus, numactl --cpunodebind,"
+    " mpirun --map-by ppr:1:numa; taskset -pc PID shows what it has",
     signs=_signs,
-    needs=(needs.settings, _lacks),
-    asks=(
-        read(_FACT),
-        read_of("cpu", "cpu_list"),
-    ),
+    needs=(needs.settings, needs.numa_nodes, needs.some(_users, "no GPU and no NIC with RDMA")),
+    asks=(read(_FACT), _unread),
 )

@@ -167,16 +167,14 @@ def _addresses_told(
     topology: Topology, near: _Near, given: object, addresses: Mapping[str, str]
 ) -> Iterable[Told]:  # fmt: skip
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-        yield Told(key=ADDRESSES, state="bad", seen=f"not a list of addresses: {str(given)[:60]}",
-                   remedy="write a list of strings")  # fmt: skip
+        yield _bad(f"not a list of addresses: {str(given)[:60]}", "write a list of strings")
         return
     broken = [one for one in given if not _is_ipv4(one)]
     if broken:
-        yield Told(key=ADDRESSES, state="bad", seen=f"no IPv4 address: {broken[0][:40]!r}",
-                   remedy="cuFile takes IPv4 addresses of interfaces, no names")  # fmt: skip
+        yield _bad(f"no IPv4 address: {broken[0][:40]!r}", "cuFile takes IPv4 addresses of interfaces, no names")
     if not given and near.nics:
-        yield Told(key=ADDRESSES, state="bad", seen="empty: remote file systems go through host memory",
-                   remedy=f"add the addresses of {', '.join(name_of(nic) for nic in near.nics)}")  # fmt: skip
+        names = ", ".join(name_of(nic) for nic in near.nics)
+        yield _bad("empty: remote file systems go through host memory", f"add the addresses of {names}")
         return
     yield from _places_told(topology, near, [one for one in given if _is_ipv4(one)], addresses)
 
@@ -195,16 +193,20 @@ def _places_told(
             yield Told(key=ADDRESSES, state="not looked", seen=f"{one}: of which NIC it is, is not known",
                        remedy=f"add --address {missing[0]}=ADDRESS")  # fmt: skip
         elif name is None:
-            yield Told(key=ADDRESSES, state="bad", seen=f"{one} is no address of a NIC here", remedy="remove it")
+            yield _bad(f"{one} is no address of a NIC here", "remove it")
         elif name not in near.gpus_of:
-            yield Told(key=ADDRESSES, state="bad", seen=f"{one} is {names[name]}, near no GPU, down or without RDMA",
-                       remedy="remove it")  # fmt: skip
+            yield _bad(f"{one} is {names[name]}, near no GPU, down or without RDMA", "remove it")
         else:
             yield Told(key=ADDRESSES, state="ok", seen=f"{one} is {names[name]}, near {', '.join(near.gpus_of[name])}")
     for nic in near.nics:
         if addresses.get(nic.id) not in given and not (nic.id in missing and unplaced):
             lost = f"{name_of(nic)}, near {', '.join(near.gpus_of[nic.id])}, is not named"
-            yield Told(key=ADDRESSES, state="bad", seen=lost, remedy=f"add {addresses.get(nic.id, 'its address')}")
+            yield _bad(lost, f"add {addresses.get(nic.id, 'its address')}")
+
+
+def _bad(seen: str, remedy: str) -> Told:
+    """Addresses that are not as they should be."""
+    return Told(key=ADDRESSES, state="bad", seen=seen, remedy=remedy)
 
 
 def _routing_told(near: _Near, given: object) -> Told:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import read, setting
 from railwright.units import format_duration
 
 OFTEN_S = 5.0
@@ -23,19 +21,19 @@ def _signs(facts: Facts) -> Findings:
     each_s = setting(facts.topology, "driver_polled_s")
     if isinstance(each_s, float | int) and not isinstance(each_s, bool) and 0 < each_s <= OFTEN_S:
         who = str(setting(facts.topology, "driver_pollers"))
-        yield CHECK.finding(
-            (OfPart(host_id(facts.topology)),),
+        yield CHECK.of_host(
+            facts,
             f"the driver of the GPUs is asked every {format_duration(each_s)}: {who}",
-            Evidence(claim="programs", value=who, seen="/proc/*/cmdline"),
-            certainty="possible",
-            costs="2 to 4 % of Linpack by nvidia-smi at one operator of GPU clusters; to measure here",
-            remedy="railwright watch --cost-of 'nvidia-smi -l 1' says what it takes; ask more seldom, or through DCGM",
+            ("programs", who, "/proc/*/cmdline"),
         )
 
 
 CHECK = Check(
     name="driver_polled",
     summary="programs keep asking the driver of the GPUs",
+    certainty="possible",
+    costs="2 to 4 % of Linpack by nvidia-smi at one operator of GPU clusters; to measure here",
+    remedy="railwright watch --cost-of 'nvidia-smi -l 1' says what it takes; ask more seldom, or through DCGM",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(read("driver_pollers", "driver_polled_s"),),

@@ -7,28 +7,22 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.results.records import Evidence
 from railwright.topology.gpus import nvidia_gpus, runs
 
 
 def _signs(facts: Facts) -> Findings:
     off = [gpu.id for gpu in nvidia_gpus(facts.topology) if gpu.facts.get("ecc") is False]
     if off:
-        yield CHECK.finding(
-            map(OfPart, off),
-            f"error correction (ECC) is off in {runs(off)}",
-            Evidence(claim="ECC mode", value="off", seen="NVML"),
-            certainty="likely",
-            costs="no speed; figures are not comparable with those of GPUs whose ECC is on, and errors stay unseen",
-            remedy="nvidia-smi -e 1 as root, then reset the GPUs",
-        )
+        yield CHECK.finding(off, f"error correction (ECC) is off in {runs(off)}", ("ECC mode", "off", "NVML"))
 
 
 CHECK = Check(
     name="ecc_off",
     summary="a GPU's memory errors are not corrected",
+    certainty="likely",
+    costs="no speed; figures are not comparable with those of GPUs whose ECC is on, and errors stay unseen",
+    remedy="nvidia-smi -e 1 as root, then reset the GPUs",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.finding import Place
+from railwright.checks.parts import efas
 from railwright.checks.settings import short, whole_number
 from railwright.results.records import Evidence
 from railwright.topology.devices import Topology
@@ -30,8 +31,6 @@ def _signs(facts: Facts) -> Findings:
                     Evidence(claim="setting", value=f"{name}={short(facts.environment[name])}", seen="environment")
                     for name in names
                 ),
-                certainty="likely",
-                remedy="unset the one that is not meant: unset NAME, or leave it out of the job's environment",
             )
 
 
@@ -102,8 +101,7 @@ def _devices(environment: Environment, topology: Topology) -> Told:
 
 
 def _efa(environment: Environment, topology: Topology) -> Told:
-    nics = topology.of_kind("nic")
-    if nics and _is(environment, "FI_PROVIDER", "EFA") and not any(nic.facts.get("driver") == "efa" for nic in nics):
+    if _is(environment, "FI_PROVIDER", "EFA") and topology.of_kind("nic") and not efas(topology):
         yield ("FI_PROVIDER",), "FI_PROVIDER=efa, and no NIC of the machine is an EFA"
 
 
@@ -137,6 +135,8 @@ _RULES: tuple[Callable[[Environment, Topology], Told], ...] = (
 CHECK = Check(
     name="environment_contradicts",
     summary="environment variables contradict each other or the machine",
+    certainty="likely",
+    remedy="unset the one that is not meant: unset NAME, or leave it out of the job's environment",
     signs=_signs,
     needs_results=True,
 )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.finding import Finding, Place
-from railwright.checks.parts import rdma_ports
+from railwright.checks.parts import efas, rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of, short
-from railwright.results.records import Evidence
 
 _SETTINGS = Settings(
     {
@@ -44,26 +43,21 @@ def _signs(facts: Facts) -> Findings:
     layer = {word.strip() for word in environment.get("OMPI_MCA_btl", "").split(",")}
     if rdma_ports(topology) and environment.get("OMPI_MCA_pml", "") == "ob1" and "tcp" in layer:
         yield _found("OMPI_MCA_btl", environment, "makes Open MPI talk TCP, where the NICs can do RDMA")
-    efa = any(nic.facts.get("driver") == "efa" for nic in topology.of_kind("nic"))
-    if efa and environment.get("NCCL_NET_PLUGIN", "").strip().lower() == "none":
+    if efas(topology) and environment.get("NCCL_NET_PLUGIN", "").strip().lower() == "none":
         yield _found("NCCL_NET_PLUGIN", environment, "keeps NCCL from EFA, which it reaches by aws-ofi-nccl alone")
 
 
 def _found(name: str, environment: dict[str, str], does: str) -> Finding:
     set_to = f"{name}={short(environment[name])}"
-    return CHECK.finding(
-        (Place("environment"),),
-        f"{set_to} {does}",
-        Evidence(claim="setting", value=set_to, seen="environment"),
-        certainty="likely",
-        costs="RDMA's rate against that of TCP, or direct copies against copies through the host",
-        remedy="unset it: the library then chooses by itself",
-    )
+    return CHECK.finding((Place("environment"),), f"{set_to} {does}", ("setting", set_to, "environment"))
 
 
 CHECK = Check(
     name="environment_slows",
     summary="environment variables for debugging or of another machine slow a job down",
+    certainty="likely",
+    costs="RDMA's rate against that of TCP, or direct copies against copies through the host",
+    remedy="unset it: the library then chooses by itself",
     settings=_SETTINGS,
     signs=_signs,
     needs_results=True,

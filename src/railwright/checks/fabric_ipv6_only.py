@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.roce_gids import GIDS, gids, roce, roce_nics, unread
-from railwright.results.records import Evidence
 from railwright.topology.gpus import runs
 
 _FAMILY = "NCCL_IB_ADDR_FAMILY"
@@ -23,19 +21,18 @@ def _signs(facts: Facts) -> Findings:
     if six and family != "AF_INET6":
         said = f"{_FAMILY} is {family[:20]}" if family else f"{_FAMILY} is not known to be AF_INET6"
         yield CHECK.finding(
-            map(OfPart, six),
+            six,
             f"{runs(six)} have IPv6 addresses alone, and {said}",
-            Evidence(claim="GIDs", value="IPv6 alone", seen=GIDS),
+            ("GIDs", "IPv6 alone", GIDS),
             certainty="likely" if family else "possible",
-            costs="NCCL finds no GID of IPv4; tools that take IPv4 alone do not connect, or take another network",
-            remedy=f"{_FAMILY}=AF_INET6 and NCCL_SOCKET_FAMILY=AF_INET6 in the environment of jobs;"
-            " ib_write_bw --ipv6-addr",
         )
 
 
 CHECK = Check(
     name="fabric_ipv6_only",
     summary="RDMA ports have IPv6 addresses alone, and tools look for IPv4",
+    costs="NCCL finds no GID of IPv4; tools that take IPv4 alone do not connect, or take another network",
+    remedy=f"{_FAMILY}=AF_INET6 and NCCL_SOCKET_FAMILY=AF_INET6 in the environment of jobs; ib_write_bw --ipv6-addr",
     signs=_signs,
     needs=(needs.settings, roce),
     asks=(unread,),

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Change, Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import read, setting
 from railwright.topology.devices import Topology
 from railwright.topology.settings import NONE
 
@@ -21,24 +19,16 @@ _READ = ("cpu_governor", "cpu_frequency_driver", "cpu_energy_preference")
 
 def _signs(facts: Facts) -> Findings:
     governor, driver, preference = (setting(facts.topology, name) for name in _READ)
-    if not isinstance(governor, str) or governor in (NONE, "performance") or _lacks(facts.topology):
+    if not isinstance(governor, str) or governor in (NONE, "performance"):
         return
-    seen = Evidence(claim="governor", value=governor, seen=f"{_POLICIES}/scaling_governor")
+    seen = "governor", governor, f"{_POLICIES}/scaling_governor"
     says = f"the CPUs' frequency governor is {governor}"
     if _decided_by_preference(facts.topology):
         if preference in ("performance", None):
             return
         says = f"the CPUs' energy preference is {preference}, with the governor {governor} of {driver}"
-        seen = Evidence(claim="preference", value=str(preference), seen=f"{_POLICIES}/energy_performance_preference")
-    yield CHECK.finding(
-        (OfPart(host_id(facts.topology)),),
-        says,
-        seen,
-        certainty="possible",
-        costs="the latency of small messages and kernel launches, which wait for a core to speed up",
-        remedy="cpupower frequency-set -g performance, or tuned-adm profile hpc-compute; compare latencies before and"
-        " after",
-    )
+        seen = "preference", str(preference), f"{_POLICIES}/energy_performance_preference"
+    yield CHECK.of_host(facts, says, seen)
 
 
 def _decided_by_preference(topology: Topology) -> bool:
@@ -51,15 +41,15 @@ def _change(topology: Topology) -> Change:
     return Change(files=f"{_POLICIES.removeprefix('/')}/{decides}", value="performance")
 
 
-def _lacks(topology: Topology) -> str:
-    return "no CPU frequency control" if setting(topology, "cpu_governor") == NONE else ""
-
-
 CHECK = Check(
     name="governor_saves_power",
     summary="CPU clocks follow the load",
+    certainty="possible",
+    costs="the latency of small messages and kernel launches, which wait for a core to speed up",
+    remedy="cpupower frequency-set -g performance, or tuned-adm profile hpc-compute; compare latencies before and"
+    " after",
     signs=_signs,
-    needs=(needs.settings, _lacks),
+    needs=(needs.settings, needs.unless_none("cpu_governor", "no CPU frequency control")),
     asks=(read(*_READ),),
     change=_change,
 )

@@ -10,9 +10,7 @@ from collections import Counter
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.parts import grouped
-from railwright.results.records import Evidence
+from railwright.groups import grouped
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import nvidia_gpus, runs
 
@@ -24,9 +22,8 @@ _CLOCKS = {
 
 
 def _signs(facts: Facts) -> Findings:
-    kinds = grouped(nvidia_gpus(facts.topology), lambda gpu: gpu.name or None)
-    for members in kinds.values():
-        gpus = [gpu for gpu in nvidia_gpus(facts.topology) if gpu.id in members]
+    named = [gpu for gpu in nvidia_gpus(facts.topology) if gpu.name]
+    for _, gpus in grouped(named, lambda gpu: gpu.name):
         for fact, called in _CLOCKS.items():
             clocks = {gpu.id: value for gpu in gpus if (value := _hz(gpu, fact)) is not None}
             usual, _ = Counter(clocks.values()).most_common(1)[0] if clocks else (0.0, 0)
@@ -36,12 +33,11 @@ def _signs(facts: Facts) -> Findings:
                 told = ", ".join(f"{value:.0f}" for value in values)
                 slower = min(values) * 1e6 < usual
                 yield CHECK.finding(
-                    map(OfPart, odd),
+                    odd,
                     f"the {called} of {runs(odd)} is {told} MHz, that of most others {usual / 1e6:.0f} MHz",
-                    Evidence(claim=called, value=f"{told} MHz", seen="NVML"),
+                    (called, f"{told} MHz", "NVML"),
                     certainty="likely" if slower else "possible",
                     costs=f"{1 - min(values) * 1e6 / usual:.1%} of what is bound by that clock" if slower else "",
-                    remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac give them their own clocks again",
                 )
 
 
@@ -58,7 +54,8 @@ def _alone(topology: Topology) -> str:
 CHECK = Check(
     name="gpu_clocks_differ",
     summary="GPUs of one kind have different clocks",
+    remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac give them their own clocks again",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, _alone),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import Certainty, OfPart
+from railwright.checks.finding import Certainty
 from railwright.checks.parts import grouped, silent_gpus
-from railwright.results.records import Evidence
 from railwright.topology.devices import Device
 from railwright.topology.gpus import nvidia_gpus, runs
 
@@ -22,19 +21,15 @@ def _signs(facts: Facts) -> Findings:
     for certainty, names in lost.items():
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
         yield CHECK.finding(
-            map(OfPart, names),
+            names,
             f"{runs(names)} {verb} on the PCI bus, and NVIDIA's library NVML does not list {them}",
-            Evidence(claim="GPUs that NVML lists", value=f"not {', '.join(names)}", seen="NVML and /sys"),
+            ("GPUs that NVML lists", f"not {', '.join(names)}", "NVML and /sys"),
             certainty=certainty,
-            costs="all of it: jobs run with fewer GPUs, or do not start",
-            remedy="dmesg | grep -e Xid -e NVRM: 79 is a GPU that has fallen off the bus (NVIDIA Xid Errors); look for"
-            " NVreg_ExcludedGpus in /proc/driver/nvidia/params; drain the host, power-cycle it, reseat or replace",
         )
     if silent := silent_gpus(facts.topology):
-        yield CHECK.finding(
-            map(OfPart, silent),
+        yield CHECK.blind(
+            silent,
             f"whether NVIDIA's driver has {runs(silent)} cannot be read",
-            certainty="could not look",
             remedy="nvidia-smi -L lists as many GPUs as lspci -d 10de: shows; dmesg | grep Xid",
         )
 
@@ -42,9 +37,8 @@ def _signs(facts: Facts) -> Findings:
 def _is_lost(gpu: Device) -> Certainty | None:
     """How sure that is; None where it is not."""
     facts = gpu.facts
-    if facts.get("nvml_lists") is not False or facts.get("withheld") is True:
-        return None
-    if str(facts.get("driver", "")) not in _DRIVERS:
+    taken = facts.get("withheld") is True or str(facts.get("driver", "")) not in _DRIVERS
+    if facts.get("nvml_lists") is not False or taken:
         return None
     return "possible" if facts.get("cuda_visible") is True else "seen"
 
@@ -52,7 +46,10 @@ def _is_lost(gpu: Device) -> Certainty | None:
 CHECK = Check(
     name="gpu_lost",
     summary="a GPU is on the PCI bus and NVIDIA's driver does not have it",
+    costs="all of it: jobs run with fewer GPUs, or do not start",
+    remedy="dmesg | grep -e Xid -e NVRM: 79 is a GPU that has fallen off the bus (NVIDIA Xid Errors); look for"
+    " NVreg_ExcludedGpus in /proc/driver/nvidia/params; drain the host, power-cycle it, reseat or replace",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.host_settings import whole
 from railwright.checks.parts import silent_gpus
-from railwright.results.records import Evidence
-from railwright.topology.devices import Device
 from railwright.topology.gpus import runs
 
 _GUIDE = "NVIDIA GPU Memory Error Management"
@@ -18,13 +16,13 @@ _GUIDE = "NVIDIA GPU Memory Error Management"
 
 def _signs(facts: Facts) -> Findings:
     gpus = facts.topology.of_kind("gpu")
-    counts = {gpu.id: count for gpu in gpus if (count := _uncorrected(gpu)) > 0}
+    counts = {gpu.id: count for gpu in gpus if (count := whole(gpu.facts.get("ecc_uncorrected")))}
     if counts:
         each = ", ".join(f"{name} {count}" for name, count in counts.items())
         yield CHECK.finding(
-            map(OfPart, counts),
+            counts,
             f"uncorrected memory errors since the driver was loaded: {each}",
-            Evidence(claim="uncorrected memory errors", value=each, seen="NVML, volatile ECC count"),
+            ("uncorrected memory errors", each, "NVML, volatile ECC count"),
             costs=f"what read that memory was ended or got wrong data ({_GUIDE}, Error Containment)",
             remedy="dmesg | grep Xid (48, 63, 64, 94, 95); nvidia-smi -q -d ECC,ROW_REMAPPER; drain the host and reset"
             " the GPU (nvidia-smi -r), then run NVIDIA's field diagnostic if errors come back",
@@ -32,34 +30,26 @@ def _signs(facts: Facts) -> Findings:
     failed = [gpu.id for gpu in gpus if gpu.facts.get("row_remap_failed") is True]
     if failed:
         yield CHECK.finding(
-            map(OfPart, failed),
+            failed,
             f"bad memory rows of {runs(failed)} could not be replaced by spare ones",
-            Evidence(claim="row remapping", value="failed", seen="NVML"),
+            ("row remapping", "failed", "NVML"),
             remedy="take the GPU out of service and run NVIDIA's field diagnostic: a failed remap counts for RMA"
             f" ({_GUIDE}, RMA Policy Thresholds for Row-Remapping)",
         )
     pending = [gpu.id for gpu in gpus if gpu.facts.get("row_remap_pending") is True]
     if pending:
         yield CHECK.finding(
-            map(OfPart, pending),
+            pending,
             f"memory rows of {runs(pending)} wait for a reset to be replaced by spare ones",
-            Evidence(claim="row remapping", value="pending", seen="NVML"),
+            ("row remapping", "pending", "NVML"),
             certainty="possible",  # new work goes on unharmed, as NVIDIA's guide says of that flag
             costs=f"none until then: the bad pages are kept out of use ({_GUIDE}, Error Recovery and Response Flags)",
             remedy="drain the host when it suits, then reset the GPU: nvidia-smi -r",
         )
     if silent := silent_gpus(facts.topology):
-        yield CHECK.finding(
-            map(OfPart, silent),
-            f"the memory errors of {runs(silent)} cannot be read",
-            certainty="could not look",
-            remedy="nvidia-smi -q -d ECC,ROW_REMAPPER",
+        yield CHECK.blind(
+            silent, f"the memory errors of {runs(silent)} cannot be read", remedy="nvidia-smi -q -d ECC,ROW_REMAPPER"
         )
-
-
-def _uncorrected(gpu: Device) -> int:
-    count = gpu.facts.get("ecc_uncorrected")
-    return count if isinstance(count, int) and not isinstance(count, bool) else 0
 
 
 CHECK = Check(
@@ -67,5 +57,5 @@ CHECK = Check(
     summary="a GPU's memory has errors that were not corrected",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

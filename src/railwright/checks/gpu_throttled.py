@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.parts import grouped
-from railwright.results.records import Evidence
 
 _NOT = "no"
 _UNDER_LOAD_ALONE = "software power cap"
@@ -21,21 +19,20 @@ def _signs(facts: Facts) -> Findings:
     for reasons, names in throttled.items():
         if reasons != _NOT:
             yield CHECK.finding(
-                map(OfPart, names),
+                names,
                 f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} slowed down now: {reasons}",
-                Evidence(claim="clock event reasons", value=reasons, seen="NVML, before the run"),
+                ("clock event reasons", reasons, "NVML, before the run"),
                 certainty="possible" if reasons == _UNDER_LOAD_ALONE else "seen",
-                costs="its clocks are lowered, a hardware slowdown halves them or more (nvml.h,"
-                " nvmlClocksEventReasons)",
-                remedy="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; then look at cooling, power supplies and the"
-                " BMC's event log",
             )
 
 
 CHECK = Check(
     name="gpu_throttled",
     summary="a GPU's clocks are held down by heat or power",
+    costs="its clocks are lowered, a hardware slowdown halves them or more (nvml.h, nvmlClocksEventReasons)",
+    remedy="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; then look at cooling, power supplies and the"
+    " BMC's event log",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id
 from railwright.checks.storage_ways import nvme_drives, storage_ways
-from railwright.results.records import Evidence
 from railwright.topology.devices import Topology
 
 
@@ -19,18 +16,11 @@ def _signs(facts: Facts) -> Findings:
     ways = storage_ways(facts.topology)
     if ways and all(one.verdict == "missing" for one in ways):
         lacking = "; ".join(f"{one.way}: {one.because}" for one in ways)
-        yield CHECK.finding(
-            (OfPart(host_id(facts.topology)),),
+        yield CHECK.of_host(
+            facts,
             f"no way of GPUDirect Storage is complete, missing for {lacking}",
-            Evidence(claim="ways", value="none", seen="modules, kernel, IOMMU and parameters of drivers"),
-            certainty="possible",
-            costs="reads into GPU memory cross host memory, and take its bandwidth and CPU time",
-            remedy="install nvidia-fs (nvidia-gds), or set up P2PDMA; then gdscheck -p, and gdsio -x 0 against -x 2",
+            ("ways", "none", "modules, kernel, IOMMU and parameters of drivers"),
         )
-
-
-def _nvme(topology: Topology) -> str:
-    return "" if nvme_drives(topology) else "no NVMe drive"
 
 
 def _unread(topology: Topology) -> str:
@@ -44,8 +34,11 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="gpudirect_storage_off",
     summary="drives do not reach GPU memory directly",
+    certainty="possible",
+    costs="reads into GPU memory cross host memory, and take its bandwidth and CPU time",
+    remedy="install nvidia-fs (nvidia-gds), or set up P2PDMA; then gdscheck -p, and gdsio -x 0 against -x 2",
     signs=_signs,
-    needs=(needs.settings, needs.nvidia_gpu, _nvme),
+    needs=(needs.settings, needs.nvidia_gpu, needs.some(nvme_drives, "no NVMe drive")),
     asks=(_unread,),
     checklist=storage_ways,
 )

@@ -11,7 +11,7 @@ log tells.
 from __future__ import annotations
 
 from railwright.checks.check import Asked, Way
-from railwright.checks.host_settings import setting
+from railwright.checks.host_settings import setting, whole
 from railwright.checks.ways import at_least, open_module, way
 from railwright.limits.limit import Constant, Source
 from railwright.topology.devices import Topology
@@ -54,9 +54,8 @@ def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
 
 def _regions(topology: Topology) -> str:
     """What shows that PeerDirect is in use now; empty where nothing does. Nothing counts the use of dma-bufs."""
-    count = setting(topology, "peer_regions")
-    is_count = isinstance(count, int) and not isinstance(count, bool)
-    return f"{count} regions of GPU memory are registered now" if is_count and count else ""
+    count = whole(setting(topology, "peer_regions"))
+    return f"{count} regions of GPU memory are registered now" if count else ""
 
 
 def _peer_direct(topology: Topology) -> tuple[Asked, ...]:

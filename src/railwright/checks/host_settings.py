@@ -21,25 +21,17 @@ def setting(topology: Topology, name: str) -> Scalar | None:
     return hosts[0].facts.get(name) if len(hosts) == 1 else None
 
 
+def whole(value: Scalar | None) -> int | None:
+    """A value that is a whole number from 0 on."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
 def read(*names: str) -> Callable[[Topology], str]:
     """For `Check.asks`: why one of these settings of the host could not be read; empty where all were."""
 
     def why(topology: Topology) -> str:
         lacking = next((name for name in names if setting(topology, name) is None), None)
         return "" if lacking is None else why_unread(topology, lacking)
-
-    return why
-
-
-def read_of(kind: str, *names: str) -> Callable[[Topology], str]:
-    """The same of facts of all devices of a kind."""
-
-    def why(topology: Topology) -> str:
-        for device in topology.devices:
-            lacking = next((name for name in names if device.kind == kind and name not in device.facts), None)
-            if lacking is not None:
-                return f"{why_unread(topology, lacking)} (of {device.id})"
-        return ""
 
     return why
 
@@ -56,6 +48,11 @@ def why_unread(topology: Topology, name: str) -> str:
 def is_virtual(topology: Topology) -> bool:
     """Whether the machine is a guest of a hypervisor."""
     return setting(topology, "is_virtual") is True
+
+
+def is_arm(topology: Topology) -> bool:
+    """Whether its CPUs are of Arm."""
+    return any(cpu.facts.get("architecture") == "arm64" for cpu in topology.of_kind("cpu"))
 
 
 def host_id(topology: Topology) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Change, Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import read, setting
 from railwright.topology.settings import NONE
 
 _FILE = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -20,20 +18,20 @@ def _signs(facts: Facts) -> Findings:
     mode, kept = setting(facts.topology, "thp"), setting(facts.topology, "hugepages_bytes")
     if mode in ("never", NONE) and kept in (0, NONE):
         why = "switched off" if mode == "never" else "not built into the kernel"
-        yield CHECK.finding(
-            (OfPart(host_id(facts.topology)),),
+        yield CHECK.of_host(
+            facts,
             f"transparent huge pages are {why}, and no huge pages are set aside",
-            Evidence(claim="transparent huge pages", value=str(mode), seen=_FILE),
-            Evidence(claim="Hugetlb", value="0 kB", seen="/proc/meminfo"),
-            certainty="possible",
-            costs="copies and registration of large buffers: railwright prove shows huge and small pages",
-            remedy=f"echo madvise > {_FILE}: programs that ask for them get them, and no others",
+            ("transparent huge pages", str(mode), _FILE),
+            ("Hugetlb", "0 kB", "/proc/meminfo"),
         )
 
 
 CHECK = Check(
     name="huge_pages_off",
     summary="memory has small pages only",
+    certainty="possible",
+    costs="copies and registration of large buffers: railwright prove shows huge and small pages",
+    remedy=f"echo madvise > {_FILE}: programs that ask for them get them, and no others",
     signs=_signs,
     needs=(needs.settings,),
     asks=(read("thp", "hugepages_bytes"),),

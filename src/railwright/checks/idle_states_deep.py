@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
-from railwright.topology.devices import Topology
+from railwright.checks.host_settings import read, setting
 from railwright.topology.settings import NONE
 
 _LONG_S = 50e-6
@@ -20,26 +17,22 @@ _LONG_S = 50e-6
 
 def _signs(facts: Facts) -> Findings:
     name, exit_s = setting(facts.topology, "idle_state"), setting(facts.topology, "idle_exit_s")
-    if isinstance(exit_s, float) and exit_s >= _LONG_S and not _lacks(facts.topology):
-        yield CHECK.finding(
-            (OfPart(host_id(facts.topology)),),
+    if isinstance(exit_s, float) and exit_s >= _LONG_S and name != NONE:
+        yield CHECK.of_host(
+            facts,
             f"idle cores may sleep as deep as {name}, from which they take {exit_s * 1e6:.0f} us to wake",
-            Evidence(claim="idle state", value=str(name), seen="/sys/devices/system/cpu/cpu0/cpuidle/state*"),
-            certainty="possible",
+            ("idle state", str(name), "/sys/devices/system/cpu/cpu0/cpuidle/state*"),
             costs=f"up to {exit_s * 1e6:.0f} us for each interrupt that wakes a core (the kernel's own figure)",
-            remedy="cpupower idle-set -D 20 switches off states that take more than 20 us; for good: tuned-adm profile"
-            " latency-performance",
         )
-
-
-def _lacks(topology: Topology) -> str:
-    return "no CPU idle states" if setting(topology, "idle_state") == NONE else ""
 
 
 CHECK = Check(
     name="idle_states_deep",
     summary="idle cores sleep too deep to wake fast",
+    certainty="possible",
+    remedy="cpupower idle-set -D 20 switches off states that take more than 20 us; for good: tuned-adm profile"
+    " latency-performance",
     signs=_signs,
-    needs=(needs.settings, needs.nic, _lacks),
+    needs=(needs.settings, needs.nic, needs.unless_none("idle_state", "no CPU idle states")),
     asks=(read("idle_state", "idle_exit_s"),),
 )

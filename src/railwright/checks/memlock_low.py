@@ -7,32 +7,30 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import read, setting, whole
 
 _READ = ("memlock_bytes", "may_lock_memory")
 
 
 def _signs(facts: Facts) -> Findings:
-    most, may = (setting(facts.topology, name) for name in _READ)
-    if not isinstance(most, int) or isinstance(most, bool) or may is None or needs.rdma_nic(facts.topology):
+    most, may = whole(setting(facts.topology, _READ[0])), setting(facts.topology, _READ[1])
+    if most is None or may is None or needs.rdma_nic(facts.topology):
         return
     held = "this process has CAP_IPC_LOCK and is not bound by it, others may be" if may else "RDMA registers no more"
-    yield CHECK.finding(
-        (OfPart(host_id(facts.topology)),),
+    yield CHECK.of_host(
+        facts,
         f"memory that may be locked is limited to {most / 2**20:.0f} MiB: {held}",
-        Evidence(claim="max locked memory", value=f"{most} B", seen="/proc/self/limits"),
+        ("max locked memory", f"{most} B", "/proc/self/limits"),
         certainty="possible" if may else "seen",
-        costs="registration fails with ENOMEM: NCCL ends, UCX falls back to TCP or copies",
-        remedy="ulimit -l unlimited; for good LimitMEMLOCK=infinity of the service that starts jobs, or docker run"
-        " --ulimit memlock=-1",
     )
 
 
 CHECK = Check(
     name="memlock_low",
     summary="RDMA may not lock enough memory",
+    costs="registration fails with ENOMEM: NCCL ends, UCX falls back to TCP or copies",
+    remedy="ulimit -l unlimited; for good LimitMEMLOCK=infinity of the service that starts jobs, or docker run"
+    " --ulimit memlock=-1",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
     asks=(read(*_READ),),

@@ -7,27 +7,25 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import read, setting
 
 
 def _signs(facts: Facts) -> Findings:
     name = setting(facts.topology, "mpi")
     if setting(facts.topology, "mpi_cuda") is False and not needs.nvidia_gpu(facts.topology):
-        yield CHECK.finding(
-            (OfPart(host_id(facts.topology)),),
+        yield CHECK.of_host(
+            facts,
             f"{name} was built without CUDA: it takes no buffer in GPU memory",
-            Evidence(claim="built with CUDA", value="no", seen="ompi_info --parsable --all, or mpichversion"),
-            certainty="possible",
-            costs="a job whose ranks pass GPU buffers crashes, or copies each message through host memory",
-            remedy="an Open MPI with --with-cuda, with such a UCX below it; none where MPI moves host memory",
+            ("built with CUDA", "no", "ompi_info --parsable --all, or mpichversion"),
         )
 
 
 CHECK = Check(
     name="mpi_without_cuda",
     summary="MPI takes no buffers in GPU memory",
+    certainty="possible",
+    costs="a job whose ranks pass GPU buffers crashes, or copies each message through host memory",
+    remedy="an Open MPI with --with-cuda, with such a UCX below it; none where MPI moves host memory",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.mpi),
     asks=(read("mpi", "mpi_cuda"),),

@@ -7,13 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from railwright.checks.parts import links_below_switches, nvlink_not_read, rdma_ports
+from railwright.checks.parts import efas, links_below_switches, nvlink_not_read, pcie_links, rdma_ports, silent_gpus
 from railwright.topology.cluster import ports
-from railwright.topology.devices import NvlinkLink, PcieLink, Scalar, Topology
-from railwright.topology.gpus import nvidia_gpus
+from railwright.topology.devices import NvlinkLink, Topology
+from railwright.topology.gpus import nvidia_gpus, runs
 from railwright.topology.settings import NONE
 
 Need = Callable[[Topology], str]
+
+
+def some(found: Callable[[Topology], object], lacking: str) -> Need:
+    """A machine in which that finds something; else it lacks it in those words."""
+    return lambda topology: "" if found(topology) else lacking
+
+
+nvidia_gpu = some(nvidia_gpus, "no NVIDIA GPU")
+gpu = some(lambda topology: topology.of_kind("gpu"), "no GPU")
+efa = some(efas, "no EFA")
+nic = some(ports, "no NIC")
+rdma_nic = some(rdma_ports, "no NIC with RDMA")
+pcie_link = some(pcie_links, "no PCIe link")
+pcie_switch = some(links_below_switches, "no GPU and no NIC below a PCIe switch")
+numa_nodes = some(lambda topology: topology.of_kind("cpu")[1:], "one NUMA node alone")
 
 
 def settings(topology: Topology) -> str:
@@ -21,14 +36,10 @@ def settings(topology: Topology) -> str:
     return f"{topology.name} is a description, in which nothing is set" if topology.is_described else ""
 
 
-def nvidia_gpu(topology: Topology) -> str:
-    """An NVIDIA GPU."""
-    return "" if nvidia_gpus(topology) else "no NVIDIA GPU"
-
-
-def gpu(topology: Topology) -> str:
-    """A GPU of any vendor."""
-    return "" if topology.of_kind("gpu") else "no GPU"
+def told_by_nvml(topology: Topology) -> str:
+    """For `Check.asks`, where NVIDIA's library alone says so: where it is silent nobody has looked."""
+    silent = silent_gpus(topology)
+    return f"NVIDIA's library NVML says nothing of {runs(silent)}" if silent else ""
 
 
 def two_gpus(topology: Topology) -> str:
@@ -36,23 +47,13 @@ def two_gpus(topology: Topology) -> str:
     return gpu(topology) or ("" if len(topology.of_kind("gpu")) > 1 else "one GPU alone")
 
 
-def mpi(topology: Topology) -> str:
-    """An MPI, or a machine of which nobody said whether it has one."""
-    return "no MPI is found on the path" if _has(topology, "mpi", NONE) else ""
+def unless_none(fact: str, lacking: str) -> Need:
+    """A host that has it, or a machine of which nobody said whether it does."""
+    return lambda topology: lacking if any(host.facts.get(fact) == NONE for host in topology.of_kind("host")) else ""
 
 
-def ucx(topology: Topology) -> str:
-    """A UCX whose `ucx_info` is installed, or a machine of which nobody said so."""
-    return "no ucx_info is found on the path" if _has(topology, "ucx", NONE) else ""
-
-
-def efa(topology: Topology) -> str:
-    """A NIC of AWS."""
-    return "" if any(nic.facts.get("driver") == "efa" for nic in topology.of_kind("nic")) else "no EFA"
-
-
-def _has(topology: Topology, fact: str, value: Scalar) -> bool:
-    return any(host.facts.get(fact) == value for host in topology.of_kind("host"))
+mpi = unless_none("mpi", "no MPI is found on the path")
+ucx = unless_none("ucx", "no ucx_info is found on the path")
 
 
 def nvlink(topology: Topology) -> str:
@@ -61,23 +62,3 @@ def nvlink(topology: Topology) -> str:
     known = any(isinstance(link.protocol, NvlinkLink) for link in topology.links)
     told = known or any(gpu.facts.get("nvlinks") for gpu in gpus) or (len(gpus) > 1 and nvlink_not_read(topology))
     return gpu(topology) or ("" if told else "no GPU with NVLinks")
-
-
-def nic(topology: Topology) -> str:
-    """A NIC with a port."""
-    return "" if ports(topology) else "no NIC"
-
-
-def rdma_nic(topology: Topology) -> str:
-    """A NIC that can do RDMA."""
-    return "" if rdma_ports(topology) else "no NIC with RDMA"
-
-
-def pcie_link(topology: Topology) -> str:
-    """A PCIe link."""
-    return "" if any(isinstance(link.protocol, PcieLink) for link in topology.links) else "no PCIe link"
-
-
-def pcie_switch(topology: Topology) -> str:
-    """A GPU or NIC below a PCIe switch."""
-    return "" if links_below_switches(topology) else "no GPU and no NIC below a PCIe switch"

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.parts import rdma_nics
 from railwright.checks.settings import short
-from railwright.results.records import Evidence
 from railwright.topology.changes import without
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import runs
@@ -31,11 +29,9 @@ def _signs(facts: Facts) -> Findings:
         far = _farther(topology, {nic.id for nic in nics}, {nic.id for nic in taken})
         for way, gpus in far.items():
             yield CHECK.finding(
-                map(OfPart, gpus),
+                gpus,
                 f"{name}={short(value)} leaves out the nearest NIC of {runs(gpus)}: {way}",
-                Evidence(claim="setting", value=f"{name}={short(value)}", seen="environment"),
-                certainty="likely",
-                costs="their traffic takes the longer way, and shares the NICs that are left",
+                ("setting", f"{name}={short(value)}", "environment"),
                 remedy=f"unset {name}, or name the NICs of all GPUs: railwright topo shows the nearest of each",
             )
 
@@ -74,6 +70,8 @@ def _farther(topology: Topology, every: set[str], taken: set[str]) -> dict[str, 
 CHECK = Check(
     name="nic_choice_far",
     summary="the NICs that were chosen leave out those near GPUs",
+    certainty="likely",
+    costs="their traffic takes the longer way, and shares the NICs that are left",
     signs=_signs,
     needs_results=True,
 )

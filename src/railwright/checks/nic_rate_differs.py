@@ -9,8 +9,6 @@ from msgspec.structs import replace
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.results.records import Evidence
 from railwright.topology.changes import with_links
 from railwright.topology.cluster import ports
 from railwright.topology.devices import Link, NetworkLink, Topology
@@ -24,13 +22,10 @@ def _signs(facts: Facts) -> Findings:
         if rate is not None and rate < best.get(nic.name, 0.0):
             now, most = format_line_rate(rate), format_line_rate(best[nic.name])
             yield CHECK.finding(
-                (OfPart(nic.id),),
+                (nic.id,),
                 f"the port of {nic.id} runs at {now}, others of its kind at {most}",
-                Evidence(claim="line rate", value=now, seen="speed of the netdev, rate of the RDMA port"),
-                # Cards of one chip are sold for several rates, and those for storage are often slower ones.
-                certainty="possible",
+                ("line rate", now, "speed of the netdev, rate of the RDMA port"),
                 costs=f"{1 - rate / best[nic.name]:.0%} of the port; a collective over all NICs waits for it",
-                remedy="mlxlink -d DEVICE shows what both ends can do; look at cable, optics and the switch port",
             )
 
 
@@ -66,6 +61,9 @@ def _mend(topology: Topology) -> tuple[Topology, Topology]:
 CHECK = Check(
     name="nic_rate_differs",
     summary="a port runs slower than others of its kind",
+    # Cards of one chip are sold for several rates, and those for storage are often slower ones.
+    certainty="possible",
+    remedy="mlxlink -d DEVICE shows what both ends can do; look at cable, optics and the switch port",
     signs=_signs,
     needs=(needs.settings, needs.nic, _alone),
     mend=_mend,

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, is_virtual, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import is_virtual, read, setting
 from railwright.topology.devices import Topology
 
 _FACT = "numa_nodes_per_socket"
@@ -20,18 +18,12 @@ _ZEN = frozenset({0x17, 0x19, 0x1A})
 
 
 def _signs(facts: Facts) -> Findings:
-    if _other(facts.topology) or setting(facts.topology, _FACT) != 1:
-        return
-    yield CHECK.finding(
-        (OfPart(host_id(facts.topology)),),
-        "each socket is one NUMA node (NPS1); NPS2 or NPS4 may give local memory and GPUs' copies more",
-        Evidence(claim="NUMA nodes per socket", value="1", seen="/sys/devices/system/node, cpu topology"),
-        certainty="possible",
-        costs="not known before it is measured: one operator of EPYC GPU servers reports 15 % more memory bandwidth"
-        " with NPS2",
-        remedy="measure, change NUMA nodes per socket in the BIOS, measure again: railwright prove and compare; pin"
-        " each process to the cores of its node",
-    )
+    if setting(facts.topology, _FACT) == 1 and not _other(facts.topology):
+        yield CHECK.of_host(
+            facts,
+            "each socket is one NUMA node (NPS1); NPS2 or NPS4 may give local memory and GPUs' copies more",
+            ("NUMA nodes per socket", "1", "/sys/devices/system/node, cpu topology"),
+        )
 
 
 def _other(topology: Topology) -> str:
@@ -46,6 +38,11 @@ def _other(topology: Topology) -> str:
 CHECK = Check(
     name="numa_nodes_one",
     summary="sockets of an EPYC are not split into NUMA nodes",
+    certainty="possible",
+    costs="not known before it is measured: one operator of EPYC GPU servers reports 15 % more memory bandwidth"
+    " with NPS2",
+    remedy="measure, change NUMA nodes per socket in the BIOS, measure again: railwright prove and compare; pin"
+    " each process to the cores of its node",
     signs=_signs,
     needs=(needs.settings, _other),
     asks=(read(_FACT),),

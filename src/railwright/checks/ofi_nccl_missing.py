@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import read, setting
 from railwright.topology.settings import NONE
 
 _PLACES = "/opt/amazon/aws-ofi-nccl, /opt/amazon/ofi-nccl, /opt/aws-ofi-nccl"
@@ -19,19 +17,17 @@ _PLACES = "/opt/amazon/aws-ofi-nccl, /opt/amazon/ofi-nccl, /opt/aws-ofi-nccl"
 def _signs(facts: Facts) -> Findings:
     applies = not needs.efa(facts.topology) and not needs.nvidia_gpu(facts.topology)
     if applies and setting(facts.topology, "ofi_nccl") == NONE:
-        yield CHECK.finding(
-            (OfPart(host_id(facts.topology)),),
-            f"no libnccl-net*.so is in {_PLACES}: without it NCCL does not use EFA",
-            Evidence(claim="library", value=NONE, seen=_PLACES),
-            certainty="possible",
-            costs="as tcp_fallback: sockets instead of EFA",
-            remedy="install aws-ofi-nccl (the EFA installer has it); in a container NCCL_DEBUG=INFO says NET/OFI",
+        yield CHECK.of_host(
+            facts, f"no libnccl-net*.so is in {_PLACES}: without it NCCL does not use EFA", ("library", NONE, _PLACES)
         )
 
 
 CHECK = Check(
     name="ofi_nccl_missing",
     summary="NCCL has no library for EFA",
+    certainty="possible",
+    costs="as tcp_fallback: sockets instead of EFA",
+    remedy="install aws-ofi-nccl (the EFA installer has it); in a container NCCL_DEBUG=INFO says NET/OFI",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.efa),
     asks=(read("ofi_nccl"),),

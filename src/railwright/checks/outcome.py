@@ -8,8 +8,6 @@ import msgspec
 
 from railwright.checks.check import Check, Facts, Way
 from railwright.checks.finding import Finding
-from railwright.checks.parts import silent_gpus
-from railwright.topology.gpus import runs
 
 State = Literal["found", "fine", "does not apply", "could not look"]
 
@@ -48,8 +46,6 @@ def look_for(check: Check, facts: Facts) -> CheckOutcome:
         state = "could not look" if blind else "found"
     elif because := check.lacks(facts.topology):
         state = "does not apply"
-    elif check.asks_nvml and (silent := silent_gpus(facts.topology)):
-        state, because = "could not look", f"NVIDIA's library NVML says nothing of {runs(silent)}"
     elif because := next((why for ask in check.asks if (why := ask(facts.topology))), ""):
         state = "could not look"
     ways = check.checklist(facts.topology) if check.checklist is not None and state != "does not apply" else ()

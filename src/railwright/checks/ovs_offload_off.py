@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import Finding, OfPart
 from railwright.checks.host_settings import read, setting
-from railwright.results.records import Evidence
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import runs
 
@@ -28,44 +26,34 @@ def _signs(facts: Facts) -> Findings:
     offload = setting(facts.topology, _FACT)
     nics = [nic.id for nic in switching]
     if nics and offload == "false":
-        yield _off(
+        yield CHECK.finding(
             nics,
-            "have representors, and Open vSwitch offloads no flow",
-            Evidence(claim="other_config:hw-offload", value="false", seen="conf.db of Open vSwitch"),
-            "ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, restart openvswitch-switch; then"
+            f"{runs(nics)} have representors, and Open vSwitch offloads no flow",
+            ("other_config:hw-offload", "false", "conf.db of Open vSwitch"),
+            remedy="ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, restart openvswitch-switch; then"
             " ovs-appctl dpctl/dump-flows type=offloaded",
         )
     deaf = [nic.id for nic in switching if nic.facts.get("tc_offload") is False]
     if deaf and offload == "true":
-        yield _off(
+        yield CHECK.finding(
             deaf,
-            "take no flow from Open vSwitch, which would offload them",
-            Evidence(claim="hw-tc-offload", value="off", seen="ethtool -k"),
-            "ethtool -K NETDEV hw-tc-offload on, of the uplink and its representors",
+            f"{runs(deaf)} take no flow from Open vSwitch, which would offload them",
+            ("hw-tc-offload", "off", "ethtool -k"),
+            remedy="ethtool -K NETDEV hw-tc-offload on, of the uplink and its representors",
         )
-
-
-def _off(nics: list[str], says: str, seen: Evidence, remedy: str) -> Finding:
-    return CHECK.finding(
-        map(OfPart, nics),
-        f"{runs(nics)} {says}",
-        seen,
-        certainty="likely",
-        costs="what a few cores move, instead of the rate of the port",
-        remedy=remedy,
-    )
-
-
-def _lacks(topology: Topology) -> str:
-    if setting(topology, _FACT) == "none":
-        return "no Open vSwitch"
-    return "" if _switching(topology) else "no NIC with representors"
 
 
 CHECK = Check(
     name="ovs_offload_off",
     summary="Open vSwitch moves packets of VFs by the CPU",
+    certainty="likely",
+    costs="what a few cores move, instead of the rate of the port",
     signs=_signs,
-    needs=(needs.settings, needs.nic, _lacks),
+    needs=(
+        needs.settings,
+        needs.nic,
+        needs.unless_none(_FACT, "no Open vSwitch"),
+        needs.some(_switching, "no NIC with representors"),
+    ),
     asks=(read(_FACT),),
 )

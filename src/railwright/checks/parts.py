@@ -15,7 +15,7 @@ from railwright.topology.devices import (
     PcieLink,
     Topology,
 )
-from railwright.topology.gpus import nvidia_gpus
+from railwright.topology.gpus import nvidia_gpus, runs
 
 Told = TypeVar("Told", bound=Hashable)
 
@@ -41,12 +41,32 @@ def rdma_nics(topology: Topology) -> tuple[Device, ...]:
     return tuple({nic.id: nic for nic, _ in rdma_ports(topology)}.values())
 
 
+def efas(topology: Topology) -> tuple[Device, ...]:
+    """The NICs of AWS that have EFA."""
+    return tuple(nic for nic in topology.of_kind("nic") if nic.facts.get("driver") == "efa")
+
+
+def blind(devices: Callable[[Topology], Iterable[Device]], fact: str, says: str) -> Callable[[Topology], str]:
+    """For `Check.asks`: `says` of the devices without a fact, where `{}` stands for their names; empty without them."""
+
+    def ask(topology: Topology) -> str:
+        names = [device.id for device in devices(topology) if fact not in device.facts]
+        return says.format(runs(names)) if names else ""
+
+    return ask
+
+
 def links_below_switches(topology: Topology) -> tuple[Link, ...]:
     """The PCIe links between a switch and a GPU, a NIC or a card of NICs."""
     peers = {device.id for device in topology.of_kind("gpu", "nic", "card")}
     switches = {device.id for device in topology.of_kind("pcie_switch")}
-    below = (link for link in topology.links if isinstance(link.protocol, PcieLink) and peers & {link.a, link.b})
+    below = (link for link in pcie_links(topology) if peers & {link.a, link.b})
     return tuple(link for link in below if switches & {link.a, link.b})
+
+
+def pcie_links(topology: Topology) -> list[Link]:
+    """The links of PCIe."""
+    return [link for link in topology.links if isinstance(link.protocol, PcieLink)]
 
 
 def nvlink_not_read(topology: Topology) -> bool:

@@ -31,16 +31,16 @@ def _signs(facts: Facts) -> Findings:
             "a process with two GPUs did not enable peer access between them, so that UCX's copies of one to the other"
             f" go through host memory ({len(points)} points)",
             *dict.fromkeys(one for point in points for one in point.evidence if one.claim in (CLAIM, _PROTOCOL)),
-            costs="38 GB/s at 256 MiB where 391 are made with it, and 15 us at 4 KiB instead of 7 (measured on 2 H200,"
-            " NIXL 1.5.1, UCX 1.23)",
-            remedy="call cudaDeviceEnablePeerAccess both ways before the first transfer (PyTorch does when it first"
-            " copies from one GPU to another), or give each GPU a process of its own",
         )
 
 
 CHECK = Check(
     name="peer_access_off",
     summary="a process does not let its GPUs reach each other's memory",
+    costs="38 GB/s at 256 MiB where 391 are made with it, and 15 us at 4 KiB instead of 7 (measured on 2 H200,"
+    " NIXL 1.5.1, UCX 1.23)",
+    remedy="call cudaDeviceEnablePeerAccess both ways before the first transfer (PyTorch does when it first"
+    " copies from one GPU to another), or give each GPU a process of its own",
     signs=_signs,
     needs_results=True,
 )

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.parts import rdma_nics
-from railwright.results.records import Evidence
 from railwright.topology.devices import Topology
 from railwright.topology.gpus import runs
 from railwright.topology.settings import NONE
@@ -24,12 +22,7 @@ def _signs(facts: Facts) -> Findings:
         counted = nic.facts.get(_FACT, NONE)
         if counted != NONE and nic.facts.get("state") != "down":
             yield CHECK.finding(
-                (OfPart(nic.id),),
-                f"{nic.id} counted {str(counted)[:200]}",
-                Evidence(claim="error counters", value=str(counted)[:200], seen=_COUNTERS),
-                certainty="possible",
-                costs="each error repeats packets, and waits; old ones cost nothing now",
-                remedy="look again under load: what still moves is a fault of cable or optics: mlxlink -d DEVICE -c",
+                (nic.id,), f"{nic.id} counted {str(counted)[:200]}", ("error counters", str(counted)[:200], _COUNTERS)
             )
 
 
@@ -41,6 +34,9 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="port_errors",
     summary="a port counted errors",
+    certainty="possible",
+    costs="each error repeats packets, and waits; old ones cost nothing now",
+    remedy="look again under load: what still moves is a fault of cable or optics: mlxlink -d DEVICE -c",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
     asks=(_unread,),

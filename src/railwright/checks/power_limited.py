@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.parts import grouped
-from railwright.results.records import Evidence
 from railwright.topology.devices import Device
 
 _MEANT_ABOVE = 0.995
@@ -16,11 +14,10 @@ _MEANT_ABOVE = 0.995
 def _signs(facts: Facts) -> Findings:
     for (limit, default), names in grouped(facts.topology.of_kind("gpu"), _lowered).items():
         yield CHECK.finding(
-            map(OfPart, names),
+            names,
             f"the power limit of {names[0] if len(names) == 1 else f'{len(names)} GPUs'} is {limit:.0f} W, the default"
             f" is {default:.0f} W",
-            Evidence(claim="power limit", value=f"{limit:.0f} of {default:.0f} W", seen="NVML"),
-            costs="compute under load runs at lower clocks; copies and collectives seldom need that power",
+            ("power limit", f"{limit:.0f} of {default:.0f} W", "NVML"),
             remedy=f"nvidia-smi -pl {default:.0f} as root, or ask who set it: the rack may not carry more",
         )
 
@@ -36,7 +33,8 @@ def _lowered(gpu: Device) -> tuple[float, float] | None:
 CHECK = Check(
     name="power_limited",
     summary="a GPU's power limit is below its default",
+    costs="compute under load runs at lower clocks; copies and collectives seldom need that power",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks_nvml=True,
+    asks=(needs.told_by_nvml,),
 )

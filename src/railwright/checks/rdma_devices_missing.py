@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
+from railwright.checks.host_settings import read, setting, whole
 from railwright.checks.parts import rdma_nics
-from railwright.results.records import Evidence
 from railwright.topology.settings import NONE
 
 _FACT = "verbs_devices"
@@ -20,23 +18,23 @@ _FACT = "verbs_devices"
 def _signs(facts: Facts) -> Findings:
     there = setting(facts.topology, _FACT)
     devices = {str(nic.facts.get("rdma_device", nic.id)) for nic in rdma_nics(facts.topology)}
-    given = 0 if there == NONE else there
-    if not isinstance(given, int) or isinstance(given, bool) or given >= len(devices):
+    given = 0 if there == NONE else whole(there)
+    if given is None or given >= len(devices):
         return
-    yield CHECK.finding(
-        (OfPart(host_id(facts.topology)),),
+    yield CHECK.of_host(
+        facts,
         f"/dev/infiniband has {given} of {len(devices)} RDMA devices",
-        Evidence(claim="uverbs devices", value=str(given), seen="/dev/infiniband"),
+        ("uverbs devices", str(given), "/dev/infiniband"),
         certainty="likely" if given else "seen",
-        costs="RDMA's rate against that of TCP, without an error: NCCL and UCX take what they find",
-        remedy="docker run --device=/dev/infiniband --ulimit memlock=-1; in Kubernetes the RDMA device plugin; on hosts"
-        " modprobe ib_uverbs",
     )
 
 
 CHECK = Check(
     name="rdma_devices_missing",
     summary="a process does not find the RDMA devices",
+    costs="RDMA's rate against that of TCP, without an error: NCCL and UCX take what they find",
+    remedy="docker run --device=/dev/infiniband --ulimit memlock=-1; in Kubernetes the RDMA device plugin; on hosts"
+    " modprobe ib_uverbs",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
     asks=(read(_FACT),),

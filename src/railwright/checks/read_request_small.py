@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.parts import above, grouped
-from railwright.results.records import Evidence
 from railwright.topology.cluster import ports
-from railwright.topology.devices import Device, EfaLink, EthernetLink, InfinibandLink, Link, PcieLink, Topology
+from railwright.topology.devices import Device, Link, NetworkLink, PcieLink, Topology
 from railwright.topology.gpus import runs
 
 _BEST_BYTES = 4096
@@ -27,14 +25,10 @@ def _signs(facts: Facts) -> Findings:
     for size, names in small.items():
         if size < _BEST_BYTES:
             yield CHECK.finding(
-                map(OfPart, names),
+                names,
                 f"{runs(names)} may read {size} bytes with one PCIe request, {_BEST_BYTES} is possible",
-                Evidence(claim="MaxReadRequest", value=f"{size} B", seen="PCIe Device Control register"),
+                ("MaxReadRequest", f"{size} B", "PCIe Device Control register"),
                 certainty="likely" if size <= _CERTAIN_BYTES else "possible",
-                costs="not known from settings alone: measure with ib_write_bw or nccl-tests before and after"
-                " (Mellanox, Understanding PCIe Configuration)",
-                remedy="lspci -vv -s ADDRESS | grep MaxReadReq; setpci -s ADDRESS CAP_EXP+8.w shows the register: the"
-                " first of its four digits is 5 for 4096 bytes; the BIOS or a service sets it at every start",
             )
 
 
@@ -45,18 +39,12 @@ def _fast(topology: Topology) -> tuple[Device, ...]:
 
 
 def _rate(link: Link) -> float:
-    protocol = link.protocol
-    known = protocol.line_rate_bits_per_s if isinstance(protocol, EthernetLink | InfinibandLink | EfaLink) else None
-    return known or 0.0
+    return (isinstance(link.protocol, NetworkLink) and link.protocol.line_rate_bits_per_s) or 0.0
 
 
 def _request(topology: Topology, nic: Device) -> int | None:
     link = above(topology, nic.id)
     return link.protocol.max_read_request_bytes if link and isinstance(link.protocol, PcieLink) else None
-
-
-def _slow(topology: Topology) -> str:
-    return "" if _fast(topology) else "no NIC of 100 Gb/s or more"
 
 
 def _unread(topology: Topology) -> str:
@@ -67,7 +55,11 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="read_request_small",
     summary="a NIC asks for less than it may with one PCIe request",
+    costs="not known from settings alone: measure with ib_write_bw or nccl-tests before and after"
+    " (Mellanox, Understanding PCIe Configuration)",
+    remedy="lspci -vv -s ADDRESS | grep MaxReadReq; setpci -s ADDRESS CAP_EXP+8.w shows the register: the"
+    " first of its four digits is 5 for 4096 bytes; the BIOS or a service sets it at every start",
     signs=_signs,
-    needs=(needs.settings, needs.nic, _slow),
+    needs=(needs.settings, needs.nic, needs.some(_fast, "no NIC of 100 Gb/s or more")),
     asks=(_unread,),
 )

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.host_settings import is_virtual
-from railwright.checks.parts import rdma_nics
+from railwright.checks.parts import blind, rdma_nics
 from railwright.checks.settings import Cause, Settings, is_one_of
-from railwright.results.records import Evidence
-from railwright.topology.devices import Topology
 from railwright.topology.gpus import runs
 
 _COSTS = "writes wait for each other, most of all in virtual machines (NCCL, NCCL_IB_PCI_RELAXED_ORDERING)"
@@ -32,27 +29,24 @@ def _signs(facts: Facts) -> Findings:
     off = [nic.id for nic in rdma_nics(facts.topology) if nic.facts.get("relaxed_ordering") is False]
     if off and not facts.topology.is_described:
         yield CHECK.finding(
-            map(OfPart, off),
+            off,
             f"{runs(off)} may not mark writes as relaxed in order",
-            Evidence(claim="Enable Relaxed Ordering", value="off", seen="PCIe Device Control register"),
+            ("Enable Relaxed Ordering", "off", "PCIe Device Control register"),
             # A hypervisor shows a register of its own.
             certainty="possible" if is_virtual(facts.topology) else "likely",
-            costs=_COSTS,
-            remedy="switch it on in the BIOS and with mlxconfig -d DEVICE set PCI_WR_ORDERING=1, restart; then lspci"
-            " -vv -s ADDRESS | grep RlxdOrd shows RlxdOrd+",
         )
 
 
-def _unread(topology: Topology) -> str:
-    blind = [nic.id for nic in rdma_nics(topology) if "relaxed_ordering" not in nic.facts]
-    return f"the PCIe Device Control register of {runs(blind)} cannot be read (root may read it)" if blind else ""
-
+_UNREAD = "the PCIe Device Control register of {} cannot be read (root may read it)"
 
 CHECK = Check(
     name="relaxed_ordering_off",
     summary="a NIC's writes may not overtake each other",
+    costs=_COSTS,
+    remedy="switch it on in the BIOS and with mlxconfig -d DEVICE set PCI_WR_ORDERING=1, restart; then lspci"
+    " -vv -s ADDRESS | grep RlxdOrd shows RlxdOrd+",
     settings=_SETTINGS,
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
-    asks=(_unread,),
+    asks=(blind(rdma_nics, "relaxed_ordering", _UNREAD),),
 )

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.parts import blind
 from railwright.checks.roce_gids import roce, roce_nics
-from railwright.results.records import Evidence
-from railwright.topology.devices import Topology
 from railwright.topology.gpus import runs
 
 _FACT = "roce_ecn"
@@ -22,24 +20,19 @@ def _signs(facts: Facts) -> Findings:
     off = [nic.id for nic in roce_nics(facts.topology) if nic.facts.get(_FACT) == "off"]
     if off:
         yield CHECK.finding(
-            map(OfPart, off),
+            off,
             f"ECN of RoCE is off in every priority of {runs(off)}",
-            Evidence(claim="ECN", value="off", seen="/sys/class/net/*/ecn/roce_np/enable, roce_rp/enable"),
-            certainty="possible",
-            costs="under congestion packets are lost, or flow control spreads the congestion; none on an idle fabric",
-            remedy=f"as the fabric is set up: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3 and roce_rp; {_ASK}",
+            ("ECN", "off", "/sys/class/net/*/ecn/roce_np/enable, roce_rp/enable"),
         )
-
-
-def _unread(topology: Topology) -> str:
-    blind = [nic.id for nic in roce_nics(topology) if _FACT not in nic.facts]
-    return f"the driver of {runs(blind)} does not show ECN in sysfs; look with {_ASK}" if blind else ""
 
 
 CHECK = Check(
     name="roce_ecn_off",
     summary="RoCE ports are not told of congestion",
+    certainty="possible",
+    costs="under congestion packets are lost, or flow control spreads the congestion; none on an idle fabric",
+    remedy=f"as the fabric is set up: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3 and roce_rp; {_ASK}",
     signs=_signs,
     needs=(needs.settings, roce),
-    asks=(_unread,),
+    asks=(blind(roce_nics, _FACT, f"the driver of {{}} does not show ECN in sysfs; look with {_ASK}"),),
 )

@@ -7,10 +7,8 @@ Indices depend on the order in which addresses came and go. NCCL takes the GID b
 from __future__ import annotations
 
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.roce_gids import GIDS, Gid, gids, roce_nics
 from railwright.checks.settings import whole_number
-from railwright.results.records import Evidence
 from railwright.topology.gpus import runs
 
 _NAMES = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX")
@@ -28,11 +26,9 @@ def _signs(facts: Facts) -> Findings:
                 wrong.setdefault(why, []).append(nic.id)
         for why, names in wrong.items():
             yield CHECK.finding(
-                map(OfPart, names),
+                names,
                 f"{name}={index}, and that of {runs(names)} is {why}",
-                Evidence(claim="GID index", value=str(index), seen=f"environment; {GIDS}"),
-                certainty="likely",
-                costs="connections fail, or do not leave the subnet",
+                ("GID index", str(index), f"environment; {GIDS}"),
                 remedy=f"unset {name}: the library then looks for a GID of RoCE v2; show_gids lists them",
             )
 
@@ -51,6 +47,8 @@ def _wrong(table: tuple[Gid, ...], index: int) -> str:
 CHECK = Check(
     name="roce_gid_index_wrong",
     summary="a GID index that is set points at the wrong GID",
+    certainty="likely",
+    costs="connections fail, or do not leave the subnet",
     signs=_signs,
     needs_results=True,
 )

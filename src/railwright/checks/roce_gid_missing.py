@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.roce_gids import GIDS, gids, roce, roce_nics, unread
-from railwright.results.records import Evidence
 from railwright.topology.gpus import runs
 
 
@@ -18,18 +16,18 @@ def _signs(facts: Facts) -> Findings:
     bare = [name for name, table in tables.items() if table is not None and not any(one.is_routable for one in table)]
     if bare:
         yield CHECK.finding(
-            map(OfPart, bare),
+            bare,
             f"{runs(bare)} have no RoCE v2 GID of an IP address that was given to them",
-            Evidence(claim="GIDs", value="link-local alone", seen=GIDS),
+            ("GIDs", "link-local alone", GIDS),
             certainty="likely" if len(bare) < len(tables) else "possible",
-            costs="RDMA through routers does not work, and libraries that look for an IPv4 GID take TCP or end",
-            remedy="give the port's netdev its address: ip address add ADDRESS dev NETDEV; then look with show_gids",
         )
 
 
 CHECK = Check(
     name="roce_gid_missing",
     summary="a RoCE port has no address that RDMA can be routed by",
+    costs="RDMA through routers does not work, and libraries that look for an IPv4 GID take TCP or end",
+    remedy="give the port's netdev its address: ip address add ADDRESS dev NETDEV; then look with show_gids",
     signs=_signs,
     needs=(needs.settings, roce),
     asks=(unread,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from railwright.checks.needs import some
 from railwright.checks.parts import rdma_ports, speaks_iwarp
 from railwright.topology.devices import Device, EthernetLink, Topology
 from railwright.topology.gpus import runs
@@ -45,9 +46,8 @@ def gids(nic: Device) -> tuple[Gid, ...] | None:
     return tuple(Gid(int(one[1]), one[2], one[3], one[4]) for one in found) if len(found) == len(entries) else None
 
 
-def roce(topology: Topology) -> str:
-    """For `Check.needs`: a RoCE port that is up."""
-    return "" if roce_nics(topology) else "no RoCE port that is up"
+roce = some(roce_nics, "no RoCE port that is up")
+"""For `Check.needs`."""
 
 
 def unread(topology: Topology) -> str:

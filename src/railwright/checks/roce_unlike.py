@@ -3,25 +3,54 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from railwright.checks.roce_gids import roce_nics
+from railwright.checks import needs
+from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.parts import blind
+from railwright.checks.roce_gids import roce, roce_nics
 from railwright.topology.devices import Topology
-from railwright.topology.gpus import runs
+
+LOOK_WITH = "; look with mlnx_qos -i NETDEV"
 
 
-def unlike(topology: Topology, fact: str) -> Iterator[tuple[list[str], str, str]]:
-    """NICs whose value differs from that of most, with theirs and the usual one."""
+def unlike(
+    name: str,
+    summary: str,
+    fact: str,
+    *,
+    says: Callable[[list[str], str, str], str],
+    seen: tuple[str, str],
+    unread: str,
+    costs: str,
+    remedy: str,
+) -> Check:
+    """A check that a fact is alike on all RoCE ports of a host.
+
+    `says` takes the NICs whose value differs from that of most, theirs and the usual one; `seen` is what the value is,
+    and which tool told it.
+    """
+
+    def signs(facts: Facts) -> Findings:
+        for names, value, usual in _odd(facts.topology, fact):
+            yield check.finding(names, says(names, value, usual), (seen[0], value, seen[1]))
+
+    check = Check(
+        name=name,
+        summary=summary,
+        certainty="likely",
+        costs=costs,
+        remedy=remedy,
+        signs=signs,
+        needs=(needs.settings, roce),
+        asks=(blind(roce_nics, fact, unread),),
+    )
+    return check
+
+
+def _odd(topology: Topology, fact: str) -> Iterator[tuple[list[str], str, str]]:
     told = {nic.id: str(nic.facts[fact]) for nic in roce_nics(topology) if fact in nic.facts}
     usual = next(iter(Counter(told.values()).most_common(1)), ("", 0))[0]
     others = {name: value for name, value in told.items() if value != usual}
     for value in dict.fromkeys(others.values()):
         yield [name for name in others if others[name] == value], value, usual
-
-
-def unread(
-    topology: Topology, fact: str, what: str, told_by: str = "dcb", instead: str = "; look with mlnx_qos -i NETDEV"
-) -> str:
-    """Why it could not be looked at; empty where it is known of every port."""
-    blind = [nic.id for nic in roce_nics(topology) if fact not in nic.facts]
-    return f"{told_by} does not tell {what} of {runs(blind)}{instead}" if blind else ""

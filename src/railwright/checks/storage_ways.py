@@ -8,7 +8,7 @@ multipathing, and on x86 a static BAR1. `gdscheck -p` asks the same, and reads c
 from __future__ import annotations
 
 from railwright.checks.check import Asked, Way
-from railwright.checks.host_settings import setting
+from railwright.checks.host_settings import is_arm, setting
 from railwright.checks.ways import at_least, open_module, way
 from railwright.limits.limit import Constant, Source
 from railwright.topology.devices import Device, Topology
@@ -54,7 +54,7 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
                     there=None if multipath is None else multipath != "Y",
                     seen="/sys/module/nvme_core/parameters/multipath",
                 ),
-                *((_static_bar1(bar1),) if not _is_arm(topology) else ()),
+                *((_static_bar1(bar1),) if not is_arm(topology) else ()),
             ),
         ),
     )
@@ -63,10 +63,6 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
 def _static_bar1(told: object) -> Asked:
     there = told if isinstance(told, bool) else None
     return Asked(what="NVIDIA's driver has a static BAR1", there=there, seen="/proc/driver/nvidia/params")
-
-
-def _is_arm(topology: Topology) -> bool:
-    return any(cpu.facts.get("architecture") == "arm64" for cpu in topology.of_kind("cpu"))
 
 
 def _not_translated(devices: tuple[Device, ...]) -> Asked:

@@ -56,13 +56,7 @@ def _signs(facts: Facts) -> Findings:
 
 def _finding(one: Result, says: str, *evidence: Evidence, certainty: Certainty = "seen") -> Finding:
     return CHECK.finding(
-        (OfBenchmark(one.benchmark), OfParameter("buffers", "symmetric")),
-        says,
-        *evidence,
-        certainty=certainty,
-        costs=_COSTS,
-        remedy="register large buffers with ncclCommRegister, or leave them plain, where NVLS is off; symmetric ones"
-        " for what is below 16 MiB",
+        (OfBenchmark(one.benchmark), OfParameter("buffers", "symmetric")), says, *evidence, certainty=certainty
     )
 
 
@@ -103,6 +97,9 @@ def _median(result: Result) -> float:
 CHECK = Check(
     name="symmetric_without_nvls",
     summary="symmetric buffers are used where NVLS is off",
+    costs=_COSTS,
+    remedy="register large buffers with ncclCommRegister, or leave them plain, where NVLS is off; symmetric ones"
+    " for what is below 16 MiB",
     signs=_signs,
     needs_results=True,
 )

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import host_id, read, setting
-from railwright.results.records import Evidence
+from railwright.checks.host_settings import read, setting
 from railwright.topology.gpus import nvidia_gpus
 
 _COPY, _PEERS = "cuda_copy", "cuda_ipc"
@@ -25,19 +23,17 @@ def _signs(facts: Facts) -> Findings:
     if lacks == [_PEERS] and len(nvidia_gpus(facts.topology)) == 1:
         return
     if lacks:
-        yield CHECK.finding(
-            (OfPart(host_id(facts.topology)),),
-            f"UCX {version} lists no {' and no '.join(lacks)}",
-            Evidence(claim="transports", value=told, seen="ucx_info -d"),
-            certainty="likely",
-            costs="transfers of GPU memory by UCX, NIXL or MPI fail, or cross host memory",
-            remedy="a UCX built with --with-cuda, with its cuda modules beside it; in a container: the GPUs as well",
+        yield CHECK.of_host(
+            facts, f"UCX {version} lists no {' and no '.join(lacks)}", ("transports", told, "ucx_info -d")
         )
 
 
 CHECK = Check(
     name="ucx_without_cuda",
     summary="UCX knows no GPU memory",
+    certainty="likely",
+    costs="transfers of GPU memory by UCX, NIXL or MPI fail, or cross host memory",
+    remedy="a UCX built with --with-cuda, with its cuda modules beside it; in a container: the GPUs as well",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.ucx),
     asks=(read("ucx_transports"),),

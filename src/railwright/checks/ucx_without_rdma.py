@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
 from railwright.checks.host_settings import read, setting
 from railwright.checks.parts import rdma_nics
-from railwright.results.records import Evidence
 from railwright.topology.gpus import runs
 
 _OF_RDMA = ("rc", "dc", "ud", "gga", "srd")
@@ -28,19 +26,19 @@ def _signs(facts: Facts) -> Findings:
     missing = [nic.id for nic in up if not has or str(nic.facts["rdma_device"]) not in known]
     if missing:
         yield CHECK.finding(
-            map(OfPart, missing),
+            missing,
             f"UCX {version} does not list {runs(missing)}" if has else f"UCX {version} lists no transport of RDMA",
-            Evidence(claim="transports", value=told, seen="ucx_info -d"),
-            Evidence(claim="devices", value=devices, seen="ucx_info -d"),
-            certainty="likely",
-            costs="as tcp_fallback, or the NIC of another GPU",
-            remedy="a UCX built with --with-verbs; /dev/infiniband in the container; its log: UCX_LOG_LEVEL=info",
+            ("transports", told, "ucx_info -d"),
+            ("devices", devices, "ucx_info -d"),
         )
 
 
 CHECK = Check(
     name="ucx_without_rdma",
     summary="UCX does not use all RDMA ports",
+    certainty="likely",
+    costs="as tcp_fallback, or the NIC of another GPU",
+    remedy="a UCX built with --with-verbs; /dev/infiniband in the container; its log: UCX_LOG_LEVEL=info",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic, needs.ucx),
     asks=(read("ucx_transports", "ucx_devices"),),

@@ -13,7 +13,6 @@ from railwright.faults import nic_unused, p2p_disabled, uplinks_shared
 from railwright.limits.cluster_path import cluster_path_limit
 from railwright.limits.limit import Limit
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.records import Evidence
 from railwright.results.workload import Copy
 from railwright.units import format_bandwidth, format_size
 
@@ -34,11 +33,11 @@ def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Ite
     between = machine.cluster.hosts > 1 and file.workload.transport == "nccl"
     if fall and slow and between and fall.lasts and fall.factor >= _COLLAPSE:
         at, before = format_size(fall.size_bytes), format_size(fall.before_bytes)
-        yield uplinks_shared.CHECK.finding(
+        yield uplinks_shared.FAULT.finding(
             (Place("network"),),
             f"from {at} on the rate is 1/{fall.factor:.1f} of that at {before}: flows hinder each other in the"
             " network once messages are long, as on shared uplinks; a slow link would not have carried the smaller",
-            Evidence(claim="curve", value=f"1/{fall.factor:.1f} at {at}", seen="the table"),
+            ("curve", f"1/{fall.factor:.1f} at {at}", "the table"),
             certainty="possible",
             remedy="the same test with hosts of one leaf only; counters of discards, pauses and ECN marks of the"
             " switches between them",
@@ -55,10 +54,10 @@ def _copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[J
     over_pcie = cluster_path_limit(machine.cluster, "gpu0:memory0").limit
     if isinstance(over_pcie, Limit) and fastest <= over_pcie.value:
         rate, pcie = format_bandwidth(fastest), format_bandwidth(over_pcie.value)
-        yield p2p_disabled.CHECK.finding(
+        yield p2p_disabled.FAULT.finding(
             (Place("GPUs"),),
             f"no copy between GPUs is faster than {rate}: that is a rate of PCIe ({pcie}), and not of NVLink",
-            Evidence(claim="curve", value=rate, seen="the table"),
+            ("curve", rate, "the table"),
             certainty="possible",
             remedy="nvidia-smi topo -p2p r and nvidia-smi nvlink -s; systemctl status nvidia-fabricmanager",
         )
@@ -77,9 +76,10 @@ def _fewer_nics_named(file: ForeignFile, machine: Machine) -> Iterator[Finding]:
     each = file.ranks // machine.cluster.hosts if file.ranks else 0
     exact = value and not value.startswith("^") and all(word.rstrip(":0123456789") != word for word in named)
     if exact and len(named) < min(ports, each):
-        yield nic_unused.CHECK.finding(
+        yield nic_unused.FAULT.finding(
             (Place("environment"),),
             f"{_HCA}={value[:80]} names {len(named)} of the {ports} NICs of each host, for {each} GPUs",
-            Evidence(claim="setting", value=f"{_HCA}={value[:80]}", seen="environment of the run"),
+            ("setting", f"{_HCA}={value[:80]}", "environment of the run"),
+            costs="",
             remedy=f"unset {_HCA}, or name one NIC for each GPU (NCCL User Guide, Environment Variables)",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from railwright.limits.limit import Limit
 from railwright.limits.traffic import ALGORITHMS
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Result
-from railwright.results.workload import Collective, Copy, Linpack, Message, Workload, describe
+from railwright.results.workload import Collective, Copy, Linpack, Workload, describe
 from railwright.topology.changes import without
 from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.gpu_models import is_model
@@ -87,21 +88,24 @@ def _hosts_of(ranks: int, cluster: Cluster) -> int:
 
 def differences(file: ForeignFile, given: Machine, placed: Machine) -> tuple[str, ...]:
     """What the reader must know where the table is not of exactly the machine that was given."""
-    notes = [how_it_was_held(file)] if file.workload.pages and given.measured is not None else []
-    return (*notes, *_of_another_size(file, given.cluster, placed.cluster))
+    return tuple(_differences(file, given, placed.cluster))
 
 
-def _of_another_size(file: ForeignFile, given: Cluster, placed: Cluster) -> tuple[str, ...]:
-    notes = []
+def _differences(file: ForeignFile, machine: Machine, placed: Cluster) -> Iterator[str]:
+    given = machine.cluster
+    if file.workload.pages and machine.measured is not None:
+        yield (
+            f"held against copies on {file.workload.pages} pages, as {file.tool}'s buffers lie, of the run beside it:"
+            " both processes are taken to be on that host"
+        )
     if file.ranks is None and is_collective(file):
-        notes.append(f"the table does not say how many ranks there were: all {given.ranks} of the machine are assumed")
+        yield f"the table does not say how many ranks there were: all {given.ranks} of the machine are assumed"
     if placed.hosts < given.hosts:
-        notes.append(f"the table has {count(placed.hosts, 'host')} of the {given.hosts} given")
+        yield f"the table has {count(placed.hosts, 'host')} of the {given.hosts} given"
     if placed.gpus_per_host < given.gpus_per_host:
-        notes.append(
+        yield (
             f"{placed.gpus_per_host} of the {given.gpus_per_host} GPUs of each host took part; all its NICs are counted"
         )
-    return tuple(notes)
 
 
 def shapes_for(file: ForeignFile) -> tuple[str, ...]:
@@ -113,14 +117,6 @@ def shapes_for(file: ForeignFile) -> tuple[str, ...]:
         if shape.gpu is not None
         and (each <= shape.layout.gpus or not file.hosts)
         and any(is_model(seen, shape.gpu.name) for seen in file.gpus[:_MOST_MODELS])
-    )
-
-
-def how_it_was_held(file: ForeignFile) -> str:
-    """What the reader must know of a table that is held against a run of ours."""
-    return (
-        f"held against copies on {file.workload.pages} pages, as {file.tool}'s buffers lie, of the run beside it:"
-        " both processes are taken to be on that host"
     )
 
 
@@ -152,11 +148,6 @@ def busbw_scale(file: ForeignFile) -> float:
 def is_collective(file: ForeignFile) -> bool:
     """Whether the table is of a collective whose algorithms are known."""
     return _is_of_nccl(file) and file.test in ALGORITHMS
-
-
-def is_of_two(file: ForeignFile) -> bool:
-    """Whether a path from one device to another can be named for it."""
-    return isinstance(file.workload, Message)
 
 
 def operation_of(file: ForeignFile) -> str:

@@ -21,7 +21,6 @@ from railwright.explain.rows import (
     busbw_scale,
     differences,
     is_busbw,
-    is_of_two,
     judge_rows,
     machine_for,
     operation_of,
@@ -33,7 +32,7 @@ from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR
 from railwright.results.records import Verification, size_of
-from railwright.results.workload import Collective, Files
+from railwright.results.workload import Collective, Files, Message
 from railwright.topology.devices import Topology
 from railwright.units import format_size
 
@@ -73,7 +72,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
 
     Raises UsageError where the machine cannot be the table's, CannotJudge where it is not known.
     """
-    if machine is not None and machine.path and not is_of_two(file):
+    if machine is not None and machine.path and not isinstance(file.workload, Message):
         raise UsageError(
             f"--path {machine.path[:80]!r} is about two devices, {file.test} is not of two", hint="leave --path out"
         )
@@ -151,7 +150,7 @@ def _checks_for(facts: Facts) -> tuple[Check, ...]:
         from railwright.faults.every_check import EVERY_CHECK
 
         return EVERY_CHECK
-    return tuple(fault.check for fault in FAULTS)
+    return FAULTS
 
 
 def _is_setting(finding: Finding) -> bool:

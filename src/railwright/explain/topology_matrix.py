@@ -18,7 +18,7 @@ from railwright.units import count
 
 SEEN = "nvidia-smi topo -m"
 _NCCL = re.compile(r"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
-_LOOKED = (nic_across_sockets.CHECK,)
+_LOOKED = (nic_across_sockets.FAULT,)
 """What the places of devices alone can show."""
 
 

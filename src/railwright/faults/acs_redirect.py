@@ -9,14 +9,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.finding import OfPart
 from railwright.checks.host_settings import IN_A_GUEST, is_virtual
 from railwright.checks.parts import links_below_switches
 from railwright.faults.cases import gpus_use_pcie, over_network, with_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
-from railwright.results.records import Evidence
 from railwright.topology.changes import with_pcie
 from railwright.topology.devices import Link, PcieLink, Topology
 
@@ -27,18 +26,16 @@ def _signs(facts: Facts) -> Findings:
     shared = links_below_switches(facts.topology)
     redirected, unreadable = ([OfPart(link.id) for link in shared if _state(link) is state] for state in (True, None))
     if redirected:
-        yield CHECK.finding(
+        yield FAULT.finding(
             redirected,
             f"ACS sends peer-to-peer requests of {len(redirected)} ports below PCIe switches up to the root complex",
-            Evidence(claim="acs", value="request redirect on", seen="ACS control register"),
-            costs="most of GPU-NIC and GPU-GPU bandwidth under one switch (nccl-tests issue 112: 9.84 GB/s)",
+            ("acs", "request redirect on", "ACS control register"),
             remedy=IN_A_GUEST if is_virtual(facts.topology) else _REMEDY,
         )
     if unreadable:
-        yield CHECK.finding(
+        yield FAULT.blind(
             unreadable,
             f"the ACS state of {len(unreadable)} ports below PCIe switches cannot be read",
-            certainty="could not look",
             remedy="run as root: extended config space is hidden from other users",
         )
 
@@ -81,16 +78,13 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="acs_redirect",
     summary="ACS detours peer-to-peer traffic through the root complex",
+    costs="most of GPU-NIC and GPU-GPU bandwidth under one switch (nccl-tests issue 112: 9.84 GB/s)",
     signs=_signs,
     needs=(needs.settings, needs.pcie_switch),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

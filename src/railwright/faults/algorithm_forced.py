@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.finding import Place
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.errors import RailwrightError
@@ -42,7 +42,7 @@ def _signs(facts: Facts) -> Findings:
     waived = bool(off) and has_nvls(facts.topology)
     if waived:  # the variable is honoured, which is no fault
         benchmarks = ", ".join(dict.fromkeys(result.benchmark for result in off))
-        yield CHECK.finding(
+        yield FAULT.finding(
             (Place("environment"),),
             f"NVLS (NVLink SHARP) is waived: {NVLS_VARIABLE}=0 switches it off, and limits are those without it",
             Evidence(claim="setting", value=f"{NVLS_VARIABLE}=0", seen=f"{off[0].ranks} ranks, {benchmarks}"),
@@ -57,7 +57,7 @@ def _signs(facts: Facts) -> Findings:
         remedy="unset it; set it only for a comparison, or NVLS off where others share the NVSwitches (NCCL User Guide,"
         " Environment Variables)",
     )
-    yield from CHECK.made_by(settings, facts)
+    yield from FAULT.made_by(settings, facts)
 
 
 def _of_nccl(facts: Facts) -> list[Result]:
@@ -108,15 +108,11 @@ def _says(name: str, best: str) -> str:
     return f"all_reduce runs as {name} and not as {best} ({cause})"
 
 
-CHECK = Check(
+FAULT = Fault(
     name="algorithm_forced",
     summary="a setting keeps NCCL from its best algorithm",
     signs=_signs,
     needs_results=True,
-)
-
-FAULT = Fault(
-    check=CHECK,
     transports=ONLY_NCCL,
     collectives=frozenset({_COLLECTIVE}),
     ways=_ways,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.checks.check import Check
 from railwright.checks.settings import Cause, Settings, is_below
 from railwright.faults.cases import over_network
 from railwright.faults.fault import ONLY_NCCL, Fault, Ways
@@ -43,7 +42,7 @@ def _carries(link: Link) -> float:
     return limit.value if isinstance(limit, Limit) else 0.0
 
 
-CHECK = Check(
+FAULT = Fault(
     name="connection_ceiling",
     summary="too few bytes in flight for the line rate",
     settings=Settings(
@@ -60,10 +59,6 @@ CHECK = Check(
         remedy="unset it, or raise NCCL_NCHANNELS_PER_NET_PEER and NCCL_P2P_NET_CHUNKSIZE (NCCL User Guide)",
     ),
     needs_results=True,
-)
-
-FAULT = Fault(
-    check=CHECK,
     transports=ONLY_NCCL,
     ways=_ways,
 )

@@ -31,9 +31,9 @@ _STANDS_BEFORE = {
 
 def _in_order() -> Iterator[Check]:
     for check in CHECKS:
-        yield from (fault.check for fault in FAULTS if _STANDS_BEFORE.get(fault.name) == check.name)
+        yield from (fault for fault in FAULTS if _STANDS_BEFORE.get(fault.name) == check.name)
         yield check
-    yield from (fault.check for fault in FAULTS if fault.name not in _STANDS_BEFORE)
+    yield from (fault for fault in FAULTS if fault.name not in _STANDS_BEFORE)
 
 
 EVERY_CHECK: tuple[Check, ...] = tuple(_in_order())

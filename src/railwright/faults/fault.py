@@ -30,11 +30,9 @@ class Supposed(msgspec.Struct, frozen=True, kw_only=True):
 Ways = Iterator[Supposed]
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault, as its file describes it. All of its functions are pure."""
+class Fault(Check, frozen=True, kw_only=True):
+    """One fault, as its file describes it: a check, with what it does to a machine. All of its functions are pure."""
 
-    check: Check
-    """How settings and results show it; the fault has the check's name."""
     ways: Callable[[Case], Ways]
     """The ways in which it could be there, each with the case that gives its curve."""
     degrade: Callable[[Topology, str], Topology] | None = None
@@ -43,11 +41,6 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """What moves the data where it can be at all, in the words of `results.workload.Transport`."""
     collectives: frozenset[str] = frozenset()
     """The collectives that it can slow at all, as NCCL calls them; empty where it can slow any."""
-
-    @property
-    def name(self) -> str:
-        """The name of the fault and of its check."""
-        return self.check.name
 
     def can_be_of(self, transport: str, operation: str) -> bool:
         """Whether a tool with that transport can have it, in a collective of that name; no transport is none of these.

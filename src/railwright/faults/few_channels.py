@@ -9,7 +9,6 @@ import math
 
 from msgspec.structs import replace
 
-from railwright.checks.check import Check
 from railwright.checks.settings import Cause, Settings, is_below
 from railwright.faults.cases import can_run
 from railwright.faults.fault import ONLY_NCCL, Fault, Ways
@@ -41,7 +40,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="few_channels",
     summary="fewer NCCL channels than the links need",
     settings=Settings(
@@ -50,10 +49,6 @@ CHECK = Check(
         remedy="unset it, or raise it until the rate no longer grows (NCCL User Guide, Environment Variables)",
     ),
     needs_results=True,
-)
-
-FAULT = Fault(
-    check=CHECK,
     transports=ONLY_NCCL,
     ways=_ways,
 )

@@ -8,8 +8,8 @@ the two meet at the CPU.
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import Certainty, Finding, OfPart
+from railwright.checks.check import Facts, Findings
+from railwright.checks.finding import Certainty, Finding
 from railwright.checks.gpudirect_ways import LINUX, PEERMEM, gpudirect_ways
 from railwright.checks.parts import rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of
@@ -52,7 +52,7 @@ def _signs(facts: Facts) -> Findings:
     for host in told:
         says = "NICs and GPUs do not talk directly: data bounces through host memory"
         yield _off(host, says, Evidence(claim=FACT, value="off", seen="topology"))
-    yield from CHECK.made_by(_SETTINGS, facts)
+    yield from FAULT.made_by(_SETTINGS, facts)
     if not told and hosts and not facts.topology.is_described and hosts[0].facts.get(FACT) is not True:
         yield from _look_at_modules(facts.topology, hosts[0])
 
@@ -74,17 +74,16 @@ def _look_at_modules(topology: Topology, host: Device) -> Findings:
         yield _off(host, f"{says} do without it", _NO_PEERMEM, certainty="likely")
     else:
         lack = "nvidia-peermem is not loaded" if modules else "the loaded kernel modules cannot be read"
-        yield CHECK.finding(
-            (OfPart(host.id),),
+        yield FAULT.blind(
+            (host.id,),
             f"{lack}, and whether the driver can share GPU memory as a dma-buf is not shown",
-            certainty="could not look",
             remedy="look for /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET; `modinfo -F license nvidia`"
             " says Dual MIT/GPL for the open modules that dma-buf needs",
         )
 
 
 def _off(host: Device, says: str, *evidence: Evidence, certainty: Certainty = "seen") -> Finding:
-    return CHECK.finding((OfPart(host.id),), says, *evidence, certainty=certainty, costs=_COSTS, remedy=_REMEDY)
+    return FAULT.finding((host.id,), says, *evidence, certainty=certainty)
 
 
 def _degrade(topology: Topology, _: str) -> Topology:
@@ -108,17 +107,15 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="gpudirect_off",
     summary="data between NIC and GPU bounces through host memory",
+    costs=_COSTS,
+    remedy=_REMEDY,
     signs=_signs,
     needs=(needs.gpu, needs.rdma_nic),
     checklist=gpudirect_ways,
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     transports=NOT_VERBS,
     degrade=_degrade,
     ways=_ways,

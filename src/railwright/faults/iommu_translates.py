@@ -7,14 +7,12 @@ a table on its way (NCCL User Guide, Troubleshooting; NVIDIA GPUDirect Storage, 
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
-from railwright.checks.host_settings import IN_A_GUEST, is_virtual, why_unread
+from railwright.checks.check import Facts, Findings
+from railwright.checks.host_settings import IN_A_GUEST, is_arm, is_virtual, why_unread
 from railwright.checks.parts import grouped
 from railwright.faults.acs_redirect import redirected
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
-from railwright.results.records import Evidence
 from railwright.topology.devices import Device, DeviceKind, Topology
 from railwright.topology.gpus import runs
 from railwright.topology.settings import IOMMU_DOMAIN
@@ -33,13 +31,12 @@ def _signs(facts: Facts) -> Findings:
     direct = {one.id for one in devices if one.kind != "drive"}
     for kind, names in translated.items():
         guest, peers = is_virtual(topology), direct & set(names)
-        change = "iommu=pt" if not _is_arm(topology) else "iommu.passthrough=1"
-        yield CHECK.finding(
-            map(OfPart, names),
+        change = "iommu=pt" if not is_arm(topology) else "iommu.passthrough=1"
+        yield FAULT.finding(
+            names,
             f"the IOMMU translates the addresses of {runs(names)}",
-            Evidence(claim="IOMMU domain", value=kind, seen="/sys/kernel/iommu_groups/*/type"),
+            ("IOMMU domain", kind, "/sys/kernel/iommu_groups/*/type"),
             certainty="likely" if topology.of_kind("gpu") and peers and not guest else "possible",
-            costs="peer-to-peer traffic crosses the root complex, and may hang (NCCL User Guide, Troubleshooting)",
             remedy=f"{change} in the guest; {IN_A_GUEST}" if guest else f"{change} {_REMEDY}",
         )
 
@@ -47,10 +44,6 @@ def _signs(facts: Facts) -> Findings:
 def _domain(device: Device) -> str | None:
     value = device.facts.get(IOMMU_DOMAIN)
     return value if isinstance(value, str) else None
-
-
-def _is_arm(topology: Topology) -> bool:
-    return any(cpu.facts.get("architecture") == "arm64" for cpu in topology.of_kind("cpu"))
 
 
 def _unread(topology: Topology) -> str:
@@ -74,15 +67,12 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="iommu_translates",
     summary="the IOMMU translates every address of a GPU, NIC or drive",
+    costs="peer-to-peer traffic crosses the root complex, and may hang (NCCL User Guide, Troubleshooting)",
     signs=_signs,
     needs=(needs.settings, _pci),
     asks=(_unread,),
-)
-
-FAULT = Fault(
-    check=CHECK,
     ways=_ways,
 )

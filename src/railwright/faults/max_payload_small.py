@@ -11,15 +11,13 @@ from functools import partial
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.check import Facts, Findings
 from railwright.checks.host_settings import is_virtual
 from railwright.checks.parts import above, pcie_above
 from railwright.faults.cases import gpus_use_pcie, with_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.pcie import MAX_PAYLOAD_RANGE, payload_rate
-from railwright.results.records import Evidence
 from railwright.topology.changes import with_pcie
 from railwright.topology.devices import DeviceKind, Link, PcieLink, Topology
 from railwright.topology.gpus import runs
@@ -42,14 +40,12 @@ def _signs(facts: Facts) -> Findings:
     for (now, best), devices in found.items():
         certain = now < _USUAL_BYTES and not is_virtual(topology)
         lost = 1 - payload_rate(1.0, now) / payload_rate(1.0, best)
-        yield CHECK.finding(
-            map(OfPart, devices),
+        yield FAULT.finding(
+            devices,
             f"PCIe packets of {runs(devices)} carry {now} bytes, all ports on their way could {best}",
-            Evidence(claim="MaxPayload", value=f"{now} B", seen="PCIe Device Control register"),
+            ("MaxPayload", f"{now} B", "PCIe Device Control register"),
             certainty="seen" if certain else "possible",
             costs=f"{lost:.1%} of the link in headers (limits of PCIe, TLP overhead)",
-            remedy="pci=pcie_bus_perf on the kernel's command line, or MaxPayload in the BIOS; then lspci -vv -s"
-            " ADDRESS | grep -A1 DevCtl",
         )
 
 
@@ -95,16 +91,14 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="max_payload_small",
     summary="PCIe packets are smaller than all ports on the way could carry",
+    remedy="pci=pcie_bus_perf on the kernel's command line, or MaxPayload in the BIOS; then lspci -vv -s"
+    " ADDRESS | grep -A1 DevCtl",
     signs=_signs,
     needs=(needs.settings, needs.pcie_link),
     asks=(_unread,),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     ways=_ways,
 )

@@ -14,14 +14,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.finding import OfPart
 from railwright.checks.parts import rdma_ports, speaks_iwarp
 from railwright.faults.cases import over_network, with_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.network import LINUX_ROCE_BYTES, RDMA_MTUS, largest_rdma_mtu, payload_of
-from railwright.results.records import Evidence
 from railwright.topology.changes import with_links
 from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topology
 
@@ -59,19 +58,18 @@ def _signs(facts: Facts) -> Findings:
             change = f"set MTU {_JUMBO} on the port and on every switch between"
             if not ethernet:
                 change = "set MTU 4096 for the partition in the subnet manager"
-            yield CHECK.finding(
+            yield FAULT.finding(
                 where,
                 f"MTU {protocol.mtu_bytes} of {nic.id}{leaves}, {_BEST} is possible",
-                Evidence(claim="mtu", value=str(protocol.mtu_bytes), seen="MTU of the port"),
+                ("mtu", str(protocol.mtu_bytes), "MTU of the port"),
                 certainty="seen" if _is_for_gpus(facts.topology, protocol) else "possible",
                 costs=_costs(protocol),
                 remedy=f"{change}, then look at active_mtu of ibv_devinfo",
             )
     if unknown:
-        yield CHECK.finding(
+        yield FAULT.blind(
             unknown,
             f"the RDMA MTU of {len(unknown) // 2} NICs cannot be read",
-            certainty="could not look",
             remedy="ibv_devinfo -d mlx5_N | grep active_mtu: 4096 is the best",
         )
 
@@ -150,16 +148,12 @@ def _ways(case: Case) -> Ways:
             )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="mtu_small",
     summary="an MTU that leaves RDMA less than its largest packets",
     signs=_signs,
     needs=(needs.rdma_nic,),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

@@ -11,14 +11,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import above, rdma_ports
 from railwright.faults.cases import over_network, with_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.software import nearest_nic_kind
-from railwright.results.records import Evidence
 from railwright.topology.changes import without
 from railwright.topology.cluster import ports
 from railwright.topology.devices import C2cLink, Device, InternalLink, Link, PcieLink, SmpLink, Topology
@@ -40,14 +38,11 @@ def _signs(facts: Facts) -> Findings:
     far = [gpu.id for gpu in near.gpus if nearest_nic_kind(near, gpu.id) == "SYS"]
     if far:
         avoidable = len(nics) >= len({_socket(topology, gpu.id) for gpu in near.gpus})
-        yield CHECK.finding(
-            map(OfPart, far),
+        yield FAULT.finding(
+            far,
             f"{len(far)} GPUs reach every NIC only across sockets: {', '.join(far[:8])}",
-            Evidence(claim="path", value="SYS", seen="PCIe tree and NUMA nodes"),
+            ("path", "SYS", "PCIe tree and NUMA nodes"),
             certainty="likely" if avoidable else "possible",
-            costs=_COSTS,
-            remedy="give each pod or VM NICs of the sockets of its GPUs, or move a card; nvidia-smi topo -m shows SYS"
-            " where a pair crosses sockets",
         )
 
 
@@ -135,15 +130,14 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="nic_across_sockets",
     summary="GPUs reach their NICs only across sockets",
+    costs=_COSTS,
+    remedy="give each pod or VM NICs of the sockets of its GPUs, or move a card; nvidia-smi topo -m shows SYS"
+    " where a pair crosses sockets",
     signs=_signs,
     needs=(needs.gpu, needs.rdma_nic),
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.check import Facts, Findings
 from railwright.faults.cases import over_network, with_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
-from railwright.results.records import Evidence
 from railwright.topology.changes import with_links, without
 from railwright.topology.cluster import ports
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Topology
@@ -34,13 +32,11 @@ def _signs(facts: Facts) -> Findings:
         siblings = {link.b for link in topology.links if link.a in own} - {nic.id}
         alike_up = any(other.facts.get("state") == "up" and other.name == nic.name for other in nics)
         likely = alike_up and bool(nic.facts.get("rdma_device")) and not siblings
-        yield CHECK.finding(
-            (OfPart(nic.id),),
+        yield FAULT.finding(
+            (nic.id,),
             f"the port of {nic.id} is down" + (", while others of its kind are up" if alike_up else ""),
-            Evidence(claim="port", value="down", seen="operstate and RDMA port state"),
+            ("port", "down", "operstate and RDMA port state"),
             certainty="likely" if likely else "possible",
-            costs="what it would carry: large collectives over N equal NICs lose 1/N for each (NCCL issue 687)",
-            remedy="look at cable, optics and switch port (rdma link, ibstat, mlxlink -d mlx5_N), then set the link up",
         )
 
 
@@ -91,16 +87,14 @@ def _fastest(host: Topology) -> list[str]:
     return [name for name, rate in rates.items() if rate == max(rates.values())]
 
 
-CHECK = Check(
+FAULT = Fault(
     name="nic_unused",
     summary="a NIC that could carry data carries none",
+    costs="what it would carry: large collectives over N equal NICs lose 1/N for each (NCCL issue 687)",
+    remedy="look at cable, optics and switch port (rdma link, ibstat, mlxlink -d mlx5_N), then set the link up",
     signs=_signs,
     needs=(needs.gpu, needs.nic),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

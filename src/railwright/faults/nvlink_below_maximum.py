@@ -5,13 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import nvlink_not_read
 from railwright.faults.cases import can_run, with_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
-from railwright.results.records import Evidence
 from railwright.topology.changes import with_links
 from railwright.topology.devices import Link, NvlinkLink, Topology
 
@@ -24,10 +22,10 @@ def _signs(facts: Facts) -> Findings:
     for link, nvlink in links:
         if nvlink.max_links is not None and nvlink.links < nvlink.max_links:
             active = f"{nvlink.links} of {nvlink.max_links}"
-            yield CHECK.finding(
-                (OfPart(link.id),),
+            yield FAULT.finding(
+                (link.id,),
                 f"{active} NVLinks of {link.id} are active",
-                Evidence(claim="nvlinks", value=active, seen="NVLink state"),
+                ("nvlinks", active, "NVLink state"),
                 costs=f"{1 - nvlink.links / nvlink.max_links:.0%} of the GPU's NVLink rate; a ring goes at the rate of"
                 " its slowest GPU (NCCL plans links x the rate of one, src/graph/topo.h)",
                 remedy=_REMEDY,
@@ -38,18 +36,17 @@ def _signs(facts: Facts) -> Findings:
     active_links = {gpu.id: gpu.facts.get("nvlinks_active") for gpu in gpus if gpu.facts.get("nvlinks")}
     for name, number in active_links.items():
         if number == 0 and any(active_links.values()):
-            yield CHECK.finding(
-                (OfPart(name),),
+            yield FAULT.finding(
+                (name,),
                 f"none of the NVLinks of {name} is active, those of other GPUs are",
-                Evidence(claim="nvlinks", value="0 active", seen="NVLink state"),
+                ("nvlinks", "0 active", "NVLink state"),
                 costs="all of its NVLink rate: its data goes over PCIe",
                 remedy=_REMEDY,
             )
     if len(gpus) > 1 and not links and nvlink_not_read(topology):
-        yield CHECK.finding(
-            (OfPart(gpu.id) for gpu in gpus),
+        yield FAULT.blind(
+            (gpu.id for gpu in gpus),
             "the active NVLinks of the GPUs cannot be read",
-            certainty="could not look",
             remedy="nvidia-smi nvlink -s lists the active links of each GPU; all GPUs should have as many",
         )
 
@@ -96,16 +93,12 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="nvlink_below_maximum",
     summary="a GPU has fewer active NVLinks than it could have",
     signs=_signs,
     needs=(needs.nvlink,),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

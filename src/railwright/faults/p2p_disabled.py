@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import nvlink_not_read
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.faults.cases import can_run, with_host
@@ -20,7 +19,6 @@ from railwright.groups import grouped
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
-from railwright.results.records import Evidence
 from railwright.topology.changes import with_host_facts, without
 from railwright.topology.devices import GPU_LINKS, Device, Topology
 from railwright.topology.gpus import runs
@@ -42,10 +40,9 @@ def _signs(facts: Facts) -> Findings:
     gpus = facts.topology.of_kind("gpu")
     asked = any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus)
     if len(gpus) > 1 and nvlink_not_read(facts.topology) and not asked:
-        yield CHECK.finding(
-            (OfPart(gpu.id) for gpu in gpus),
+        yield FAULT.blind(
+            (gpu.id for gpu in gpus),
             "which GPUs may reach each other's memory cannot be read",
-            certainty="could not look",
             remedy="nvidia-smi topo -p2p r: every pair should say OK",
         )
 
@@ -56,10 +53,10 @@ def _refused(topology: Topology) -> Findings:
     refusing = [gpu for gpu in topology.of_kind("gpu") if gpu.facts.get("peers_refused")]
     for is_linked, gpus in grouped(refusing, lambda gpu: gpu.id in linked):
         names = [gpu.id for gpu in gpus]
-        yield CHECK.finding(
-            map(OfPart, names),
+        yield FAULT.finding(
+            names,
             "; ".join(_who_reaches_whom(gpus)),
-            Evidence(claim="peer access", value=f"refused by {runs(names)}", seen="CUDA and NVML"),
+            ("peer access", f"refused by {runs(names)}", "CUDA and NVML"),
             certainty="seen" if is_linked else "possible",
             costs=_COSTS,
             remedy="nvidia-smi topo -p2p r shows all pairs; look for NVreg_RegistryDwords in"
@@ -93,10 +90,10 @@ def _not_in_fabric(topology: Topology) -> Findings:
     }
     if out:
         states = ", ".join(dict.fromkeys(out.values()))
-        yield CHECK.finding(
-            map(OfPart, out),
+        yield FAULT.finding(
+            out,
             f"{', '.join(out)} did not join the NVLink fabric: {states}",
-            Evidence(claim="NVLink fabric", value=states, seen="NVML"),
+            ("NVLink fabric", states, "NVML"),
             costs=_COSTS,
             remedy="systemctl status nvidia-fabricmanager: it must run in the driver's own version, in a VM on the"
             " host; then nvidia-smi -q | grep -A3 Fabric",
@@ -141,7 +138,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="p2p_disabled",
     summary="GPUs of one host do not reach each other directly",
     settings=Settings(
@@ -156,10 +153,6 @@ CHECK = Check(
     ),
     signs=_signs,
     needs=(needs.two_gpus,),
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

@@ -12,14 +12,12 @@ from functools import partial
 from msgspec.structs import replace
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import pcie_above
 from railwright.faults.cases import gpus_use_pcie, over_network, with_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
-from railwright.results.records import Evidence
 from railwright.topology.changes import with_pcie
 from railwright.topology.cluster import ports
 from railwright.topology.devices import GT_PER_S, Device, Link, PcieLink, Topology
@@ -44,20 +42,17 @@ def _signs(facts: Facts) -> Findings:
             now, best = raw_rate(pcie.gt_per_s, pcie.width), raw_rate(rate, width)
             trained = f"{pcie.gt_per_s:g} GT/s x{pcie.width}"
             may_be_idle = bool(gpus & {link.a, link.b}) and not pcie.width < width
-            yield CHECK.finding(
-                (OfPart(link.id),),
+            yield FAULT.finding(
+                (link.id,),
                 f"{link.id} runs at {trained}, both ends can do {rate:g} GT/s x{width}",
-                Evidence(claim="link", value=trained, seen="current_link_speed, current_link_width"),
+                ("link", trained, "current_link_speed, current_link_width"),
                 certainty="possible" if may_be_idle else "seen",
                 costs=f"{1 - now / best:.0%} of the link's raw rate" if now and best else "",
-                remedy="reseat the card or cable, check slot and BIOS, then compare current_link_speed and "
-                "current_link_width with their maximum under load",
             )
     if unknown:
-        yield CHECK.finding(
-            (OfPart(link.id) for link in unknown),
+        yield FAULT.blind(
+            (link.id for link in unknown),
             f"the trained rate and width of {len(unknown)} PCIe links cannot be read",
-            certainty="could not look",
             remedy="look at current_link_speed and current_link_width of their ends in /sys/bus/pci/devices",
         )
 
@@ -115,16 +110,14 @@ def _slower(link: PcieLink, *, by: int) -> PcieLink:
     return replace(link, gt_per_s=below[-by])
 
 
-CHECK = Check(
+FAULT = Fault(
     name="pcie_below_maximum",
     summary="a PCIe link trained below what both its ends can do",
+    remedy="reseat the card or cable, check slot and BIOS, then compare current_link_speed and "
+    "current_link_width with their maximum under load",
     signs=_signs,
     needs=(needs.pcie_link,),
     mend=_mend,
-)
-
-FAULT = Fault(
-    check=CHECK,
     degrade=_degrade,
     ways=_ways,
 )

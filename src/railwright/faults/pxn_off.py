@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.checks.check import Check
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.errors import RailwrightError
 from railwright.faults.cases import over_network
@@ -43,7 +42,7 @@ def _expected(case: Case) -> float:
     return rate.limit if rate.middle is None else rate.middle
 
 
-CHECK = Check(
+FAULT = Fault(
     name="pxn_off",
     summary="GPUs may not send by the NICs of their peers",
     settings=Settings(
@@ -56,10 +55,6 @@ CHECK = Check(
         remedy="unset it (NCCL User Guide, Environment Variables)",
     ),
     needs_results=True,
-)
-
-FAULT = Fault(
-    check=CHECK,
     transports=ONLY_NCCL,
     collectives=_OF_PAIRS,
     ways=_ways,

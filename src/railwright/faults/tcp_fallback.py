@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Facts, Findings
 from railwright.checks.finding import OfBenchmark, OfPath
 from railwright.checks.parts import is_rdma, rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of
@@ -34,13 +34,10 @@ def _signs(facts: Facts) -> Findings:
                 fallen.setdefault((result.benchmark, result.path), []).append(one)
     for (benchmark, path), seen in fallen.items():
         kinds = {one.value: one for one in seen}
-        yield CHECK.finding(
+        yield FAULT.finding(
             (OfBenchmark(benchmark), OfPath(path)),
             f"{benchmark} ran over {', '.join(kinds)} between two processes of one host ({len(seen)} points)",
             *kinds.values(),
-            costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
-            remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or"
-            " kernel.yama.ptrace_scope=0), or look at UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is there",
         )
 
 
@@ -68,9 +65,12 @@ def _ways(case: Case) -> Ways:
         )
 
 
-CHECK = Check(
+FAULT = Fault(
     name="tcp_fallback",
     summary="data moves over TCP where a better transport was to be had",
+    costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
+    remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or"
+    " kernel.yama.ptrace_scope=0), or look at UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is there",
     settings=Settings(
         {
             "NCCL_NET": Cause(is_one_of("Socket"), "takes TCP sockets even where there is RDMA"),
@@ -81,10 +81,6 @@ CHECK = Check(
     ),
     signs=_signs,
     needs_results=True,
-)
-
-FAULT = Fault(
-    check=CHECK,
     transports=NOT_VERBS,
     degrade=_degrade,
     ways=_ways,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.checks.check import Check
 from railwright.faults.cases import over_network
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
@@ -49,13 +48,9 @@ def _shared(cluster: Cluster) -> Fabric | None:
     return replace(fabric, tiers=(shared, *fabric.tiers[1:]))
 
 
-CHECK = Check(
+FAULT = Fault(
     name="uplinks_shared",
     summary="flows meet on the uplinks of switches",
     needs_results=True,
-)
-
-FAULT = Fault(
-    check=CHECK,
     ways=_ways,
 )

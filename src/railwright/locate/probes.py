@@ -211,7 +211,7 @@ class RankProbes:
         place = place_of.get(host)
         if place is None or each == 1:
             return place
-        return place * each + self.place.fabric.nics_of_host(host).index(nic)
+        return place * each + self.place.fabric.nics_of_host[host].index(nic)
 
     def _read(self, results: list[Result], rounds: list[tuple[Wanted, ...]], found: list[list[Seen]]) -> None:
         """Join what the two ends of each flow said."""

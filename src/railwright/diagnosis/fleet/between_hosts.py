@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from railwright.diagnosis.fleet.host_table import MANY, NEEDED, usual_of, without
+from railwright.diagnosis.fleet.host_table import among_others
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, Verdict
 from railwright.diagnosis.verdicts.pair import PairJudged, Standing
@@ -147,18 +147,8 @@ class Joined:
 def judge_pairs(tried: Sequence[PairTried], joined: Joined) -> tuple[PairJudged, ...]:
     """Every pair with its verdict, the slowest against its siblings first."""
     best = {one: max(one.values, default=0.0) / one.share for one in tried}
-    every = sorted(value for value in best.values() if value > 0)
-    of_all = usual_of(every) if len(every) > MANY else None
-    found = []
-    for one in tried:
-        part: float | None = None
-        standing: Standing = "alone"
-        if best[one] > 0 and len(every) > 1:
-            usual, far = of_all or usual_of(without(every, best[one]))
-            part = round(best[one] / usual, 4)
-            if len(every) >= NEEDED:
-                standing = "behind" if joined.compare and usual - best[one] > far else "with the others"
-        found.append(_judged(one, joined, part, standing))
+    standings = among_others({one: [value] if value > 0 else [] for one, value in best.items()}, compare=joined.compare)
+    found = [_judged(one, joined, *standings[one]) for one in tried]
     return tuple(sorted(found, key=lambda one: (one.part or 0.0, one.source, one.destination)))
 
 
@@ -176,7 +166,7 @@ def _judged(one: PairTried, joined: Joined, part: float | None, standing: Standi
         destination=one.destination,
         tries=len(one.values),
         value=value,
-        part=part,
+        part=None if part is None else round(part, 4),
         limit=limit.value if isinstance(limit, Limit) else None,
         because=limit.because if isinstance(limit, Limit) else limit.why,
         verdict=verdict,

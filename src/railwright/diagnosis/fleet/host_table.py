@@ -5,8 +5,8 @@ A sibling's value is no limit: what all hosts lack alike is seen by each host's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,11 +26,12 @@ _RANGES = 2.0
 """... and so many times as far as the upper three quarters of the others lie apart, which few hosts tell better."""
 _FEW = 6
 """Of so few others the range counts twice."""
-MANY = 50
+_MANY = 50
 """Among so many one counts for nothing."""
 _DEVIATION = 1.4826  # of a normal distribution, from its median absolute deviation
 _TELLING: tuple[State, ...] = ("slow", "failed", "suspicious")
 
+One = TypeVar("One", bound=Hashable)
 Key = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
 
 
@@ -88,11 +89,6 @@ class HostTable(NamedTuple):
     columns: tuple[Column, ...]
     hosts: tuple[HostSeen, ...]
 
-    @property
-    def outliers(self) -> tuple[HostSeen, ...]:
-        """The hosts that stand out."""
-        return tuple(host for host in self.hosts if host.is_outlier)
-
 
 def _part(cell: Cell) -> float:
     return 1.0 if cell.part is None else cell.part
@@ -149,20 +145,12 @@ def _column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> t
     is_time = first.quantity == "latency_s"
     values = {host: _values(path) for host, path in of_hosts.items()}
     goods = {host: sorted(1 / one if is_time else one for one in own if one > 0) for host, own in values.items()}
-    every = sorted(quantile(own, 0.5) for own in goods.values() if own)
-    of_all = usual_of(every) if len(every) > MANY else None
     cells = {}
-    for host, path in of_hosts.items():
-        part: float | None = None
-        standing: Standing = "alone"
-        if goods[host] and len(every) > 1:
-            own = quantile(goods[host], 0.5)
-            usual, far = of_all or usual_of(without(every, own))
-            part = own / usual
-            if len(every) >= NEEDED:
-                standing = "behind" if compare and usual - goods[host][-1] > far else "with the others"
+    for host, (part, standing) in among_others(goods, compare=compare).items():
         value = quantile(values[host], 0.5) if values[host] else None
-        cells[host] = Cell(column=number, state=path.verdict.state, value=value, part=part, standing=standing)
+        state = of_hosts[host].verdict.state
+        cells[host] = Cell(column=number, state=state, value=value, part=part, standing=standing)
+    every = sorted(quantile(own, 0.5) for own in goods.values() if own)
     middle = quantile(every, 0.5) if every else None
     column = Column(
         benchmark=first.benchmark,
@@ -174,7 +162,27 @@ def _column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> t
     return column, cells
 
 
-def usual_of(others: Sequence[float]) -> tuple[float, float]:
+def among_others(
+    values: Mapping[One, Sequence[float]], *, compare: bool
+) -> dict[One, tuple[float | None, Standing]]:  # fmt: skip
+    """Each one's median as a part of the others', and how it stands among them.
+
+    Values are from low to high, of which more is better; none where it has none. Without `compare` nobody is behind.
+    """
+    own = {one: quantile(of_one, 0.5) for one, of_one in values.items() if of_one}
+    every = sorted(own.values())
+    of_all = _usual_of(every) if len(every) > _MANY else None
+    found: dict[One, tuple[float | None, Standing]] = dict.fromkeys(values, (None, "alone"))
+    for one, value in own.items() if len(every) > 1 else ():
+        usual, far = of_all or _usual_of(_without(every, value))
+        standing: Standing = "alone"
+        if len(every) >= NEEDED:
+            standing = "behind" if compare and usual - values[one][-1] > far else "with the others"
+        found[one] = value / usual, standing
+    return found
+
+
+def _usual_of(others: Sequence[float]) -> tuple[float, float]:
     """What is usual, and how far below it a host is behind: farther than healthy hosts, most of the others, lie."""
     usual = quantile(others, 0.5)
     deviation = _DEVIATION * quantile(sorted(abs(one - usual) for one in others), 0.5)
@@ -190,7 +198,7 @@ def _values(path: JudgedPath) -> list[float]:
     return sorted(one.median for one in head.launches) or [head.value]
 
 
-def without(every: Sequence[float], own: float) -> Sequence[float]:
+def _without(every: Sequence[float], own: float) -> Sequence[float]:
     """All values but one."""
     found = list(every)
     found.remove(own)

@@ -190,16 +190,13 @@ def stragglers(
             found.append(Straggler(host=name, how="another period", by_s=one.period_s - period_s, half_width_s=width_s))
     found += _ends(hosts, together, period_s)
     for name, held in every.items():
-        if held.longer_s - held.longer_half_width_s > MATTERS * period_s:
-            found.append(Straggler(host=name, how="computes longer", by_s=held.longer_s,
-                                   half_width_s=held.longer_half_width_s, fraction=held.longest))  # fmt: skip
-        if (
-            held.later_s is not None
-            and held.later_half_width_s is not None
-            and held.later_s - held.later_half_width_s > MATTERS * period_s
-        ):
-            found.append(Straggler(host=name, how="begins later", by_s=held.later_s,
-                                   half_width_s=held.later_half_width_s, fraction=held.latest))  # fmt: skip
+        ways: tuple[tuple[How, float | None, float | None, float | None], ...] = (
+            ("computes longer", held.longer_s, held.longer_half_width_s, held.longest),
+            ("begins later", held.later_s, held.later_half_width_s, held.latest),
+        )
+        for how, more_s, within_s, fraction in ways:
+            if more_s is not None and within_s is not None and more_s - within_s > MATTERS * period_s:
+                found.append(Straggler(host=name, how=how, by_s=more_s, half_width_s=within_s, fraction=fraction))
     return found
 
 

@@ -6,7 +6,7 @@ needed stays idle, so that a flow that takes another way than believed meets nob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
 
@@ -121,32 +121,24 @@ class Confirm:
 
     def _trusted_flow(self, number: int) -> Flow | None:
         """A flow over a class and trusted ones."""
-        for _ in range(self._tries):
-            flow = self._some_flow(number)
-            if flow is not None and all(map(self._evidence.trusts, self._others(flow, number))):
-                return flow
-        return None
+        trusts = self._evidence.trusts
+        return next((flow for flow in self._some_flows(number) if all(map(trusts, self._others(flow, number)))), None)
 
     def _paired_flow(self, number: int) -> Flow | None:
         """A flow over a class, its like below the same switch, and trusted ones: two that are well clear each other."""
-        for _ in range(self._tries):
-            flow = self._some_flow(number)
-            if flow is not None:
-                turn = len(flow.path) // 2
-                pair = flow.path[turn - 1 : turn + 1]
-                rest = (one for one in self._others(flow, number) if one not in pair)
-                if number in pair and all(map(self._evidence.trusts, rest)):
-                    return flow
+        for flow in self._some_flows(number):
+            turn = len(flow.path) // 2
+            pair = flow.path[turn - 1 : turn + 1]
+            rest = (one for one in self._others(flow, number) if one not in pair)
+            if number in pair and all(map(self._evidence.trusts, rest)):
+                return flow
         return None
 
     def _any_flow(self, number: int) -> Flow | None:
         """A flow over trusted classes; where there is none, over those that carried most of their rate."""
         best: Flow | None = None
         most = -1.0
-        for _ in range(self._tries):
-            flow = self._some_flow(number)
-            if flow is None:
-                continue
+        for flow in self._some_flows(number):
             others = self._others(flow, number)
             if all(map(self._evidence.trusts, others)):
                 return flow
@@ -162,10 +154,7 @@ class Confirm:
         So a link is cleared although every port behind it is slow, as on a leaf with a slow line card.
         """
         evidence, load = self._evidence, self._load
-        for _ in range(self._tries):
-            flow = self._some_flow(number, 1 / parts)
-            if flow is None:
-                continue
+        for flow in self._some_flows(number, 1 / parts):
             fits = (
                 evidence.carried[one] >= _SURELY * (load.get(one, 0.0) + flow.share)
                 for one in self._others(flow, number)
@@ -174,6 +163,13 @@ class Confirm:
             if all(fits):
                 return flow
         return None
+
+    def _some_flows(self, number: int, part: float = 1.0) -> Iterator[Flow]:
+        """Flows over a class, drawn one after another."""
+        for _ in range(self._tries):
+            flow = self._some_flow(number, part)
+            if flow is not None:
+                yield flow
 
     def _some_flow(self, number: int, part: float = 1.0) -> Flow | None:
         """A flow at `part` of its share over a random path for which there is room."""

@@ -27,14 +27,6 @@ class Group(NamedTuple):
         return self.first + self.second
 
 
-class SetAside(NamedTuple):
-    """A part that is merged no further."""
-
-    members: Members
-    failed_with: tuple[Members, ...]
-    """The companions with which it failed; none for a host that failed alone."""
-
-
 class Doubling:
     """One search. Ask for `level`, run its groups side by side, hand in what `passed`, until the level is empty."""
 
@@ -46,7 +38,8 @@ class Doubling:
         self._failed: dict[Members, tuple[Members, ...]] = {}
         self._done: list[Members] = []
         self._rank = {host: number for number, host in enumerate(ordered)}
-        self.set_aside: list[SetAside] = []
+        self.set_aside: list[Members] = []
+        """The parts that are merged no further."""
         self.rounds = 0
 
     @property
@@ -62,26 +55,24 @@ class Doubling:
         groups = self._again(taken)
         rest = [one for one in self._waiting if one not in taken and one not in self._failed]
         for size in sorted(set(map(len, rest))):
-            pairs = self._pairs([one for one in rest if len(one) == size], taken)
+            alike = [one for one in rest if len(one) == size]
+            pairs = self._pairs(alike, alike, taken)
             if pairs:
                 return groups + pairs
-        return groups or self._pairs(self._waiting, taken)
+        return groups or self._pairs(self._waiting, self._waiting, taken)
 
     def _again(self, taken: set[Members]) -> list[Group]:
         """What failed, each with a companion that never did; with another that failed where there is no such one."""
-        found = []
         trusted = [one for one in self._waiting if one not in self._failed]
-        for one in sorted((one for one in self._waiting if one in self._failed), key=len):
-            others = [other for other in trusted if other not in taken and not self._failed_together(one, other)]
-            if others and one not in taken:
-                found.append(self._joined(one, self._nearest(one, others), taken))
-        return found
+        return self._pairs(sorted((one for one in self._waiting if one in self._failed), key=len), trusted, taken)
 
-    def _pairs(self, candidates: Sequence[Members], taken: set[Members]) -> list[Group]:
-        """Neighbours, none with a companion that it failed with."""
+    def _pairs(
+        self, candidates: Sequence[Members], companions: Sequence[Members], taken: set[Members]
+    ) -> list[Group]:  # fmt: skip
+        """Each candidate with the nearest companion, none with one that it failed with."""
         found = []
         for one in candidates:
-            others = [other for other in candidates if other not in taken and other != one]
+            others = [other for other in companions if other not in taken and other != one]
             others = [other for other in others if not self._failed_together(one, other)]
             if others and one not in taken:
                 found.append(self._joined(one, self._nearest(one, others), taken))
@@ -108,7 +99,7 @@ class Doubling:
         self.rounds += 1
         if self._alone:
             self._alone = False
-            self.set_aside += [SetAside(group.members, ()) for group, well in results.items() if not well]
+            self.set_aside += [group.members for group, well in results.items() if not well]
             self._waiting = [group.first for group, well in results.items() if well]
             return
         for group, well in results.items():
@@ -131,7 +122,7 @@ class Doubling:
             enough = 2 if any(len(other) > 1 for other in failed) else 3
             if len(failed) >= enough or alone:
                 self._waiting.remove(one)
-                self.set_aside.append(SetAside(one, failed))
+                self.set_aside.append(one)
                 self._clear_of(one)
 
     def _clear_of(self, culprit: Members) -> None:

@@ -11,7 +11,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
 from railwright.diagnosis.localise.fabric import Fabric
@@ -46,6 +45,8 @@ class Evidence:
     """Below this part of its share a flow is slow."""
     noise: float
     """The standard deviation of healthy flows, estimated."""
+    scale: float
+    """What healthy flows reach of their share."""
     cleared: list[int]
     """By class: the rounds that cleared it."""
     accused: dict[int, list[Accusation]] = field(default_factory=dict)
@@ -58,12 +59,37 @@ class Evidence:
     """By class: the most that its flows of one round carried together, in rates of a NIC port. It can do no less."""
     starts: list[int] = field(default_factory=list)
     """The number of the first flow of each round."""
-    scale: float = 1.0
-    """What healthy flows reach of their share."""
 
     def add(self, one: Round) -> None:
         """Decode one more round."""
-        _add(self, one)
+        classes, capacity = self.fabric.classes, self.fabric.capacity
+        total, want, best, who = [0.0] * classes, [0.0] * classes, [0.0] * classes, [-1] * classes
+        first = len(self.flows)
+        self.starts.append(first)
+        for number, (flow, raw) in enumerate(zip(one.flows, one.ratio, strict=True), first):
+            ratio = raw / self.scale
+            self.flows.append(flow)
+            self.ratio.append(ratio)
+            if math.isnan(ratio):
+                continue
+            share, rate = flow.share, flow.share * ratio
+            for each in flow.path:
+                total[each] += rate
+                want[each] += share
+                if ratio >= best[each]:
+                    best[each], who[each] = ratio, number
+        for each in range(classes):
+            if not want[each]:
+                continue
+            fill = want[each] / capacity[each >> 1]
+            if fill > self.filled[each]:
+                self.filled[each] = fill
+            if total[each] > self.carried[each]:
+                self.carried[each] = total[each]
+            if total[each] >= self.floor * want[each]:
+                self.cleared[each] += fill >= _FULL
+            elif best[each] < self.floor:
+                self.accused.setdefault(each, []).append(Accusation(total[each] / want[each], who[each]))
 
     def round_of(self, flow: int) -> int:
         """The number of the round of a flow."""
@@ -102,9 +128,8 @@ def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GA
     """
     scale, noise = _healthy(rounds)
     floor = 1 - min(max(_SIGMAS * noise, least_gap), _MOST_GAP)
-    found = Evidence(fabric, floor, noise, [0] * fabric.classes)
+    found = Evidence(fabric, floor, noise, scale, [0] * fabric.classes)
     found.filled, found.carried = [0.0] * fabric.classes, [0.0] * fabric.classes
-    found.scale = scale
     for one in rounds:
         found.add(one)
     return found
@@ -125,35 +150,3 @@ def _healthy(rounds: Iterable[Round]) -> tuple[float, float]:
     # Where all is slow, the flows are held against what they should reach.
     noise = (high - middle) / middle / _NORMAL_95 if middle else 0.0
     return min(max(middle, _LEAST_SCALE), 1 / _LEAST_SCALE), noise
-
-
-def _add(found: Evidence, one: Round) -> None:
-    classes, scale = found.fabric.classes, found.scale
-    total, want, best, who = [0.0] * classes, [0.0] * classes, [0.0] * classes, [-1] * classes
-    first = len(found.flows)
-    found.starts.append(first)
-    for number, (flow, raw) in enumerate(zip(one.flows, one.ratio, strict=True), first):
-        ratio = raw / scale
-        found.flows.append(flow)
-        found.ratio.append(ratio)
-        if math.isnan(ratio):
-            continue
-        share, rate = flow.share, flow.share * ratio
-        for each in flow.path:
-            total[each] += rate
-            want[each] += share
-            if ratio >= best[each]:
-                best[each], who[each] = ratio, number
-    capacity = found.fabric.capacity
-    for each in chain.from_iterable((2 * cable, 2 * cable + 1) for cable in range(classes // 2)):
-        if not want[each]:
-            continue
-        fill = want[each] / capacity[each >> 1]
-        if fill > found.filled[each]:
-            found.filled[each] = fill
-        if total[each] > found.carried[each]:
-            found.carried[each] = total[each]
-        if total[each] >= found.floor * want[each]:
-            found.cleared[each] += fill >= _FULL
-        elif best[each] < found.floor:
-            found.accused.setdefault(each, []).append(Accusation(total[each] / want[each], who[each]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -121,9 +122,13 @@ class Fabric:
         cables = (*self.below[node], *self.above[node])
         return [cables[start : start + CARD_PORTS] for start in range(0, len(cables), CARD_PORTS)]
 
-    def nics_of_host(self, host: int) -> tuple[int, ...]:
-        """The NIC ports of a host."""
-        return self._nics_by_host.get(host, ())
+    @cached_property
+    def nics_of_host(self) -> tuple[tuple[int, ...], ...]:
+        """The NIC ports of each host."""
+        found: list[list[int]] = [[] for _ in self.hosts]
+        for nic, host in enumerate(self.nic_host):
+            found[host].append(nic)
+        return tuple(map(tuple, found))
 
     def twin_of(self, number: int) -> int:
         """One class for all that lie on the same flows, where a switch joins two links and no more.
@@ -156,15 +161,6 @@ class Fabric:
         rails = {self.nic_rail[cable] if cable < self.nics else None for cable in cables}
         return rails.pop() if len(rails) == 1 else None
 
-    @property
-    def _nics_by_host(self) -> dict[int, tuple[int, ...]]:
-        if not self._cache:
-            for nic, host in enumerate(self.nic_host):
-                self._cache[host] = (*self._cache.get(host, ()), nic)
-        return self._cache
-
-    _cache: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
-
     def ascents(self, nic: int, height: int, random: Random) -> list[int]:
         """`height` cables that lead up from a NIC port, chosen at random; fewer where nothing is above."""
         cables, node = [nic], self.upper[nic]
@@ -175,21 +171,17 @@ class Fabric:
 
     def descent_to(self, nic: int, node: int, height: int) -> list[int] | None:
         """The cables from a NIC port up to that node, the lowest first, or None where none leads there."""
-        return _climb([nic], self, node, height)
+        return self._climb([nic], node, height)
 
-
-def _climb(cables: list[int], fabric: Fabric, node: int, height: int) -> list[int] | None:
-    at = fabric.upper[cables[-1]]
-    if len(cables) == height:
-        return cables if at == node else None
-    if len(cables) == height - 1:
-        last = fabric.joining.get((at, node))
-        return [*cables, last[0]] if last else None
-    for cable in fabric.above[at]:
-        found = _climb([*cables, cable], fabric, node, height)
-        if found is not None:
-            return found
-    return None
+    def _climb(self, cables: list[int], node: int, height: int) -> list[int] | None:
+        at = self.upper[cables[-1]]
+        if len(cables) == height:
+            return cables if at == node else None
+        if len(cables) == height - 1:
+            last = self.joining.get((at, node))
+            return [*cables, last[0]] if last else None
+        tried = (self._climb([*cables, cable], node, height) for cable in self.above[at])
+        return next((found for found in tried if found is not None), None)
 
 
 def path_over(up: Sequence[int], down: Sequence[int]) -> Path:

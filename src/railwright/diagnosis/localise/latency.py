@@ -100,7 +100,8 @@ def latency_of(tries: Iterable[RoundTrip]) -> Latency:
                 continue
             once += tried < _LEAST_TRIES
             if tried >= _LEAST_TRIES:
-                slow.append(_slow(key, seconds, tried, found.median_s))
+                slow.append(SlowPair(source=key[1], destination=key[2], switches=switches, round_trip_s=seconds,
+                                     tries=tried, times=round(seconds / found.median_s, 2)))  # fmt: skip
     slow.sort(key=lambda one: (-one.times, one.source, one.destination))
     return Latency(classes=tuple(classes), slow_pairs=tuple(slow), pairs=tuple(times), tried_once=once)
 
@@ -109,18 +110,6 @@ def _class(switches: int, seconds: list[float]) -> HopClass:
     median = statistics.median(seconds)
     deviation = statistics.median(abs(one - median) for one in seconds)
     return HopClass(switches=switches, pairs=len(seconds), median_s=median, spread_s=_OF_MAD * deviation)
-
-
-def _slow(key: tuple[int, str, str], seconds: float, tries: int, median_s: float) -> SlowPair:
-    switches, source, destination = key
-    return SlowPair(
-        source=source,
-        destination=destination,
-        switches=switches,
-        round_trip_s=seconds,
-        tries=tries,
-        times=round(seconds / median_s, 2),
-    )
 
 
 def latency_rounds(fabric: Fabric) -> list[Round]:

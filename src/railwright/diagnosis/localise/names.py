@@ -29,7 +29,7 @@ class Names:
             self.route(fault.id)
             return []
         if fault.kind == "host":
-            nics = self._fabric.nics_of_host(_known(self._hosts, fault.id, "host"))
+            nics = self._fabric.nics_of_host[_known(self._hosts, fault.id, "host")]
             return [number for nic in nics for number in _ways(nic, fault.direction)]
         if fault.kind == "switch":
             return self._fabric.classes_of_switch(_known(self._switches, fault.id, "switch"), _turned(fault))

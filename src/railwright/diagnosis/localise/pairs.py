@@ -56,7 +56,7 @@ def _ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
 
     def by_rail(host: int) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
-        for nic in fabric.nics_of_host(host):
+        for nic in fabric.nics_of_host[host]:
             found.setdefault(fabric.nic_rail[nic], []).append(nic)
         return found
 

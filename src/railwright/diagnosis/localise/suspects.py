@@ -38,7 +38,7 @@ def _hosts(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[
     found: list[Suspect] = []
     taken: set[int] = set()
     for host, group in by_host.items():
-        if len({one.number for one in group}) == 2 * len(fabric.nics_of_host(host)):
+        if len({one.number for one in group}) == 2 * len(fabric.nics_of_host[host]):
             switches = [fabric.node_name(one.switch) for one in group if one.switch >= 0]
             found.append(_element(fabric, "host", fabric.hosts[host], "both", group, switches))
             taken.update(one.number for one in group)

@@ -15,7 +15,7 @@ from railwright.diagnosis.localise.load import LoadClass, load_of
 from railwright.diagnosis.localise.prescribed import cover_of
 from railwright.diagnosis.localise.procedure import ROUND_S, Outcome, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Fault, Suspect
-from railwright.diagnosis.localise.score import Score, score_links, score_routes
+from railwright.diagnosis.localise.score import score_links, score_routes
 from railwright.diagnosis.localise.simulate import Simulator, Weather
 from railwright.diagnosis.localise.suspects import suspects_of
 from railwright.diagnosis.localise.truth import Truth
@@ -90,26 +90,18 @@ def run(
     random = Random(seed + 1)
     covering: Iterable[Round] = cover_of(fabric, cover).rounds(random) if cover else ()
     outcome = carry_out(locate(fabric, random, rounds, covering), simulator.measure_all)
-    links, routes = score_links(outcome, truth), score_routes(outcome, truth)
-    others: list[Baseline] = []
-    if with_baselines:
-        bad = set(truth.left) - truth.occupied
-        others = baselines(fabric, lambda: Simulator(fabric, truth, weather, seed), bad, random)
-    return _record(fabric, described, truth, weather, seed, simulator, outcome, (links, routes), tuple(others))
+    found = _record(described, seed, weather, truth, simulator, outcome)
+    if not with_baselines:
+        return found
+    bad = set(truth.left) - truth.occupied
+    others = baselines(fabric, lambda: Simulator(fabric, truth, weather, seed), bad, random)
+    return msgspec.structs.replace(found, baselines=tuple(others))
 
 
 def _record(
-    fabric: Fabric,
-    described: str,
-    truth: Truth,
-    weather: Weather,
-    seed: int,
-    simulator: Simulator,
-    outcome: Outcome,
-    scores: tuple[Score, Score],
-    others: tuple[Baseline, ...],
-) -> Simulated:
-    links, routes = scores
+    described: str, seed: int, weather: Weather, truth: Truth, simulator: Simulator, outcome: Outcome
+) -> Simulated:  # fmt: skip
+    links, routes, fabric = score_links(outcome, truth), score_routes(outcome, truth), simulator.fabric
     count = len(outcome.rounds)
     return Simulated(
         fabric=described,
@@ -135,7 +127,6 @@ def _record(
         suspects=tuple(suspects_of(outcome)),
         truth=tuple(truth.faults),
         load=load_of(outcome.load, outcome.evidence.floor, rate_is_known=True),
-        baselines=others,
     )
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 from railwright.checks.finding import Finding, OfPath
+from railwright.checks.parts import is_rdma
 from railwright.diagnosis.nccl.evidence import MAX_SHOWN, MAX_WHERE, could_not_look, log_lines, named
 from railwright.diagnosis.nccl.paths import GDR_BY_DEFAULT, NVLINK, OVER_CPU, Way, Ways, gpu_side
 from railwright.groups import grouped
 from railwright.results.readers.nccl_log.model import Communicator, Connection, NcclLog
 from railwright.results.records import Evidence
-from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, PathKind, Topology
+from railwright.topology.devices import EfaLink, PathKind, Topology
 
 _SHOW_MACHINE = "give the machine (--host SHAPE, or a capture), or log with GRAPH in NCCL_DEBUG_SUBSYS"
 
@@ -98,25 +99,18 @@ def no_gdr(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
             remedy=remedy,
             lines=log_lines(log, [*(case.one.line for case in cases[:2]), *refused]),
         )
-    if unknown and refused:
+    says = f"{unknown} connections do without GPUDirect RDMA: NCCL refused it" if refused else ""
+    if unknown == len(_networked(main)):
+        says = says or f"none of the {unknown} connections over a network uses GPUDirect RDMA"
+    if unknown and says:
         yield Finding(
             fault="nccl_no_gdr",
             where=named(f"NIC {one.nic}" for one in bounced)[:MAX_WHERE],
             certainty="possible",
-            says=f"{unknown} connections do without GPUDirect RDMA: NCCL refused it",
+            says=says,
             costs=costs,
             remedy=f"{remedy}; {_SHOW_MACHINE}, so that the distance is known",
             evidence=log_lines(log, [*refused, *(one.line for one in bounced[:2])]),
-        )
-    elif unknown and unknown == len(_networked(main)):
-        yield Finding(
-            fault="nccl_no_gdr",
-            where=named(f"NIC {one.nic}" for one in bounced)[:MAX_WHERE],
-            certainty="possible",
-            says=f"none of the {unknown} connections over a network uses GPUDirect RDMA",
-            costs=costs,
-            remedy=f"{remedy}; {_SHOW_MACHINE}, so that the distance is known",
-            evidence=log_lines(log, (one.line for one in bounced[:2])),
         )
     elif unknown:
         why = f"{unknown} connections do without GPUDirect RDMA, and how near NIC and GPU are is not known"
@@ -158,10 +152,10 @@ def sockets(log: NcclLog, main: Communicator, topology: Topology | None) -> Iter
         return
     devices = [one for one in log.nics if one.network == "IB"]
     absent = [one for one in log.networks if one.name.startswith("IB") and one.state in ("absent", "failed")]
-    known = [link.protocol for link in topology.links] if topology is not None else []
+    able = [link for link in topology.links if is_rdma(link)] if topology is not None else []
     if devices:
         because = f"although NCCL found {devices[0].name} and {len(devices) - 1} more RDMA ports"
-    elif any(isinstance(one, InfinibandLink) or (isinstance(one, EthernetLink) and one.rdma) for one in known):
+    elif not all(isinstance(link.protocol, EfaLink) for link in able):
         because = "although the machine given has RDMA NICs"
     else:
         because = "and NCCL names no RDMA device"
@@ -180,10 +174,7 @@ def sockets(log: NcclLog, main: Communicator, topology: Topology | None) -> Iter
 def only_sockets(log: NcclLog, topology: Topology | None) -> Iterator[Finding]:
     """A log without a connection that names the socket network alone, on a machine whose NICs can do RDMA."""
     used = [one for one in log.networks if one.state == "used"]
-    protocols = [link.protocol for link in topology.links] if topology is not None else []
-    able = any(
-        isinstance(one, InfinibandLink | EfaLink) or (isinstance(one, EthernetLink) and one.rdma) for one in protocols
-    )
+    able = topology is not None and any(map(is_rdma, topology.links))
     if able and used and all(one.name == "Socket" for one in used):
         yield Finding(
             fault="nccl_sockets",

@@ -32,7 +32,7 @@ _LONE_REMEDY = (
     "compare {name} with another: nvidia-smi -q -d CLOCK,POWER,PERFORMANCE,ECC, its PCIe link under load"
     " (lspci -vv, LnkSta), nvidia-smi nvlink -e, dmesg | grep Xid"
 )
-_AGAIN = "measure again with --launches 3; if it stays, "
+AGAIN = "measure again with --launches 3; if it stays, "
 _GROUP_REMEDY = (
     "see whether they are on another socket: nvidia-smi topo -m, in a virtual machine on its host; else compare their"
     " PCIe links under load (lspci -vv, LnkSta)"
@@ -181,7 +181,7 @@ def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[
         certainty="possible" if far or once else "likely",
         says=f"{says}: they may be farther away, on another socket or PCIe switch" if far else says,
         costs="a collective goes at the rate of its slowest GPU" if pairs else "",
-        remedy=_GROUP_REMEDY if far else (_AGAIN if once else "") + _LONE_REMEDY.format(name=all_of_them),
+        remedy=_GROUP_REMEDY if far else (AGAIN if once else "") + _LONE_REMEDY.format(name=all_of_them),
         evidence=_evidence(all_of_them, mine, rest),
     )
 

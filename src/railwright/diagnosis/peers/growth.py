@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from railwright.checks.finding import Finding, OfParameter, Place
-from railwright.diagnosis.peers.hosts import rankings, slower_hosts
+from railwright.diagnosis.peers.gpus import AGAIN
+from railwright.diagnosis.peers.hosts import launches_of, rankings, slower_hosts
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.groups import grouped
 from railwright.limits.limit import Quantity
@@ -96,11 +97,9 @@ def _members(result: Result) -> Members:
 
 
 def _group(members: Members, results: Sequence[Result]) -> Group:
-    sound = [one for one in results if one.outcome == "measured" and one.summary is not None]
-    shares = [share for one in sound if isinstance(share := one.settings.get("cpu_share"), int | float)]
-    values = tuple(sorted(one.summary.median for one in sound if one.summary is not None))
-    reason = "" if sound else next((one.reason for one in results if one.reason), "it was not measured")
-    return Group(members, values, float(min(shares, default=1.0)), reason)
+    values, cpu_share = launches_of(results)
+    reason = "" if values else next((one.reason for one in results if one.reason), "it was not measured")
+    return Group(members, values, cpu_share, reason)
 
 
 def state_of(merge: Merge, every: Iterable[Merge]) -> State:
@@ -165,22 +164,18 @@ def words(merge: Merge) -> str:
     return f"{together} of {first} + {second} ({merge.efficiency:.2f})"
 
 
-def _names(members: Members) -> str:
-    return format_hosts(members)
-
-
 def _of_part(part: Members, lost: Sequence[Merge]) -> Finding:
-    companions = " nor with ".join(_names(_others(one, part)) for one in lost)
+    companions = " nor with ".join(format_hosts(_others(one, part)) for one in lost)
     return _finding(
-        (OfParameter("hosts", _names(part)),),
-        f"{_names(part)} gains nothing with {companions}, which it is measured well without",
-        f"look at its NICs, cables and leaf: railwright locate --hosts with {_names(part)} and a few others",
+        (OfParameter("hosts", format_hosts(part)),),
+        f"{format_hosts(part)} gains nothing with {companions}, which it is measured well without",
+        f"look at its NICs, cables and leaf: railwright locate --hosts with {format_hosts(part)} and a few others",
         lost,
     )
 
 
 def _of_merge(merge: Merge, gained: set[Members]) -> Finding:
-    first, second = _names(merge.first.members), _names(merge.second.members)
+    first, second = format_hosts(merge.first.members), format_hosts(merge.second.members)
     if merge.first.members in gained and merge.second.members in gained:
         what = "each gains with others, so it lies between the two: links and routes from the one's leaf to the other's"
     else:
@@ -193,7 +188,7 @@ _REMEDY = "search the routes between them: railwright locate --hosts; note the r
 
 
 def _disturbed(merge: Merge) -> Finding:
-    names = _names(merge.together.members)
+    names = format_hosts(merge.together.members)
     had = f"{names} had {merge.together.cpu_share:.2f} of the time of their cores, less than by themselves"
     return Finding(
         fault="merge_loses",
@@ -212,10 +207,10 @@ def _finding(where: tuple[Place, ...], says: str, remedy: str, lost: Sequence[Me
         certainty="possible" if once and lost[0].efficiency > _NOTHING else "likely",
         says=says,
         costs="work that these groups share goes at the rate of one of them, or less",
-        remedy=("measure again with --launches 3; if it stays, " if once else "") + remedy,
+        remedy=(AGAIN if once else "") + remedy,
         evidence=tuple(
             Evidence(
-                claim=f"{_names(one.first.members)} + {_names(one.second.members)}", value=words(one),
+                claim=f"{format_hosts(one.first.members)} + {format_hosts(one.second.members)}", value=words(one),
                 seen=f"{max(1, len(one.together.values))} launches",
             )
             for one in lost

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from railwright.checks.finding import Finding, OfParameter
-from railwright.diagnosis.peers.gpus import SLOWER_BY
+from railwright.diagnosis.peers.gpus import AGAIN, SLOWER_BY
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.groups import grouped
 from railwright.limits.linpack import WHOLE_CORES
@@ -53,7 +53,8 @@ def rankings(results: Iterable[Result]) -> tuple[Ranking, ...]:
     alike = grouped(named, lambda one: (one.benchmark, one.quantity, *sorted(_rest(one).items())))
     found = []
     for _, group in alike:
-        hosts = [_host(str(name), list(own)) for name, own in grouped(group, lambda one: one.parameters["host"])]
+        by_host = grouped(group, lambda one: one.parameters["host"])
+        hosts = [Host(str(name), *launches_of(own)) for name, own in by_host]
         hosts.sort(key=lambda host: host.value, reverse=True)
         if len(hosts) > 1:
             found.append(Ranking(group[0].benchmark, group[0].quantity, _rest(group[0]), tuple(hosts)))
@@ -64,11 +65,12 @@ def _rest(result: Result) -> dict[str, Scalar]:
     return {name: value for name, value in result.parameters.items() if name != "host"}
 
 
-def _host(name: str, results: list[Result]) -> Host:
+def launches_of(results: Iterable[Result]) -> tuple[tuple[float, ...], float]:
+    """The medians of the launches that were measured, from low to high, and the least share of the cores' time."""
     sound = [one for one in results if one.outcome == "measured" and one.summary is not None]
     shares = [share for one in sound if isinstance(share := one.settings.get("cpu_share"), int | float)]
     medians = sorted(one.summary.median for one in sound if one.summary is not None)
-    return Host(name, tuple(medians), float(min(shares, default=1.0)))
+    return tuple(medians), float(min(shares, default=1.0))
 
 
 def slower_hosts(results: Iterable[Result]) -> tuple[Finding, ...]:
@@ -92,13 +94,13 @@ def _slower(host: Host, ranking: Ranking, lost: float, others: float) -> Finding
     once = len(host.values) < 2
     value, rest = (format_quantity(ranking.quantity, one) for one in (host.value, others))
     work = " ".join(str(one) for one in (ranking.benchmark, ranking.parameters.get("part", "")) if one)
-    again = "measure again with --launches 3; if it stays, " if once else ""
     return Finding(
         fault="host_slower_than_siblings",
         where=(OfParameter("host", host.name),),
         certainty="possible" if once else "likely",
         says=f"{host.name} is {lost:.0%} slower than the other hosts in {work}: {value}, they have {rest}",
         costs="work that all hosts share goes at the rate of the slowest",
-        remedy=again + "compare clocks, power limits, temperatures, memory modules and firmware with another host",
+        remedy=(AGAIN if once else "")
+        + "compare clocks, power limits, temperatures, memory modules and firmware with another host",
         evidence=(Evidence(claim=ranking.quantity, value=value, seen=f"{len(host.values)} launches"),),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from railwright.checks.finding import Finding, OfBenchmark
-from railwright.diagnosis.peers.gpus import SLOWER_BY
+from railwright.diagnosis.peers.gpus import AGAIN, SLOWER_BY
 from railwright.limits.linpack import WHOLE_CORES
 from railwright.results.records import Evidence, Result
 
@@ -45,13 +45,12 @@ def _name(result: Result) -> str:
 
 
 def _finding(name: str, times: float, result: Result, launches: int) -> Finding:
-    again = "measure again with --launches 3; if it stays, " if launches < 2 else ""
     return Finding(
         fault="rank_slower_than_siblings",
         where=(OfBenchmark(result.benchmark),),
         certainty="possible" if launches < 2 else "likely",
         says=f"{name} took {times:.2f} times as long as the rank in the middle for the same products of matrices",
         costs="work that all ranks share goes at the rate of the slowest",
-        remedy=again + "compare clocks, power limits and temperatures with another",
+        remedy=(AGAIN if launches < 2 else "") + "compare clocks, power limits and temperatures with another",
         evidence=(Evidence(claim="slowest_times_median", value=f"{times:.3f}", seen=f"{launches} launches"),),
     )
