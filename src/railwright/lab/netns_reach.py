@@ -75,6 +75,10 @@ class NetnsReach(NamespaceReach):
             raise UsageError(what, hint="name them: --interfaces net1")
         return tuple(shared)
 
+    def part(self, hosts: tuple[str, ...]) -> NetnsReach:
+        """Some of these namespaces, reached without the others."""
+        return NetnsReach(hosts, self.only, self.namespaces)
+
     def argv_in(self, node: str, argv: Sequence[str]) -> list[str]:
         """The argument list that runs `argv` in a namespace."""
         return ["ip", "netns", "exec", self._name(node), *argv]

@@ -101,6 +101,10 @@ class LabReach(NamespaceReach):
         """The name of the way, for messages and records."""
         return f"lab {self.lab.name}"
 
+    def part(self, hosts: tuple[str, ...]) -> LabReach:
+        """Some of these hosts, reached without the others."""
+        return LabReach(self.lab, hosts)
+
     @property
     def interfaces(self) -> tuple[str, ...]:
         """The ports of all rails, which are the same on every host."""

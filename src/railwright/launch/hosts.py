@@ -51,6 +51,9 @@ class Reach(Protocol):
     def fabric(self, interfaces: Sequence[str]) -> Fabric | None:
         """The links between the hosts by those interfaces, or the defaults, where their rates are known."""
 
+    def part(self, hosts: tuple[str, ...]) -> Reach:
+        """The way to some of the hosts, without the others."""
+
     def check(self) -> None:
         """Raises CannotJudge, naming host and cause, where one cannot be reached. Takes bounded time."""
 
@@ -95,6 +98,10 @@ class Hosts:
     def fabric(self) -> Fabric | None:
         """The links between them that the ranks use, where their rates are known."""
         return self.reach.fabric(self.interfaces)
+
+    def part(self, names: tuple[str, ...]) -> Hosts:
+        """Some of the hosts, reached without any of the others."""
+        return Hosts(names, self.ranks_per_host, self.reach.part(names), self.interfaces)
 
     @property
     def used_interfaces(self) -> tuple[str, ...]:

@@ -43,6 +43,10 @@ class SshReach:
     rate_bytes_per_s: float | None = field(default=_SLOW_SIDE_BYTES_PER_S, init=False)
     host_cpus: float | None = field(default=None, init=False)
 
+    def part(self, hosts: tuple[str, ...]) -> SshReach:
+        """Some of these hosts, reached without the others."""
+        return SshReach(hosts, self.config)
+
     def fabric(self, _interfaces: Sequence[str]) -> None:
         """No host tells the rates between it and the others."""
 

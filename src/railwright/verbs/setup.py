@@ -1,18 +1,25 @@
-"""Optional parts, installed into this Python environment."""
+"""`railwright setup`: installs optional parts that a plain dependency cannot express."""
 
 from __future__ import annotations
-
-import sys
-from importlib import resources
 
 import click
 
 from railwright.errors import RailwrightError
-from railwright.launch.install import install
 
 
+@click.command()
+@click.argument("part", type=click.Choice(["nixl"]))
 def setup(part: str) -> int:
-    """Install the part. Raises RailwrightError where pip fails."""
+    """Install an optional part into this Python environment.
+
+    nixl: the NIXL transfer library without its declared dependency on torch, which it does not need here; the exact
+    version and the hash of each wheel are fixed.
+    """
+    import sys
+    from importlib import resources
+
+    from railwright.launch.install import install
+
     with resources.as_file(resources.files("railwright.launch") / f"{part}.requirements.txt") as requirements:
         finished = install(sys.executable, requirements)
     if finished.returncode:

@@ -136,6 +136,10 @@ class ContainerReach:
     def check(self) -> None:
         """Do nothing: whether it can be entered is seen when it is."""
 
+    def part(self, _hosts: tuple[str, ...]) -> ContainerReach:
+        """One of the two."""
+        return self
+
     def fabric(self, interfaces: Sequence[str]) -> None:
         """Nothing crosses between the two."""
 
