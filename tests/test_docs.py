@@ -23,8 +23,9 @@ from railwright.errors import RailwrightError
 from railwright.topology.sources.cluster_file import load_cluster
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/limits.md", "docs/collectives.md", "docs/cluster-file.md", "docs/explain.md",
-         "docs/known-figures.md", "docs/tour.md", "docs/lab.md", "docs/lab-faults.md", "docs/net-check.md")  # fmt: skip
+PAGES = ("README.md", "docs/limits.md", "docs/collectives.md", "docs/cluster-file.md", "docs/locate.md",
+         "docs/explain.md", "docs/known-figures.md", "docs/tour.md", "docs/lab.md", "docs/lab-faults.md",
+         "docs/net-check.md")  # fmt: skip
 LINKING = sorted(
     path.relative_to(ROOT).as_posix()
     for folder in (".", "docs", "docs/benchmarks", "docs/measured/*", "testdata/*", "node/**")

@@ -9,7 +9,6 @@ An error states the exact cause once, where it is known, with the value seen, an
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 EXIT_OK = 0
@@ -44,6 +43,8 @@ class CannotJudge(RailwrightError):
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """An error for a name that does not exist, with the nearest names that do."""
+    import difflib  # a tenth of the time of --help
+
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names)}"

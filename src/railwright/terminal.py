@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
 import unicodedata
 from collections.abc import Mapping
@@ -25,6 +24,8 @@ _IN_ASCII = str.maketrans({
 
 def text_width() -> int:
     """Characters of a line of text: those of the terminal, or COLUMNS, from 60 to 110; a file has 110."""
+    import shutil  # it loads every packer of files, and --help needs none
+
     told = os.environ.get("COLUMNS", "").isdecimal() or (sys.stdout is not None and sys.stdout.isatty())
     columns = shutil.get_terminal_size((_WIDEST, 24)).columns if told else _WIDEST
     return max(_NARROWEST, min(_WIDEST, columns))

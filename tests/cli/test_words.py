@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tests.conftest import InProcess
 
-from railwright.cli.machine_option import MACHINE
 from railwright.expected.machine import Machine
 from railwright.explain.table import explain
 from railwright.report.text.explain import render_explained
@@ -18,6 +17,7 @@ from railwright.terminal import AsciiOutput, in_ascii, text_width, wants_ascii
 from railwright.topology.cluster import cluster_of
 from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.load import load
+from railwright.verbs.topo import topo
 
 TABLE = str(Path(__file__).parents[2] / "testdata/external/nccl_tests/2.19.6-all_reduce-p2p-off-2xh200.txt")
 
@@ -81,5 +81,5 @@ def test_a_locale_of_c_prints_ascii() -> None:
 
 
 def test_a_shell_can_complete_the_names_of_machines() -> None:
-    found = MACHINE.shell_complete(None, "HGX-H")  # type: ignore[arg-type]
+    found = topo.params[0].shell_complete(None, "HGX-H")  # type: ignore[arg-type]
     assert {"hgx-h100", "hgx-h200"} <= {item.value for item in found}

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 from tests.conftest import PATIENCE_S, wait_until
 
-from railwright.cli.lab import COMMAND
 from railwright.errors import CannotJudge, UsageError
 from railwright.lab import build, remove
 from railwright.lab.plan import PlanOptions, plan
@@ -22,6 +21,7 @@ from railwright.lab.traffic import Probe, Sizes, probe, route, send_packets, sen
 from railwright.lab.wait import wait_settled
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
+from railwright.verbs.lab import lab as lab_verb
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
 RATE_BITS_PER_S = 1e8
@@ -117,7 +117,7 @@ def test_what_a_probe_cannot_be_is_refused(lab: Lab) -> None:
 
 def test_a_cursed_route_is_cursed_on_the_rail_that_was_named(lab: Lab) -> None:
     runner, name = CliRunner(), ["--name", lab.name]
-    fault, heal, probe_command = (COMMAND.commands[name] for name in ("fault", "heal", "probe"))
+    fault, heal, probe_command = (lab_verb.commands[name] for name in ("fault", "heal", "probe"))
     words = ["cursed_route", "host0", "host3", "rail=1", "rate=5Mb/s"]
     said = runner.invoke(fault, [*words, *name], standalone_mode=False)
     assert said.return_value == 0, said.exception
@@ -140,7 +140,7 @@ def test_a_cursed_route_is_cursed_on_the_rail_that_was_named(lab: Lab) -> None:
 
 def test_a_probe_says_by_its_status_that_packets_were_lost(lab: Lab) -> None:
     runner, name = CliRunner(), ["--name", lab.name]
-    fault, heal, probe_command = (COMMAND.commands[name] for name in ("fault", "heal", "probe"))
+    fault, heal, probe_command = (lab_verb.commands[name] for name in ("fault", "heal", "probe"))
     quick = ["host0", "host1", "--flows", "2", "--packets", "20", "--seconds", "0.1", *name]
     assert runner.invoke(probe_command, quick, standalone_mode=False).return_value == 0
     runner.invoke(fault, ["loss", "host0", "leaf0", "fraction=50%", *name], standalone_mode=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.errors import UsageError
-from railwright.verbs.measuring import parse, with_ceilings
+from railwright.runs.measuring import parse, with_ceilings
 
 
 def test_ceilings_come_before_what_they_are_for_and_between_hosts_only_those_that_span_them():

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 from rich.console import Console
 
-from railwright.cli.compare import COMMAND
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.report.formats.records import comparison_lines
 from railwright.report.text.comparison import render_comparison
 from railwright.results.compare import Comparison, compare
 from railwright.results.records import Result, ResultFile
 from railwright.results.statistics import summarise
+from railwright.verbs import compare as verb
 
 from . import sample
 from .records_again import read_comparison_lines
@@ -119,9 +119,9 @@ def test_the_command_ends_with_the_status_of_the_comparison(
 ) -> None:
     first, second = pair(factor, spread=spread)
     arguments = [str(write(tmp_path / "a", first)), str(write(tmp_path / "b", second) / "results.jsonl")]
-    plain = CliRunner().invoke(COMMAND, arguments, standalone_mode=False)
+    plain = CliRunner().invoke(verb.compare, arguments, standalone_mode=False)
     assert plain.return_value == status, plain.output
-    records = CliRunner().invoke(COMMAND, [*arguments, "--json"], standalone_mode=False)
+    records = CliRunner().invoke(verb.compare, [*arguments, "--json"], standalone_mode=False)
     assert records.return_value == status
     assert read_comparison_lines(records.output.splitlines()).exit_status == status
 
@@ -129,6 +129,6 @@ def test_the_command_ends_with_the_status_of_the_comparison(
 def test_the_command_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     here = str(write(tmp_path / "a", pair(1.0)[0]))
     with pytest.raises(UsageError, match="no parameter in these runs named 'transprot'"):
-        CliRunner().invoke(COMMAND, [here, here, "--across", "transprot"], catch_exceptions=False)
+        CliRunner().invoke(verb.compare, [here, here, "--across", "transprot"], catch_exceptions=False)
     with pytest.raises(UsageError, match="cannot read"):
-        CliRunner().invoke(COMMAND, [here, str(tmp_path / "nowhere")], catch_exceptions=False)
+        CliRunner().invoke(verb.compare, [here, str(tmp_path / "nowhere")], catch_exceptions=False)

@@ -19,10 +19,12 @@ from tests.schemas import fits
 
 from railwright.errors import CannotJudge
 from railwright.launch.hosts import Hosts
+from railwright.options.asked import Asked
 from railwright.results.store import load
 from railwright.run.host_screen import HostScreen
 from railwright.run.screened import RESULTS
-from railwright.verbs.prove_hosts import Asked, prove_hosts
+from railwright.verbs.prove import prove
+from railwright.verbs.prove.hosts import prove_hosts
 
 pytestmark = pytest.mark.machine
 
@@ -87,13 +89,12 @@ def test_each_host_is_measured_and_each_that_fails_is_named(tmp_path, mark):
 def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
     own = shlex.join([sys.executable, "-P", "-m", "railwright.run.screened", *QUICK])
     hosts = Hosts(("a", "b", "gone"), 1, Shells(mark, {"a": own, "b": own, "gone": "echo no route >&2; exit 255"}))
-    screen_alone = Asked(("screen",), (), 1.0, None, resume=False)
-    asked = {"asked": screen_alone, "options": (), "directory": "/tmp", "launches": 1, "silence": 60.0,
-             "mpirun": None, "force": True, "require": (), "accept": None, "output": str(tmp_path / "out")}  # fmt: skip
-    assert prove_hosts(hosts, **asked, dry_run=True, as_json=False) == 0
+    words = ("--parts", "screen", "--directory", "/tmp", "--launches", "1", "--force", "-O", str(tmp_path / "out"))
+    asked = prove.make_context("prove", [*words, "--dry-run"]).params
+    assert prove_hosts(hosts, Asked(**asked)) == 0
     assert not (tmp_path / "out").exists()
     assert "plan: 3 hosts, by shells\n  screen: each proves itself, all at once" in capsys.readouterr().err
-    assert prove_hosts(hosts, **asked, dry_run=False, as_json=True) in (1, 3)
+    assert prove_hosts(hosts, Asked(**asked | {"dry_run": False, "as_json": True})) in (1, 3)
     records = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
     for record in records:
         fits(record, "hosts")

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from railwright.cli.machine_option import join_changes
-from railwright.cli.topo import COMMAND
 from railwright.errors import CannotJudge, UsageError
+from railwright.options.machine import join_changes
 from railwright.report.formats.nccl_xml import render_nccl_xml
 from railwright.report.pictures.topology import render_topology_svg
 from railwright.report.text.topology import render_affinity, render_topology
@@ -19,12 +18,13 @@ from railwright.report.topology_gpus import gpu_lines
 from railwright.topology.devices import PcieLink
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import decode_topology
+from railwright.verbs import topo as verb
 
 from .machines import HOSTS, NAMES, archive
 
 
 def topo(*arguments):
-    result = CliRunner().invoke(COMMAND, list(arguments), catch_exceptions=False)
+    result = CliRunner().invoke(verb.topo, list(arguments), catch_exceptions=False)
     assert result.exit_code == 0
     return result.output
 
@@ -88,13 +88,13 @@ def test_errors_are_railwrights_own():
     for arguments in (["--from", "hgx-h10"], ["--json", "capture", "x"], ["export"], ["export", "--nccl-xml", "--from",
                       "laptop"], ["--from", "laptop", "--svg", "/no/such/dir/x.svg"]):  # fmt: skip
         with pytest.raises(UsageError):
-            CliRunner().invoke(COMMAND, arguments, catch_exceptions=False)
+            CliRunner().invoke(verb.topo, arguments, catch_exceptions=False)
 
 
 def test_nothing_readable_cannot_be_judged(tmp_path):
     (tmp_path / "sys").mkdir()
     with pytest.raises(CannotJudge):
-        CliRunner().invoke(COMMAND, ["--from", str(tmp_path)], catch_exceptions=False)
+        CliRunner().invoke(verb.topo, ["--from", str(tmp_path)], catch_exceptions=False)
 
 
 @pytest.mark.machine
@@ -108,9 +108,8 @@ def test_capture_command(tmp_path):  # asks the tools of whatever MPI is install
 
 @pytest.mark.machine
 def test_start_up_loads_nothing_heavy():
-    code = (
-        "import sys, railwright.cli.topo; print([m for m in ('msgspec','rich','jinja2','plotly') if m in sys.modules])"
-    )
+    heavy = ("msgspec", "rich", "jinja2", "plotly")
+    code = f"import sys, railwright.verbs.topo; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -11,7 +11,7 @@ from railwright.report.pictures.watch import SPANS_S, View, bars, picture_lines
 from railwright.report.text.watch import now_line
 from railwright.sampling.recording import Recorded, new_about
 from railwright.sampling.sources import Source
-from railwright.verbs.watch_live import keys_of
+from railwright.verbs.watch.live import keys_of
 from railwright.watch.now import Bins
 
 SOURCES = (

@@ -17,7 +17,7 @@ from tests.watch.test_watch import a_recording
 
 from railwright.launch.hosts import Hosts
 from railwright.sampling.recording import read_recording
-from railwright.verbs.watch_hosts import watch_hosts
+from railwright.verbs.watch.hosts import watch_hosts
 from railwright.watch.follow import Watch
 from railwright.watch.follow_hosts import follow_hosts
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import signal
 import sys
@@ -11,11 +10,10 @@ import sys
 import click
 
 from railwright import __version__
-from railwright.cli.command import Group
 from railwright.errors import EXIT_USAGE, RailwrightError
+from railwright.options.group import Group
 from railwright.terminal import ascii_stream, drop_output, visible, wants_ascii
 
-# verb -> one line of help; its options are in the file of its name, its work in the one of `railwright.verbs`
 VERBS = {
     "prove": "Measure this machine and hold every path against its limit.",
     "topo": "Show, capture, load and export what is there.",
@@ -27,13 +25,62 @@ VERBS = {
     "run": "Run single benchmarks with all their options.",
     "judge": "Judge a results file again and write its reports.",
     "compare": "Hold two runs side by side, noise taken into account.",
-    "locate": "Find the slow host, link or route of a fabric in few rounds: in a lab, in a simulation.",
+    "locate": "Find the slow host, link or route between hosts or in a lab, in few rounds.",
+    "simulate": "The same search in a simulated fabric, with faults that are known.",
+    "cabling": "Compare the cables of a fabric with those planned.",
     "watch": "A running job from outside: iterations, communication share, best possible gain.",
     "lab": "An emulated fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
     "net": "A pod's GPU network: address, route, BGP, flows, offload, isolation, by real packets.",
     "storage": "cuFile's configuration for this machine: which NICs GPUDirect Storage may use.",
     "setup": "Install optional parts (NIXL).",
 }
+"""Of each verb one line of help, in the order of use. `command_of` has its command."""
+
+
+def command_of(verb: str) -> click.Command | None:  # noqa: C901 - a table
+    """The command of a verb, whose module is loaded now."""
+    command: click.Command
+    match verb:
+        case "prove":
+            from railwright.verbs.prove import prove as command
+        case "topo":
+            from railwright.verbs.topo import topo as command
+        case "shapes":
+            from railwright.verbs.shapes import shapes as command
+        case "limits":
+            from railwright.verbs.limits import limits as command
+        case "whatif":
+            from railwright.verbs.whatif import whatif as command
+        case "audit":
+            from railwright.verbs.audit import audit as command
+        case "explain":
+            from railwright.verbs.explain import explain as command
+        case "run":
+            from railwright.verbs.run import run as command
+        case "judge":
+            from railwright.verbs.judge import judge as command
+        case "compare":
+            from railwright.verbs.compare import compare as command
+        case "locate":
+            from railwright.verbs.locate import locate as command
+        case "simulate":
+            from railwright.verbs.simulate import simulate as command
+        case "cabling":
+            from railwright.verbs.cabling import cabling as command
+        case "watch":
+            from railwright.verbs.watch import watch as command
+        case "lab":
+            from railwright.verbs.lab import lab as command
+        case "net":
+            from railwright.verbs.net import net as command
+        case "storage":
+            from railwright.verbs.storage import storage as command
+        case "setup":
+            from railwright.verbs.setup import setup as command
+        case _:
+            return None
+    return command
+
 
 _OF_A_MACHINE = "the machine is --host SHAPE|FILE, how many of them --count: --host hgx-h100 --count 2"
 _INSTEAD = {
@@ -67,10 +114,7 @@ class Verbs(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The click command of a verb."""
-        if cmd_name not in VERBS:
-            return None
-        command: click.Command = importlib.import_module(f"railwright.cli.{cmd_name}").COMMAND
-        return command
+        return command_of(cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """`help VERB` is `VERB --help`."""

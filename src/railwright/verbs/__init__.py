@@ -1,1 +1,4 @@
-"""What each verb of the command line does: one file per verb, with plain imports."""
+"""What can be typed behind `railwright`: a module or a package for each verb, its options and its work.
+
+Importing a verb loads little beside click; a command imports what its work needs when it is called.
+"""

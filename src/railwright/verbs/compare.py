@@ -1,30 +1,40 @@
-"""Two runs side by side."""
+"""`railwright compare A B`: two runs side by side, with noise taken into account."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import click
 
 from railwright.errors import unknown_name
-from railwright.report.formats.records import comparison_lines
-from railwright.report.pages.page import standard_output
-from railwright.report.text.comparison import render_comparison
-from railwright.results.compare import compare
-from railwright.results.store import load
+from railwright.options.output import json_option
 
 
-def compare_runs(a: str, b: str, across: tuple[str, ...], as_json: bool) -> int:
-    """Print the comparison; the exit status. Raises UsageError for a parameter that neither run has."""
+@click.command()
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
+@click.option(
+    "--across",
+    multiple=True,
+    metavar="PARAMETER",
+    help="Pair points that differ in this parameter, like `algorithm` or `transport`; may be repeated.",
+)
+@json_option("Print the records that the text is made from, one a line.")
+def compare(a: str, b: str, across: tuple[str, ...], as_json: bool) -> int:
+    """Say what became faster or slower from run A to run B, beyond the noise of both.
+
+    A and B are results files, or the directories that hold them. What makes the two incomparable (ranks, methods,
+    routing modes, versions) comes first.
+
+    Exit status: 0 nothing is slower, 1 something is slower beyond noise, 2 wrong usage, 3 it cannot be told.
+    """
+    from pathlib import Path
+
+    from railwright.results.compare import compare as compare_runs
+    from railwright.results.store import load
+    from railwright.runs.compared import show
+
     first, second = load(Path(a)), load(Path(b))
     known = {key for file in (first, second) for result in file.results for key in result.parameters}
     for name in across:
         if name not in known:
             raise unknown_name("parameter in these runs", name, known)
-    comparison = compare(first, second, across)
-    if as_json:
-        for line in comparison_lines(comparison):
-            click.echo(line)
-    else:
-        render_comparison(comparison, standard_output())
-    return comparison.exit_status
+    return show(compare_runs(first, second, across), as_json=as_json)

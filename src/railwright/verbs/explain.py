@@ -1,32 +1,33 @@
-"""What a known tool printed, held against the machine that it ran on."""
+"""`railwright explain FILE`: what a known tool printed, held against the machine it ran on; measures nothing."""
 
 from __future__ import annotations
 
-import shlex
+from typing import TYPE_CHECKING
 
 import click
 
-from railwright.busbw import OPERATIONS
-from railwright.checks.finding import Finding
 from railwright.errors import UsageError, unknown_name
-from railwright.expected.machine import Machine
-from railwright.explain.paste import Paste, read_paste
-from railwright.explain.rows import shapes_for
-from railwright.report.formats.json_line import json_line
-from railwright.report.text.explain import render_explained
-from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.readers.nccl_log.model import NcclLog
-from railwright.results.readers.pasted.long_text import LongText, read_long
-from railwright.terminal import visible
-from railwright.topology.devices import Topology
-from railwright.verbs.cluster import spelt_path, the_cluster
-from railwright.verbs.given_file import is_our_folder, is_our_own, name_of, pieces_of, read, text_of
-from railwright.verbs.write import write
+from railwright.options.machine import MachineCommand, cluster_options, spelt_path, the_cluster
+from railwright.options.output import json_option, tell, write
+
+if TYPE_CHECKING:
+    from railwright.expected.machine import Machine
+    from railwright.explain.paste import Paste
+    from railwright.results.readers.foreign_file import ForeignFile
+    from railwright.results.readers.pasted.long_text import LongText
 
 _MOST_SHAPES = 4
 
 
-def explain_file(
+@click.command(cls=MachineCommand)
+@click.argument("files", metavar="[FILE]...", nargs=-1)
+@cluster_options
+@click.option("--beside", metavar="RUN", help="A run of ours on the same host, for tables of OSU inside that host.")
+@click.option("--path", "between", default="", metavar="A:B", help="What a point-to-point table is about: gpu0:gpu0@1.")
+@click.option("--collective", default="", metavar="NAME", help="What a table that does not say it is of: all_gather.")
+@click.option("--svg", type=click.Path(), help="Draw the rings of an NCCL log over the machine.")
+@json_option("Print one JSON record for each run in the file.")
+def explain(
     files: tuple[str, ...],
     machine: str | None,
     count: int | None,
@@ -37,74 +38,115 @@ def explain_file(
     svg: str | None,
     as_json: bool,
 ) -> int:
-    """Print what the files say of their machine; the exit status. Raises UsageError."""
+    """Is what a known tool printed normal for its machine, and if not, why? Without FILE: standard input.
+
+    Reads nccl-tests, OSU, the Intel MPI Benchmarks, perftest, ucx_perftest, nixlbench, nvbandwidth, gdsio, fio,
+    elbencho, IOR, mdtest, iperf3, STREAM, HPL, HPCG, NCCL's log (NCCL_DEBUG=INFO) and our own records.
+
+    \b
+    railwright explain all_reduce.txt --host hgx-h100 --count 16
+    railwright explain nccl.log --host hgx-h100 nics=2 --count 2
+    railwright explain all_reduce.txt nccl.node*.log --host hgx-h100 --count 2
+    railwright explain osu_bw.txt --beside out/results.jsonl
+    """
+    from railwright.busbw import OPERATIONS
+    from railwright.explain.paste import read_paste
+
     if collective and collective not in OPERATIONS:
         raise unknown_name("collective", collective, OPERATIONS)
     given = machine is not None or cluster_file is not None or beside is not None
     if not given and (count is not None or between):
         option = "--count" if count is not None else "--path"
         raise UsageError(f"{option} is about a machine, and none was given", hint="give --host SHAPE as well")
-    file = files[0] if files else "-"
-    if len(files) < 2:
-        raw = b"" if is_our_folder(file) else read(file)
-        if isinstance(raw, bytes) and (not raw or is_our_own(raw)):
-            _refuse_options(file, "our own records name their machine", "--host, --beside and --path", given)
-            _refuse_options(file, "our own records have no rings", "--svg", svg is not None)
-            return _show_our_own(file, as_json=as_json)
-        text = text_of(raw, file) if isinstance(raw, bytes) else read_long([(name_of(file), raw)])
-    else:
-        text = _of_one_run(files)
-    place = _place(machine, count, cluster_file, beside, between) if given else None
+    text = _text(files or ("-",))
+    if text is None:
+        file = files[0] if files else "-"
+        _refuse_options(file, "our own records name their machine", "--host, --beside and --path", given)
+        _refuse_options(file, "our own records have no rings", "--svg", svg is not None)
+        return _show_our_own(file, as_json=as_json)
+    place = _place(machine, count, cluster_file, beside, spelt_path(between, ":")) if given else None
     found = read_paste(text, place, collective)
-    if found.log is None:
-        _refuse_options(file, "this is no NCCL log, which has the rings", "--svg", svg is not None)
-    else:
-        _show_log(found.log, found.findings, place.cluster.host if place else None, svg, as_json=as_json)
-    _show_tables(found, file, as_json=as_json)
+    _show(found, place, files[0] if files else "-", svg, as_json=as_json)
     return found.status
 
 
-def _of_one_run(files: tuple[str, ...]) -> LongText:
-    """Several files: the logs of a run's processes, and its tables. Raises UsageError for what cannot be together."""
-    for file in files:
-        if file == "-" or is_our_folder(file):
-            what = "standard input" if file == "-" else f"{name_of(file)}, a run of ours,"
-            raise UsageError(f"{what} cannot be read together with other files", hint="give it alone")
-    return read_long([(name_of(file), pieces_of(file)) for file in files])
+def _text(files: tuple[str, ...]) -> str | LongText | None:
+    """What tools printed, in one file or in several of one run; None for a run of ours. Raises UsageError."""
+    from railwright.results.given_file import is_our_folder, is_our_own, name_of, pieces_of, read, text_of
+    from railwright.results.readers.pasted.long_text import read_long
+
+    if len(files) > 1:
+        for file in files:
+            if file == "-" or is_our_folder(file):
+                what = "standard input" if file == "-" else f"{name_of(file)}, a run of ours,"
+                raise UsageError(f"{what} cannot be read together with other files", hint="give it alone")
+        return read_long([(name_of(file), pieces_of(file)) for file in files])
+    (file,) = files
+    raw = None if is_our_folder(file) else read(file)
+    if raw is None or (isinstance(raw, bytes) and is_our_own(raw)):
+        return None
+    return text_of(raw, file) if isinstance(raw, bytes) else read_long([(name_of(file), raw)])
 
 
-def _place(
-    machine: str | None, count: int | None, cluster_file: str | None, beside: str | None, between: str
-) -> Machine:
-    if beside is not None:
-        if machine is not None or cluster_file is not None or count is not None:
-            raise UsageError(
-                "--beside names the machine, which is one host", hint="leave --host, --count and --cluster out"
-            )
-        from railwright.verbs.explain_own import machine_of_run
+def _place(machine: str | None, count: int | None, cluster_file: str | None, beside: str | None, path: str) -> Machine:
+    from railwright.expected.machine import Machine
 
-        return machine_of_run(beside, spelt_path(between, ":"))
-    return Machine(cluster=the_cluster(machine, count, cluster_file), path=spelt_path(between, ":"))
+    if beside is None:
+        return Machine(cluster=the_cluster(machine, count, cluster_file), path=path)
+    if machine is not None or cluster_file is not None or count is not None:
+        raise UsageError(
+            "--beside names the machine, which is one host", hint="leave --host, --count and --cluster out"
+        )
+    from pathlib import Path
+
+    from railwright.benchmarks.registry import DECLARATIONS
+    from railwright.expected.baselines import Baselines
+    from railwright.results.store import load
+    from railwright.topology.cluster import cluster_of
+
+    run = load(Path(beside))
+    return Machine(cluster=cluster_of(run.run.topology, 1), path=path, measured=Baselines(run.results, DECLARATIONS))
 
 
 def _refuse_options(file: str, why: str, options: str, given: bool) -> None:
+    from railwright.results.given_file import name_of
+
     if given:
         raise UsageError(f"{options} cannot be used with {name_of(file)}: {why}", hint=f"leave {options} out")
 
 
 def _show_our_own(file: str, *, as_json: bool) -> int:
+    """Print a run of ours as `judge` does; the exit status."""
     if file == "-":
         raise UsageError("our own records are not read from standard input", hint="give the file or its folder")
-    from railwright.verbs.explain_own import show_our_own
+    from pathlib import Path
 
-    return show_our_own(file, as_json=as_json)
+    from railwright.benchmarks.registry import DECLARATIONS
+    from railwright.diagnosis.runs.diagnose import diagnose
+    from railwright.results.store import load
+    from railwright.runs.judged import show, the_view
+
+    found = load(Path(file))
+    diagnosis = diagnose(found, DECLARATIONS)
+    show(the_view(found, diagnosis), as_json=as_json)
+    return diagnosis.exit_status
 
 
-def _show_tables(found: Paste, file: str, *, as_json: bool) -> None:
+def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as_json: bool) -> None:
+    """The log, then the tables."""
+    from functools import partial
+
+    from railwright.report.text.explain import render_explained
+    from railwright.terminal import visible
+
+    if found.log is None:
+        _refuse_options(file, "this is no NCCL log, which has the rings", "--svg", svg is not None)
+    else:
+        _show_log(found, place, svg, as_json=as_json)
     for number, explained in enumerate(found.tables):
         if number and not as_json:
             click.echo()
-        click.echo(json_line(explained) if as_json else render_explained(explained))
+        tell([explained], partial(render_explained, explained), as_json=as_json)
     if found.files and not any(one.machine for one in found.tables):
         _ask_for_the_machine(found.files[0], file)
     if found.refused is not None:
@@ -113,6 +155,11 @@ def _show_tables(found: Paste, file: str, *, as_json: bool) -> None:
 
 def _ask_for_the_machine(found: ForeignFile, file: str) -> None:
     """The next command on standard error, with the shapes that have the table's GPU where it names one."""
+    import shlex
+
+    from railwright.explain.rows import shapes_for
+    from railwright.terminal import visible
+
     shapes = shapes_for(found)
     count = f" --count {found.hosts}" if found.hosts and found.hosts > 1 else " [--count HOSTS]"
     if found.hosts == 1:
@@ -127,16 +174,14 @@ def _ask_for_the_machine(found: ForeignFile, file: str) -> None:
         click.echo("      shapes are like hgx-h100, aws-p5, gh200 or pcie-8gpu, with changes like nics=2", err=True)
 
 
-def _show_log(
-    log: NcclLog, findings: tuple[Finding, ...], host: Topology | None, svg: str | None, *, as_json: bool
-) -> None:
+def _show_log(found: Paste, place: Machine | None, svg: str | None, *, as_json: bool) -> None:
+    from railwright.report.text.nccl import render_nccl_log
+
+    host, log, findings = place.cluster.host if place else None, found.log, found.findings
+    assert log is not None
     if svg is not None:
         from railwright.report.pictures.nccl import draw
 
         write(svg, draw(log, host))
-    if as_json:
-        click.echo(json_line({"record": "nccl_log", "log": log, "findings": findings}))
-    else:
-        from railwright.report.text.nccl import render_nccl_log
-
-        click.echo(render_nccl_log(log, findings, host))
+    record = {"record": "nccl_log", "log": log, "findings": findings}
+    tell([record], lambda: render_nccl_log(log, findings, host), as_json=as_json)

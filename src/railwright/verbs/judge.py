@@ -1,20 +1,31 @@
-"""A results file judged again, with today's limits."""
+"""`railwright judge FILE`: a results file judged again, with today's limits, on any machine."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import click
 
 from railwright.errors import UsageError
-from railwright.results.store import RESULTS_NAME, load
-from railwright.verbs.acceptance import the_spec
-from railwright.verbs.judged import report
-from railwright.verbs.requirements import the_requirements
+from railwright.options.measuring import accept_option, records_option, require_option, verbose_option
 
 
+@click.command()
+@click.argument("results", type=click.Path())
+@click.option("--output", "-O", type=click.Path(), help="Folder for the reports.")
+@require_option
+@accept_option
+@verbose_option
+@records_option
 def judge(
     results: str, output: str | None, require: tuple[str, ...], accept: str | None, verbose: bool, as_json: bool
 ) -> int:
-    """Write and print the reports; the exit status."""
+    """Judge RESULTS (a results.jsonl or its folder) again and write its reports, beside it if no folder is given."""
+    from pathlib import Path
+
+    from railwright.results.store import RESULTS_NAME, load
+    from railwright.runs.acceptance import the_spec
+    from railwright.runs.judged import report
+    from railwright.runs.requirements import the_requirements
+
     path, spec = Path(results), the_spec(accept, require)
     file = load(path)
     folder = Path(output) if output else path if path.is_dir() else path.parent

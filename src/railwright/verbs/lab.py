@@ -1,45 +1,68 @@
-"""A lab made, shown, entered and ended."""
+"""`railwright lab`: an emulated fabric on this machine: hosts, leaves, spines, BGP, ECMP, rates, injected faults."""
 
 from __future__ import annotations
 
-import os
-import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.lab import build, remove, state
-from railwright.lab.plan import PlanOptions, plan
-from railwright.lab.status import LabStatus, observe
-from railwright.topology.cluster import Cluster
-from railwright.units import parse_line_rate
-from railwright.verbs.cluster import the_cluster
+from railwright.options.group import Group
+from railwright.options.machine import the_cluster
+from railwright.options.output import json_option, tell
+
+if TYPE_CHECKING:
+    from railwright.topology.cluster import Cluster
+
+_name_option = click.option("--name", metavar="NAME", help="Which lab, where there are several.")
 
 
-def make(
+@click.group(cls=Group)
+def lab() -> None:
+    """An emulated fabric on this machine: network namespaces, real BGP and ECMP, rates, faults. Needs root.
+
+    \b
+    railwright lab up hgx-h100 nics=2 --count 4
+    railwright lab status
+    railwright lab exec host0 -- ping -c 3 10.1.0.4
+    railwright run mpi_all_reduce --lab lab --hosts host0,host2
+    railwright lab fault link_slow leaf0 spine0
+    railwright lab heal
+    railwright lab down
+    """
+
+
+@lab.command()
+@click.argument("words", nargs=-1, required=True, metavar="FILE|SHAPE [KEY=VALUE ...]")
+@click.option("--count", "-k", type=int, help="How many hosts.")
+@click.option("--name", default="lab", show_default=True, help="Of the lab; several may be up at once.")
+@click.option("--leaf-hosts", type=int, help="Hosts that share their leaves, without a cluster file. [half of them]")
+@click.option("--spines", type=int, help="Where the cluster file does not say how many. [2]")
+@click.option("--rate", default="200Mb/s", show_default=True, help="Of a NIC's port; none: as fast as it goes.")
+@click.option("--mtu", "mtu_bytes", type=int, default=9000, show_default=True, help="Of every link, in bytes.")
+@click.option("--frr", type=click.Choice(["8", "10"]), default="8", show_default=True, help="FRR's release.")
+@click.option("--ovs", is_flag=True, help="Give each host an Open vSwitch of its own.")
+@click.option("--ssh", is_flag=True, help="Give each host an sshd, for its loopback addresses and a key of the lab.")
+@click.option("--ipv6-only", is_flag=True, help="No IPv4, and two global IPv6 addresses on each port.")
+@click.option("--most-nodes", type=int, default=64, show_default=True, help="Refuse a larger lab.")
+@click.option("--dry-run", is_flag=True, help="Print what would be made, as JSON, and make nothing.")
+def up(
     words: tuple[str, ...],
     count: int | None,
-    name: str,
-    leaf_hosts: int | None,
-    spines: int | None,
     rate: str,
-    mtu_bytes: int,
-    frr: str,
-    ovs: bool,
-    ssh: bool,
-    ipv6_only: bool,
-    most_nodes: int,
     dry_run: bool,
+    **asked: Any,  # noqa: ANN401 - the rest of `PlanOptions`
 ) -> int:
-    """Make a lab and wait for its routes, or print its plan. Raises UsageError."""
-    given = {
-        "name": name, "frr": frr, "ovs": ovs, "ssh": ssh, "ipv6_only": ipv6_only, "mtu_bytes": mtu_bytes,
-        "leaf_hosts": leaf_hosts, "spines": spines, "most_nodes": most_nodes,
-        "rate_bits_per_s": None if rate == "none" else parse_line_rate(rate),
-    }  # fmt: skip
+    """Make a lab of a cluster file (TOML), or of a shape and a count, and wait until all its routes are there."""
+    import time
+
+    import msgspec
+
+    from railwright.lab import build
+    from railwright.lab.plan import PlanOptions, plan
+    from railwright.units import parse_line_rate
+
+    given = asked | {"rate_bits_per_s": None if rate == "none" else parse_line_rate(rate)}
     decided = plan(_cluster(words, count), msgspec.convert(given, PlanOptions))
     if dry_run:
         click.echo(msgspec.json.format(msgspec.json.encode(decided)).decode())
@@ -51,15 +74,29 @@ def make(
 
 
 def _cluster(words: tuple[str, ...], count: int | None) -> Cluster:
-    if len(words) == 1 and Path(words[0]).suffix == ".toml":
+    if len(words) == 1 and words[0].endswith(".toml"):
         return the_cluster(None, count, words[0])
     if count is None:
         raise UsageError("the number of hosts is not given", hint="add --count 4, or give a cluster file (TOML)")
     return the_cluster(" ".join(words), count, None)
 
 
+@lab.command()
+@click.option("--name", help="Of the lab. [all]")
+@json_option("Print one JSON record for each lab.")
 def status(name: str | None, as_json: bool) -> int:
-    """Print what each lab has and lacks; the exit status is the worst."""
+    """The labs on this machine: their nodes, addresses, and what routes are missing.
+
+    Exit status 1 where routes are missing, 3 where a lab never came up.
+    """
+    import os
+    from concurrent.futures import ThreadPoolExecutor
+    from functools import partial
+
+    from railwright.lab import state
+    from railwright.lab.status import observe
+    from railwright.report.lab_text import status_lines
+
     state.require_root()
     names = [state.open_lab(name).name] if name is not None else state.names()
     worst = EXIT_OK
@@ -67,35 +104,133 @@ def status(name: str | None, as_json: bool) -> int:
         for each in names:
             seen = observe(state.open_lab(each), executor)
             worst = max(worst, {"up": EXIT_OK, "incomplete": EXIT_SLOW, "interrupted": EXIT_UNJUDGED}[seen.state])
-            click.echo(msgspec.json.encode(seen).decode() if as_json else _status_text(seen))
+            tell([seen], partial(status_lines, seen), as_json=as_json)
     if not names and not as_json:
         click.echo("there is no lab here")
     return worst
 
 
-def _status_text(seen: LabStatus) -> str:
-    lines = [f"lab {seen.name}: {seen.state}"]
-    for node in seen.nodes:
-        routes = f"{node.routes_expected - node.routes_incomplete} of {node.routes_expected} routes"
-        lacking = f", missing through {', '.join(node.ports_lacking[:6])}" if node.ports_lacking else ""
-        text = (
-            f"{node.name:<12} AS {node.asn}  {node.processes} processes  {routes}{lacking}  {' '.join(node.addresses)}"
-        )
-        lines.append(f"  {text}")
-    if seen.ssh_config is not None:
-        lines.append(f"  from host to host: ssh -F {seen.ssh_config} {seen.nodes[0].name}")
-    return "\n".join(lines)
+@lab.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--name", help="Of the lab, where there are several.")
+@click.argument("node")
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT ...]")
+def enter(name: str | None, node: str, argv: tuple[str, ...]) -> None:
+    """Run a command in a node's namespace; its exit status is the command's."""
+    import os
 
+    from railwright.lab import state
 
-def become(name: str | None, node: str, argv: tuple[str, ...]) -> None:
-    """Become the command: its terminal, signals and exit status are its own."""
     state.require_root()
     words = state.open_lab(name).argv_in(node, argv[1:] if argv[0] == "--" else argv)
     os.execvp(words[0], words)  # noqa: S606 - no shell is wanted
 
 
-def end(name: str | None, every: bool) -> int:
-    """End one lab, or all. Raises UsageError."""
+@lab.command()
+@click.argument("words", nargs=-1, metavar="[FAULT WORDS...]")
+@_name_option
+@json_option()
+def fault(words: tuple[str, ...], name: str | None, as_json: bool) -> int:
+    """Put a fault into the lab; without one, list those that there are.
+
+    \b
+    railwright lab fault
+    railwright lab fault link_slow leaf0 spine1 rate=20Mb/s
+    railwright lab fault loss leaf0:spine1 spine1 fraction=1%
+    railwright lab fault cursed_route host0 host3 spine=spine1
+    """
+    from railwright.lab import state
+    from railwright.lab.faults.applied import applied, apply
+    from railwright.lab.faults.registry import fault_named
+
+    if not words:
+        return _list_faults(name, as_json)
+    state.require_root()
+    wanted = fault_named(words[0])
+    there = state.open_lab(name)
+    with state.locked(there.name):
+        new = apply(there, wanted, list(words[1:]))
+        standing = applied(there)
+    tell([[one for one in standing if one.id == new.id]], lambda: f"{new.id}  {new.describe()}", as_json=as_json)
+    if not as_json:
+        click.echo(f"take it out with: railwright lab heal {new.id}", err=True)
+    return EXIT_OK
+
+
+def _list_faults(name: str | None, as_json: bool) -> int:
+    from railwright.lab import state
+    from railwright.lab.faults.applied import applied
+    from railwright.lab.faults.registry import FAULTS
+
+    found = state.open_lab(name) if name is not None or len(state.names()) == 1 else None
+    there = applied(found) if found is not None else ()
+    lines = [line for one in FAULTS for line in (one.usage(), f"    {one.summary}")]
+    if found is not None:
+        lines += ["", f"in lab {found.name} now:" if there else f"lab {found.name} has no fault"]
+    lines += [f"{one.id}  {one.describe()}" for one in there]
+    tell([there], lambda: lines, as_json=as_json)
+    return EXIT_OK
+
+
+@lab.command()
+@click.argument("which", nargs=-1, metavar="[ID|FAULT...]")
+@_name_option
+@json_option()
+def heal(which: tuple[str, ...], name: str | None, as_json: bool) -> int:
+    """Take faults out of the lab, by id or by name; all of them without any."""
+    from railwright.lab import state
+    from railwright.lab.faults import applied
+
+    state.require_root()
+    there = state.open_lab(name)
+    with state.locked(there.name):
+        healed = applied.heal(there, which)
+    lines = ["healed:", *(f"{one.id}  {one.describe()}" for one in healed)]
+    tell([healed], lambda: lines if healed else f"lab {there.name} had no fault", as_json=as_json)
+    return EXIT_OK
+
+
+@lab.command()
+@click.argument("source", metavar="A")
+@click.argument("destination", metavar="B")
+@_name_option
+@click.option("--rail", type=click.IntRange(0), default=0, show_default=True, help="Between the NICs of which rail.")
+@click.option("--flows", type=click.IntRange(1, 128), default=16, show_default=True, help="Of different source ports.")
+@click.option("--packets", type=click.IntRange(1), default=40, show_default=True, help="UDP packets of each flow.")
+@click.option("--bytes", "size_bytes", type=click.IntRange(12), default=200, show_default=True, help="In each packet.")
+@click.option("--seconds", "duration_s", type=float, default=1.0, show_default=True, help="That TCP sends.")
+@click.option("--ipv6", is_flag=True, help="With IPv6 addresses.")
+@json_option()
+def probe(
+    source: str,
+    destination: str,
+    name: str | None,
+    rail: int,
+    ipv6: bool,
+    as_json: bool,
+    **sizes: Any,  # noqa: ANN401 - the `Sizes` of what is sent
+) -> int:
+    """Send packets from host A to host B: what arrives, how late, how fast, and over which switches.
+
+    Everything is one way, from A to B. Exit status 1: packets were lost, or a flow had no connection.
+    """
+    from railwright.lab import state, traffic
+    from railwright.report.lab_text import probe_lines
+
+    state.require_root()
+    there = state.open_lab(name)
+    way = traffic.route(there.plan, source, destination, rail=rail, ipv6=ipv6)
+    seen = traffic.probe(there, way, traffic.Sizes(**sizes))
+    tell([seen], lambda: probe_lines(seen), as_json=as_json)
+    return EXIT_SLOW if seen.lost or any(one.failed_flows for one in seen.ways) else EXIT_OK
+
+
+@lab.command()
+@click.option("--name", help="Of the lab, where there are several.")
+@click.option("--all", "every", is_flag=True, help="All labs.")
+def down(name: str | None, every: bool) -> int:
+    """End a lab, also one that was interrupted: processes, namespaces, files."""
+    from railwright.lab import remove, state
+
     state.require_root()
     if every:
         if name is not None:

@@ -1,23 +1,27 @@
-"""What each path and collective can reach, and why."""
+"""`railwright limits`: what each path and collective can reach, and why; measures nothing."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
-import msgspec
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
-from railwright.limits.cluster_path import cluster_path_limits
-from railwright.limits.collectives import collective_limit
-from railwright.limits.limit import Limit
-from railwright.limits.table import limits_of, paths_that_matter
-from railwright.report.text.collectives import render_collective
-from railwright.report.text.limits import render_limits
-from railwright.topology.cluster import Cluster
-from railwright.topology.shapes import canonical_name
-from railwright.units import format_size, parse_size
-from railwright.verbs.cluster import spelt_path, the_cluster
+from railwright.options.machine import MachineCommand, cluster_options, spelt_path, the_cluster
+from railwright.options.output import json_option, tell
+
+if TYPE_CHECKING:
+    from railwright.topology.cluster import Cluster
 
 
+@click.command(cls=MachineCommand)
+@click.argument("paths", nargs=-1, metavar="['SOURCE>TARGET']...")
+@cluster_options
+@click.option("--path", "between", multiple=True, metavar="A:B", help="Between machines, like gpu0:gpu0@2.")
+@click.option("--collective", "-c", metavar="NAME", help="all_reduce, all_gather, all_to_all ... over all GPUs.")
+@click.option("--algorithm", "-a", default="auto", show_default=True, help="ring, tree, nvls ... instead of the best.")
+@click.option("--size", metavar="BYTES", help="What to expect at this size, like 64K.")
+@json_option("Print one JSON record for each path or collective.")
 def limits(
     paths: tuple[str, ...],
     machine: str | None,
@@ -29,7 +33,16 @@ def limits(
     size: str | None,
     as_json: bool,
 ) -> int:
-    """Print the limits that were asked for; the exit status. Raises UsageError for options that exclude each other."""
+    """The limit of each path or of a collective, with what holds it back and its source.
+
+    A path is two device ids, like 'gpu0>nic0' (quote the >); 'gpu0>gpu0' is a copy inside one GPU.
+    Without a path, those that matter are shown.
+
+    \b
+    railwright limits 'gpu0>fabric0' --host hgx-h100 nics=2 nic-rate=200Gb/s
+    railwright limits --host hgx-h100 nics=4 --count 16 --collective all_to_all
+    railwright limits --host aws-p5 --count 3 --path gpu0:gpu0@2
+    """
     machine, paths = _named(machine, tuple(spelt_path(word, ">") for word in paths))
     between = tuple(spelt_path(text, ":") for text in between)
     if collective is None and (algorithm != "auto" or size is not None):
@@ -51,6 +64,8 @@ def _named(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tup
 
     No path is without a `>`, so that such words are no paths; they are left as they are where they name no shape.
     """
+    from railwright.topology.shapes import canonical_name
+
     said = [*(machine or "").split(), *(word for word in words if ">" not in word)]
     if canonical_name(" ".join(word for word in said if "=" not in word)) is None:
         return machine, words
@@ -58,6 +73,12 @@ def _named(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tup
 
 
 def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
+    import msgspec
+
+    from railwright.limits.collectives import collective_limit
+    from railwright.report.text.collectives import render_collective
+    from railwright.units import format_size, parse_size
+
     if size is not None and size.upper().endswith("B") and size[-2:-1].upper() in "KMGT" and parse_size(size) > 1:
         click.echo(
             f"note: {size} is read as {format_size(parse_size(size))}, powers of 1024 as NCCL's tests have", err=True
@@ -70,13 +91,14 @@ def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | N
 
 
 def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *, as_json: bool) -> int:
+    from railwright.limits.cluster_path import cluster_path_limits
+    from railwright.limits.limit import Limit
+    from railwright.limits.table import limits_of, paths_that_matter
+    from railwright.report.text.limits import render_limits
+
     if between:
         rows = tuple(row for text in between for row in cluster_path_limits(cluster, text))
     else:
         rows = limits_of(cluster.host, paths or paths_that_matter(cluster.host))
-    if as_json:
-        for row in rows:
-            click.echo(msgspec.json.encode(row).decode())
-    else:
-        click.echo(render_limits(cluster.host, rows))
+    tell(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
     return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED

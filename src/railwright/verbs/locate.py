@@ -1,350 +1,214 @@
-"""The search for slow hosts, links and routes."""
+"""`railwright locate`: which host, link or route of a fabric is slow, in few short rounds."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
-from typing import Any
+import shlex
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from railwright.diagnosis.localise import trial
-from railwright.diagnosis.localise.cabling import check_cabling
-from railwright.diagnosis.localise.cover import CoverKind
-from railwright.diagnosis.localise.fabric import Fabric
-from railwright.diagnosis.localise.fat_tree import fabric_of_cluster, parse_fat_tree
-from railwright.diagnosis.localise.prescribed import cover_of, fabric_of_subnet
-from railwright.diagnosis.localise.procedure import ROUND_S, Rounds
-from railwright.diagnosis.localise.records import Fault, Suspect
-from railwright.diagnosis.localise.simulate import Weather
-from railwright.diagnosis.localise.trial import Tested
-from railwright.diagnosis.localise.truth import Truth, draw, parse_draw, truth_of
-from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.lab import state
-from railwright.launch.hosts import Hosts
-from railwright.locate import slurm_topology
-from railwright.locate.lldp_tree import tree_of_lldp
-from railwright.locate.place import Place, place_of_hosts, place_of_lab, place_of_subnet
-from railwright.locate.search import Located, search
-from railwright.locate.switch_tree import SwitchTree
-from railwright.locate.ways import Way, mpi_way, nccl_way, tcp_way
-from railwright.report.pages.locate import render_located_html
-from railwright.report.text.locate import cabling_lines, located_lines, simulated_lines
-from railwright.run.exclusive import measuring_alone
-from railwright.topology.cabling import Cabling, parse_cables
-from railwright.topology.sources import lldp
-from railwright.topology.sources.ibnetdiscover import MOST_BYTES, cabling_of
-from railwright.topology.sources.root import read_bounded
-from railwright.topology.sources.subnet import subnet_of
-from railwright.units import format_duration
-from railwright.verbs import given_file
-from railwright.verbs.cluster import the_cluster
-from railwright.verbs.hosts import the_hosts
-from railwright.verbs.write import refuse_no_page, write
+from railwright.errors import UsageError
+from railwright.options.asked import Asked
+from railwright.options.hosts import ssh_config_option
+from railwright.options.output import json_option, page_option, tell, write
+from railwright.options.search import search_options
 
-_MOST_FAULTS = 100_000
-_FAULTS = "rate=0.005 seed=0"
+if TYPE_CHECKING:
+    from railwright.launch.hosts import Hosts
+    from railwright.locate.place import Place
+    from railwright.locate.switch_tree import SwitchTree
+    from railwright.locate.ways import Way
+
+ROUTINGS = ("unknown", "ecmp", "adaptive", "ftree", "updn", "minhop")
+_OF_SIMULATION = {"--simulate", "--faults", "--noise", "--interference", "--wrong-map", "--lost", "--baselines"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """The options of the command line."""
+class _Locate(click.Command):
+    """Names the command that has what `locate` was asked for before it was three commands."""
 
-    lab: str | None
-    hosts: str | None
-    ssh_config: str | None
-    interfaces: str | None
-    switches: str | None
-    oversubscription: float
-    routing: str
-    probe: str
-    mpirun: str | None
-    gpus: int | None
-    resume: str | None
-    output: str | None
-    cabling: str | None
-    cluster: str | None
-    forwarding: str | None
-    adapter: str | None
-    fabric: str | None
-    faults: str | None
-    rounds: int
-    confirm: int
-    cover: CoverKind | None
-    latency: bool
-    load_test: bool
-    most_rounds: int
-    with_baselines: bool
-    seed: int | None
-    force: bool
-    as_json: bool
-    noise: float | None
-    interference: float | None
-    wrong_map: float | None
-    lost: float | None
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does. Raises UsageError with the words of the other command."""
+        given = {word.partition("=")[0] for word in args}
+        if given & _OF_SIMULATION:
+            from railwright.verbs.simulate import simulate
 
-    @property
-    def weather(self) -> dict[str, float]:
-        """What is given of it."""
-        given = {name: getattr(self, name) for name in ("noise", "interference", "wrong_map", "lost")}
-        return {name: value for name, value in given.items() if value is not None}
+            words = self._words_for(simulate, {"--simulate": "FABRIC"}, args)
+            raise UsageError("a simulated fabric has a command of its own", hint=shlex.join(words))
+        if "--cluster" in given or ("--cabling" in given and not given & {"--hosts", "--lab"}):
+            from railwright.verbs.cabling import cabling
 
-    @property
-    def wanted(self) -> Rounds:
-        """The rounds of the search."""
-        return Rounds(screen=self.rounds, confirm=self.confirm, load_test=self.load_test)
+            words = self._words_for(cabling, {"--cluster": "CLUSTER", "--cabling": "SEEN"}, args)
+            raise UsageError("cables are compared by a command of its own", hint=shlex.join(words))
+        return super().parse_args(ctx, args)
 
-    @property
-    def checks_cables(self) -> bool:
-        """Whether no packet is to be sent."""
-        return self.cluster is not None or (self.cabling is not None and not (self.hosts and self.forwarding))
-
-    @property
-    def gpus_of_host(self) -> int:
-        """How many of each host send; 0: not GPUs send."""
-        return (self.gpus or 1) if self.probe == "nccl" else 0
-
-    def the_hosts(self) -> Hosts:
-        """Those of --hosts, which is given."""
-        chosen = the_hosts(self.hosts, self.gpus_of_host or None, None, self.ssh_config, self.interfaces)
-        assert chosen is not None
-        return chosen
+    def _words_for(self, command: click.Command, arguments: dict[str, str], args: list[str]) -> list[str]:
+        """What was typed, for that command: values of some options are its arguments, and what it lacks is left out."""
+        options = {name: one for each in (self, command) for one in each.params if isinstance(one, click.Option)
+                   for name in one.opts}  # fmt: skip
+        taken = {name for one in command.params for name in one.opts}
+        kept: list[str] = []
+        rest = iter(args)
+        for word in rest:
+            name, equals, value = word.partition("=")
+            has_value = name in arguments or (name in options and not options[name].is_flag)
+            values = [] if equals or not has_value else [next(rest, "")]
+            if name in arguments:
+                arguments = arguments | {name: value if equals else values[0]}
+            elif name in taken or not name.startswith("-"):
+                kept += [word, *values]
+        return ["railwright", command.name or "", *arguments.values(), *kept]
 
 
-def locate(**options: Any) -> int:  # noqa: ANN401 - those of `cli/locate.py`, which `_Asked` lists
-    """Search hosts, a lab or a simulated fabric, and print what was found; the exit status. Raises UsageError."""
-    asked = _Asked(**options)
-    if asked.checks_cables:
-        return _check_cables(asked)
-    refuse_no_page(asked.output)
-    _refuse_mixed(asked)
-    if asked.fabric is not None:
-        return _simulate(asked, asked.fabric)
-    place = _place(asked)
-    _refuse_long_cover(place.fabric, asked.cover, asked.most_rounds)
-    way = _way(asked, place)
+@click.command(cls=_Locate)
+@click.option("--hosts", metavar="HOST,HOST...", help="Search between these hosts, by TCP, over ssh or in netns:NAME.")
+@ssh_config_option
+@click.option("--interfaces", metavar="NAME", help="The network interface to search on, of the --hosts.")
+@click.option(
+    "--switches",
+    metavar="FILE|FOLDER",
+    help="The leaf switch of each of the --hosts: Slurm's topology.conf, or NAME.json of lldpctl.",
+)
+@click.option(
+    "--oversubscription",
+    type=click.FloatRange(1.0, 64.0),
+    default=1.0,
+    show_default=True,
+    help="How many times the uplinks' rate the hosts of a leaf have, with --switches.",
+)
+@click.option(
+    "--routing",
+    type=click.Choice(ROUTINGS),
+    default="unknown",
+    show_default=True,
+    help="How the switches between the --hosts choose ways; it is recorded.",
+)
+@click.option(
+    "--probe",
+    type=click.Choice(["tcp", "mpi", "nccl"]),
+    default="tcp",
+    show_default=True,
+    help="What is sent between the --hosts: TCP streams, or by MPI or NCCL, whatever way it takes.",
+)
+@click.option("--mpirun", metavar="PATH", help="The mpirun of MPI and NCCL; its own MPI library is used with it.")
+@click.option("--gpus", type=click.IntRange(1, 16), help="With --probe nccl: the first so many of each host.  [1]")
+@click.option("--lab", metavar="NAME", help="Search this lab, by TCP flows on chosen paths.")
+@click.option("--resume", metavar="FILE", help="Keep what is measured in FILE, and go on from what is there.")
+@click.option("--cabling", metavar="FILE", help="The subnet of the --hosts, as ibnetdiscover printed it.")
+@click.option(
+    "--forwarding", metavar="FILE", help="The tables of its switches, as dump_fts printed them: a pair has one way."
+)
+@click.option("--adapter", metavar="NAME", help="The port of each of the --hosts in that subnet, where it has several.")
+@search_options
+@click.option("--latency", is_flag=True, help="Also the round trip of every pair of ports, twice, by hop class.")
+@click.option("--seed", type=click.IntRange(0, 2**32), default=0, show_default=True, help="Of the schedule.")
+@click.option("--force", is_flag=True, help="Also beside another measuring run.")
+@page_option("Write a page with the fabric and the matrix of pairs as well.")
+@json_option()
+def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
+    """Find the slow host, link or route in few short rounds, by real probes between hosts or in a lab.
+
+    A simulated fabric is searched by `railwright simulate`; `railwright cabling` compares cables with those planned.
+
+    Exit status: 1 where there are suspects, 0 where there are none, 3 where links were not tested.
+
+    \b
+    railwright locate --hosts host0,host1,host2,host3
+    railwright locate --hosts host0,host1,host2,host3 --switches /etc/slurm/topology.conf
+    railwright locate --hosts node1,node2,node3 --interfaces ib0 --cabling ibnetdiscover.txt --forwarding fts.txt
+    railwright locate --lab lab
+    railwright locate --lab lab --route-cover pair
+    """
+    from railwright.locate.search import search
+    from railwright.report.pages.locate import render_located_html
+    from railwright.report.text.locate import located_lines
+    from railwright.run.exclusive import measuring_alone
+    from railwright.runs.hosts import the_hosts
+    from railwright.runs.searched import rounds_for, status_of
+
+    asked = Asked(**typed)
+    if (asked.lab is None) == (asked.hosts is None):
+        raise UsageError("what to search is not clear", hint="give one of --hosts HOST,HOST and --lab NAME")
+    gpus = (asked.gpus or 1) if asked.probe == "nccl" else 0
+    reached = {"ssh_config": asked.ssh_config, "interfaces": asked.interfaces}
+    hosts = the_hosts(asked.hosts, ranks_per_host=gpus or None, **reached) if asked.lab is None else None
+    place = _place(asked, hosts, gpus)
+    rounds, way = rounds_for(asked, place.fabric), _way(asked, place, hosts, gpus)
     with measuring_alone(asked.force):
         found = search(
-            place,
-            asked.wanted,
-            seed=asked.seed or 0,
-            cover=asked.cover,
-            way=way,
-            latency=asked.latency,
-            tell=_tell,
-            journal=asked.resume,
-        )
-    return _show(found, asked.output, asked.as_json)
+            place, rounds, seed=asked.seed, cover=asked.cover, way=way, latency=asked.latency,
+            tell=lambda text: click.echo(text, err=True), journal=asked.resume,
+        )  # fmt: skip
+    if asked.output is not None:
+        write(asked.output, render_located_html(found))
+    tell([found], lambda: located_lines(found), as_json=asked.as_json)
+    return status_of(found.suspects, found.tested, found.not_measured + len(found.unjudged))
 
 
-def _tell(text: str) -> None:
-    click.echo(text, err=True)
+def _place(asked: Asked, hosts: Hosts | None, gpus: int) -> Place:
+    from pathlib import Path
 
+    from railwright.lab import state
+    from railwright.locate.place import place_of_hosts, place_of_lab, place_of_subnet
+    from railwright.topology.sources.cables import read_subnet
 
-def _show(found: Located, output: str | None, as_json: bool) -> int:
-    """Print what was found, and write its page where one is wanted; the exit status."""
-    if output is not None:
-        write(output, render_located_html(found))
-    _print(found, located_lines(found), as_json)
-    return _status(found.suspects, found.tested, found.not_measured + len(found.unjudged))
-
-
-def _refuse_mixed(asked: _Asked) -> None:
-    """Raises UsageError for two places or none, and for options of the other kind of search."""
-    if sum(one is not None for one in (asked.lab, asked.hosts, asked.fabric)) != 1:
-        hint = "give one of --hosts HOST,HOST, --lab NAME and --simulate FABRIC"
-        raise UsageError("what to search is not clear", hint=hint)
-    of_probes = {"--resume": asked.resume, "--output": asked.output, "--latency": asked.latency,
-                 "--switches": asked.switches, "--oversubscription": asked.oversubscription != 1,
-                 "--probe": asked.probe != "tcp", "--mpirun": asked.mpirun, "--gpus": asked.gpus}  # fmt: skip
-    of_simulation = {f"--{name.replace('_', '-')}": True for name in asked.weather}
-    of_simulation |= {"--faults": asked.faults is not None, "--baselines": asked.with_baselines}
-    of_simulation |= {"--forwarding": asked.forwarding is not None and asked.cabling is None}
-    for name, is_given in of_probes.items() if asked.fabric is not None else ():
-        if is_given:
-            raise UsageError(f"{name} is for real probes", hint="leave it out: a simulation is repeated by its seed")
-    for name, is_given in of_simulation.items() if asked.fabric is None else ():
-        if is_given:
-            raise UsageError(f"{name} is for a simulation", hint="leave it out; faults of a lab: railwright lab fault")
-
-
-def _check_cables(asked: _Asked) -> int:
-    """Hold cables that were seen against those of a cluster file; no packet is sent."""
-    seen, cluster = asked.cabling, asked.cluster
-    if asked.lab or asked.hosts or asked.fabric:
-        hint = "leave out --lab, --hosts and --simulate; a search over a subnet wants its --forwarding, too"
-        raise UsageError("--cabling is a check of its own", hint=hint)
-    if seen is None or cluster is None:
-        missing = "--cabling" if seen is None else "--cluster"
-        hint = "cables are compared with --cluster FILE --cabling FILE"
-        raise UsageError(f"{missing} is missing", hint=hint)
-    planned = parse_cables(the_cluster(None, None, cluster).fabric.cables)
-    if not planned:
-        raise UsageError(f"{cluster[:200]} names no cables", hint="see fabric.cables in docs/cluster-file.md")
-    found = check_cabling(planned, _cabling(Path(seen)))
-    _print(found, cabling_lines(found), asked.as_json)
-    if found.findings:
-        return EXIT_SLOW
-    return EXIT_UNJUDGED if found.not_looked_at else EXIT_OK
-
-
-def _cabling(seen: Path) -> Cabling:
-    """What ibnetdiscover printed, or a folder of what lldpctl printed on each node. Raises UsageError."""
-    if not seen.is_dir():
-        return cabling_of(_text(str(seen)))
-    files = sorted(islice(seen.glob("*.json"), lldp.MOST_FILES))
-    if not files:
-        raise UsageError(f"{str(seen)[:200]} holds no .json file", hint="on each node: lldpctl -f json > NAME.json")
-    texts = {file.stem: read_bounded(file, lldp.MOST_BYTES).decode("utf-8", "replace") for file in files}
-    return lldp.cabling_of_lldp(texts)
-
-
-def _place(asked: _Asked) -> Place:
-    subnet = subnet_of(_text(asked.cabling), _text(asked.forwarding)) if asked.cabling and asked.forwarding else None
-    if asked.adapter is not None and subnet is None:
+    if (asked.cabling is None) != (asked.forwarding is None):
+        raise UsageError("a subnet is two files", hint="describe it: --cabling FILE --forwarding FILE")
+    if asked.adapter is not None and asked.cabling is None:
         raise UsageError("--adapter is a port in a subnet", hint="describe it: --cabling FILE --forwarding FILE")
-    if asked.lab is None:
-        chosen = asked.the_hosts()
-        if asked.oversubscription != 1 and not asked.switches:
-            raise UsageError("--oversubscription is of leaves", hint="name them: --switches topology.conf")
-        if subnet is not None:
-            if asked.switches:
-                raise UsageError("--switches and --cabling both describe the network", hint="give one of them")
-            return place_of_subnet(chosen, subnet, asked.routing, asked.adapter or "")
-        tree = _switch_tree(asked.switches, chosen) if asked.switches else None
-        return place_of_hosts(chosen, asked.routing, tree, asked.oversubscription, asked.gpus_of_host)
-    of_hosts = {"--ssh-config": asked.ssh_config, "--interfaces": asked.interfaces, "--switches": asked.switches,
-                "--oversubscription": asked.oversubscription != 1, "--routing": asked.routing != "unknown"}  # fmt: skip
-    given = next((name for name, is_given in of_hosts.items() if is_given), "")
-    if given:
-        raise UsageError(f"{given} is for --hosts", hint="leave it out: a lab's hosts are entered without ssh")
-    state.require_root()
-    return place_of_lab(state.open_lab(asked.lab))
+    if hosts is None:
+        of_hosts = {"--ssh-config": asked.ssh_config, "--interfaces": asked.interfaces, "--switches": asked.switches,
+                    "--cabling": asked.cabling, "--oversubscription": asked.oversubscription != 1,
+                    "--routing": asked.routing != "unknown"}  # fmt: skip
+        if given := next((name for name, is_given in of_hosts.items() if is_given), ""):
+            raise UsageError(f"{given} is for --hosts", hint="leave it out: a lab's hosts are entered without ssh")
+        state.require_root()
+        return place_of_lab(state.open_lab(asked.lab))
+    if asked.oversubscription != 1 and not asked.switches:
+        raise UsageError("--oversubscription is of leaves", hint="name them: --switches topology.conf")
+    if asked.cabling is not None:
+        if asked.switches:
+            raise UsageError("--switches and --cabling both describe the network", hint="give one of them")
+        subnet = read_subnet(Path(asked.cabling), Path(asked.forwarding))
+        return place_of_subnet(hosts, subnet, asked.routing, asked.adapter or "")
+    tree = _switch_tree(asked.switches, hosts) if asked.switches else None
+    return place_of_hosts(hosts, asked.routing, tree, asked.oversubscription, gpus)
 
 
-def _way(asked: _Asked, place: Place) -> Way:
+def _way(asked: Asked, place: Place, hosts: Hosts | None, gpus: int) -> Way:
     """How flows are sent. Raises UsageError for what the place or the other options rule out."""
+    from railwright.locate.ways import mpi_way, nccl_way, tcp_way
+
     if asked.gpus is not None and asked.probe != "nccl":
         raise UsageError("--gpus are those of NCCL's probes", hint="ask for --probe nccl")
     if asked.probe == "tcp":
         if asked.mpirun is not None:
             raise UsageError("--mpirun starts the ranks of MPI's probes", hint="ask for --probe mpi or --probe nccl")
         return tcp_way(place)
-    if asked.lab is not None:
+    if hosts is None:
         raise UsageError(f"--probe {asked.probe} takes its own ways, and a lab's are pinned", hint="leave --probe out")
     if asked.probe == "nccl" and asked.cabling is not None:
         raise UsageError("GPUs are not searched over a subnet's tables", hint="leave out --cabling and --forwarding")
     if asked.latency:
         raise UsageError("--latency is of the kernels' own answers", hint="leave --probe out for it")
     if asked.probe == "nccl":
-        return nccl_way(asked.the_hosts(), asked.mpirun, asked.gpus_of_host)
-    return mpi_way(asked.the_hosts(), asked.mpirun)
+        return nccl_way(hosts, asked.mpirun, gpus)
+    return mpi_way(hosts, asked.mpirun)
 
 
 def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
     """Slurm's topology.conf, or a folder of what lldpctl printed on each host. Raises UsageError."""
-    if Path(path).is_dir():
-        return tree_of_lldp(_cabling(Path(path)), hosts.names, "".join(hosts.used_interfaces[:1]))
-    text = read_bounded(Path(path), slurm_topology.MOST_BYTES).decode("utf-8", "replace")
+    from pathlib import Path
+
+    from railwright.locate import slurm_topology
+    from railwright.locate.lldp_tree import tree_of_lldp
+    from railwright.topology.sources.cables import read_cabling
+    from railwright.topology.sources.root import read_bounded
+
+    file = Path(path)
+    if file.is_dir():
+        return tree_of_lldp(read_cabling(file), hosts.names, "".join(hosts.used_interfaces[:1]))
+    text = read_bounded(file, slurm_topology.MOST_BYTES).decode("utf-8", "replace")
     try:
         return slurm_topology.switch_tree_of(text)
     except UsageError as error:
         raise UsageError(f"{path[:200]}: {error.message}", hint=error.hint) from error
-
-
-def _simulate(asked: _Asked, fabric: str) -> int:
-    with _without_garbage_collection():
-        there = _fabric(fabric, asked.forwarding)
-        _refuse_long_cover(there, asked.cover, asked.most_rounds)
-        truth, drawn = _truth(there, asked.faults or _FAULTS)
-        found = trial.run(
-            there,
-            fabric,
-            truth,
-            Weather(**asked.weather),
-            seed=drawn if asked.seed is None else asked.seed,
-            rounds=asked.wanted,
-            cover=asked.cover,
-            with_baselines=asked.with_baselines,
-        )
-    _print(found, simulated_lines(found), asked.as_json)
-    return _status(found.suspects, found.tested, 0)
-
-
-def _print(record: msgspec.Struct, lines: Iterable[str], as_json: bool) -> None:
-    if as_json:
-        click.echo(msgspec.json.encode(record).decode())
-        return
-    for line in lines:
-        click.echo(line)
-
-
-def _status(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:
-    if suspects:
-        return EXIT_SLOW
-    return EXIT_UNJUDGED if tested.links_filled < tested.links or not_measured else EXIT_OK
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Millions of tuples that are in no circle: looking through them again and again would double the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _fabric(text: str, forwarding: str | None) -> Fabric:
-    words = text.split()
-    is_subnet = len(words) == 1 and Path(text).suffix not in (".toml", ".json") and Path(text).is_file()
-    if forwarding is not None and not is_subnet:
-        raise UsageError(
-            "--forwarding is of an InfiniBand subnet", hint="give the file of ibnetdiscover: --simulate FILE"
-        )
-    if is_subnet:
-        return fabric_of_subnet(subnet_of(_text(text), _text(forwarding) if forwarding is not None else ""))
-    if words[:1] == ["fat-tree"]:
-        return parse_fat_tree(words[1:])
-    if len(words) == 1 and Path(text).suffix in (".toml", ".json"):
-        return fabric_of_cluster(the_cluster(None, None, text))
-    hint = "give a cluster file, what ibnetdiscover printed, or 'fat-tree hosts=1280 gpus=8'"
-    raise UsageError(f"{text[:60]!r} is no fabric", hint=hint)
-
-
-def _text(path: str) -> str:
-    return read_bounded(Path(path), MOST_BYTES).decode("utf-8", "replace")
-
-
-def _refuse_long_cover(fabric: Fabric, cover: CoverKind | None, most: int) -> None:
-    """Say what a cover costs before it is run. Raises UsageError for one that is too long."""
-    if cover is None:
-        return
-    cost = cover_of(fabric, cover).cost
-    lasts = format_duration(cost.rounds * ROUND_S)
-    says = f"{cost.leaf_pairs} leaf pairs x {cost.paths} paths: about {cost.rounds} rounds, {lasts} at most"
-    if cost.rounds > most:
-        raise UsageError(f"this route cover is too long: {says}", hint="see --most-rounds, or cover leaf routes only")
-    click.echo(f"route cover of every {cover} route, {says}", err=True)
-
-
-def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
-    """The faults, and the seed of their words."""
-    words = text.split()
-    if words and all("=" in word for word in words):
-        given = parse_draw(words)
-        return draw(fabric, given), int(given["seed"])
-    raw = given_file.short_text(text)
-    try:
-        listed = msgspec.json.decode(raw, type=list[Fault])
-    except msgspec.DecodeError as error:
-        hint = "give a JSON list of {kind, id, direction, capacity}"
-        raise UsageError(f"{given_file.name_of(text)} is no list of faults: {error}", hint=hint) from error
-    if len(listed) > _MOST_FAULTS:
-        raise UsageError(f"{len(listed)} faults", hint=f"give at most {_MOST_FAULTS}")
-    return truth_of(fabric, listed), 0

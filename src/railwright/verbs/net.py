@@ -1,78 +1,92 @@
-"""A pod's rail interfaces looked at, from the pod to the leaf."""
+"""`railwright net`: a pod's GPU network."""
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from railwright.errors import UsageError, unknown_name
-from railwright.net.check import check, exit_status
-from railwright.net.checks.registry import CHECKS
-from railwright.net.pod import netns_path
-from railwright.net.railwrightd import Railwrightd
-from railwright.net.target import Question
-from railwright.net.view import Address, Line
-from railwright.report.formats.records import ExitRecord
-from railwright.report.text.net import closing_line, net_lines
+from railwright.options.group import Group
+from railwright.options.output import json_option, tell
+
+if TYPE_CHECKING:
+    from railwright.net.view import Address
 
 
-def check_pod(
-    pod: str | None,
-    netns: str | None,
-    interfaces: tuple[str, ...],
+@click.group(cls=Group)
+def net() -> None:
+    """A pod's GPU network, as `railwrightd` and its CNI plugins lay it.
+
+    \b
+    railwright net check --pod team-a/trainer-0           on the pod's node, as root
+    railwright net check                                  inside the pod; says what it cannot see from there
+    railwright net check --netns /proc/4711/ns/net
+    """
+
+
+@net.command()
+@click.option("--pod", metavar="NAMESPACE/NAME", help="A pod of this node.")
+@click.option("--netns", metavar="PATH|NAME", help="A pod's network namespace.")
+@click.option("--interface", "interfaces", multiple=True, metavar="NAME", help="Only this one. [all that are attached]")
+@click.option("--to", multiple=True, metavar="ADDRESS", help="Of a pod of the same tenant, on any node.")
+@click.option("--peer-netns", metavar="PATH|NAME", help="A pod of the same tenant on this machine.")
+@click.option("--stranger-netns", metavar="PATH|NAME", help="A pod of another tenant here. [one that is attached]")
+@click.option("--leaf-netns", "leaves", multiple=True, metavar="RAIL=PATH|NAME", help="A rail's leaf, in a lab.")
+@click.option("--railwrightd", "program", metavar="PATH", help="The daemon's program. [on PATH]")
+@click.option("--socket", metavar="PATH", help="The daemon's socket. [its default]")
+@click.option("--config", metavar="PATH", help="The daemon's configuration. [its default]")
+@click.option("--vty-socket", metavar="FOLDER", help="Of FRR's daemons. [its default]")
+@click.option("--without", multiple=True, metavar="CHECK", help="Leave a check out; the last line says so.")
+@click.option("--evidence", is_flag=True, help="Show what was seen for what is ok, too.")
+@json_option("Print one JSON record for each check.")
+def check(
     to: tuple[str, ...],
-    peer_netns: str | None,
-    stranger_netns: str | None,
     leaves: tuple[str, ...],
     program: str | None,
     socket: str | None,
     config: str | None,
-    vty_socket: str | None,
     without: tuple[str, ...],
     evidence: bool,
     as_json: bool,
+    **asked: Any,  # noqa: ANN401 - the rest of a `Question`
 ) -> int:
-    """Print what every check says; the exit status. Raises UsageError."""
-    _check_names(without)
+    """Look at a pod's rail interfaces, from the pod to the leaf, by evidence and by real packets.
+
+    Exit status: 0 all ok, 1 something is bad, 2 wrong usage, 3 something could not be looked at and nothing is bad.
+    """
+    from railwright.net.check import check as checked
+    from railwright.net.check import exit_status
+    from railwright.net.checks.registry import CHECKS
+    from railwright.net.railwrightd import Railwrightd
+    from railwright.net.target import Question
+    from railwright.report.formats.records import ExitRecord
+    from railwright.report.text.net import closing_line, net_lines
+
+    known = [one.name for one in CHECKS]
+    for name in without:
+        if name not in known:
+            raise unknown_name("check", name, known)
     question = Question(
-        pod=pod,
-        netns=netns,
-        interfaces=interfaces,
-        to=tuple(_address(text) for text in to),
-        peer_netns=peer_netns,
-        stranger_netns=stranger_netns,
-        leaves=_leaves(leaves),
+        **asked,
+        to=tuple(map(_address, to)),
+        leaves=dict(map(_leaf, leaves)),
         without=frozenset(without),
-        vty_socket=vty_socket,
         daemon=Railwrightd(program, socket, config),
     )
-    lines = check(question)
+    lines = checked(question)
     status = exit_status(lines)
-    _tell(lines, without, status, evidence=evidence, as_json=as_json)
+    tell(
+        [*lines, ExitRecord(exit_status=status)],
+        lambda: [*net_lines(lines, evidence=evidence), closing_line(lines, without, status)],
+        as_json=as_json,
+    )
     return status
 
 
-def _tell(lines: tuple[Line, ...], without: tuple[str, ...], status: int, *, evidence: bool, as_json: bool) -> None:
-    if as_json:
-        for record in (*lines, ExitRecord(exit_status=status)):
-            click.echo(msgspec.json.encode(record).decode())
-        return
-    for line in net_lines(lines, evidence=evidence):
-        click.echo(line)
-    click.echo(closing_line(lines, without, status))
-
-
-def _check_names(names: Iterable[str]) -> None:
-    known = [one.name for one in CHECKS]
-    for name in names:
-        if name not in known:
-            raise unknown_name("check", name, known)
-
-
 def _address(text: str) -> Address:
+    import ipaddress
+
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -82,11 +96,10 @@ def _address(text: str) -> Address:
     return address
 
 
-def _leaves(given: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        rail, equals, path = text.partition("=")
-        if not equals or not rail or not path:
-            raise UsageError(f"--leaf-netns {text[:80]!r} is not RAIL=PATH", hint="like rail0=/run/netns/leaf0")
-        found[rail] = netns_path(path)
-    return found
+def _leaf(text: str) -> tuple[str, str]:
+    from railwright.net.pod import netns_path
+
+    rail, equals, path = text.partition("=")
+    if not equals or not rail or not path:
+        raise UsageError(f"--leaf-netns {text[:80]!r} is not RAIL=PATH", hint="like rail0=/run/netns/leaf0")
+    return rail, netns_path(path)

@@ -1,25 +1,31 @@
-"""Optional parts, installed into this Python environment."""
+"""`railwright setup`: installs optional parts that a plain dependency cannot express."""
 
 from __future__ import annotations
-
-import sys
-from importlib import resources
 
 import click
 
 from railwright.errors import RailwrightError
-from railwright.process import run
 
-_PIP = (sys.executable, "-P", "-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:",
-        "--disable-pip-version-check", "--requirement")  # fmt: skip
-"""With the hashes of every wheel, and without the dependencies that wheels declare."""
 _TIMEOUT_S = 1800.0
 
 
+@click.command()
+@click.argument("part", type=click.Choice(["nixl"]))
 def setup(part: str) -> int:
-    """Install the part. Raises RailwrightError where pip fails."""
+    """Install an optional part into this Python environment.
+
+    nixl: the NIXL transfer library without its declared dependency on torch, which it does not need here; the exact
+    version and the hash of each wheel are fixed.
+    """
+    import sys
+    from importlib import resources
+
+    from railwright.process import run
+
+    pip = (sys.executable, "-P", "-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:",
+           "--disable-pip-version-check", "--requirement")  # fmt: skip
     with resources.as_file(resources.files("railwright.verbs") / f"{part}.requirements.txt") as requirements:
-        finished = run([*_PIP, str(requirements)], timeout_s=_TIMEOUT_S)
+        finished = run([*pip, str(requirements)], timeout_s=_TIMEOUT_S)
     if finished.returncode:
         last = finished.output[-1] if finished.output else ""
         reason = f"installing {part} failed ({finished.describe()}): {last}"

@@ -1,33 +1,41 @@
-"""The machines that are known by name."""
+"""`railwright shapes [WORD]`: the machines that are known by name."""
 
 from __future__ import annotations
 
 import click
-import msgspec
 
 from railwright.errors import EXIT_OK, UsageError
-from railwright.report.text.collectives import labelled
-from railwright.topology.shapes import SHAPES
-from railwright.topology.shapes.parts import Shape
+from railwright.options.output import json_option
 
 
-def list_shapes(word: str, as_json: bool) -> int:
-    """Print the machines that a word names, all of them without one; the exit status. Raises UsageError for none."""
-    found = {name: shape for name, shape in SHAPES.items() if word.lower() in _words(name, shape)}
+@click.command()
+@click.argument("word", metavar="[WORD]", required=False, default="")
+@json_option("Print one JSON record for each machine.")
+def shapes(word: str, as_json: bool) -> int:
+    """The machines that are known by name, those with WORD in their name, GPU or maker alone.
+
+    Any of them is a machine for --host and --from, with changes like: hgx-h100 nics=2.
+
+    \b
+    railwright shapes
+    railwright shapes h200
+    """
+    from railwright.report.formats.json_line import json_line
+    from railwright.report.text.collectives import labelled
+    from railwright.topology.shapes import SHAPES
+
+    def words(name: str) -> str:
+        shape = SHAPES[name]
+        return " ".join((name, *shape.aliases, shape.title, shape.gpu.name if shape.gpu is not None else "")).lower()
+
+    found = [name for name in SHAPES if word.lower() in words(name)]
     if not found:
         raise UsageError(f"no known machine has {word[:60]!r} in its name", hint="railwright shapes lists them all")
-    for name, shape in found.items():
+    for name in found:
+        shape = SHAPES[name]
         if as_json:
-            record = {"shape": name, "title": shape.title, "aliases": shape.aliases}
-            click.echo(msgspec.json.encode(record).decode())
+            click.echo(json_line({"shape": name, "title": shape.title, "aliases": shape.aliases}))
             continue
         also = f" (also {', '.join(shape.aliases)})" if shape.aliases else ""
-        click.echo(name)
-        for line in labelled("", f"{shape.title}{also}"):
-            click.echo(line)
+        click.echo("\n".join([name, *labelled("", f"{shape.title}{also}")]))
     return EXIT_OK
-
-
-def _words(name: str, shape: Shape) -> str:
-    gpu = shape.gpu.name if shape.gpu is not None else ""
-    return " ".join((name, *shape.aliases, shape.title, gpu)).lower()

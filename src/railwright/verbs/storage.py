@@ -1,62 +1,87 @@
-"""cuFile's configuration from the topology: written, or held against a file that is there."""
+"""`railwright storage`: what GPUDirect Storage has to know of a machine."""
 
 from __future__ import annotations
 
-import ipaddress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from railwright.checks.cufile_settings import check, properties_in, wanted
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unknown_name
-from railwright.report.formats.cufile_json import render_cufile_json, told_lines
-from railwright.report.formats.json_line import json_line
-from railwright.topology.devices import Topology
-from railwright.topology.sources.interface_address import ipv4_address
-from railwright.topology.sources.root import read_bounded
-from railwright.verbs.machine import the_machine
-from railwright.verbs.write import write
+from railwright.options.group import Group
+from railwright.options.machine import MachineCommand, machine_option, the_machine
+from railwright.options.output import json_option, tell, write
+
+if TYPE_CHECKING:
+    from railwright.topology.devices import Topology
 
 _MOST_BYTES = 2**20
 
 
+@click.group(cls=Group)
+def storage() -> None:
+    """What GPUDirect Storage has to know of a machine.
+
+    \b
+    railwright storage cufile-json                        for this machine, to the terminal
+    railwright storage cufile-json --check /etc/cufile.json
+    """
+
+
+@storage.command(cls=MachineCommand)
+@machine_option
+@click.option(
+    "--address",
+    "given",
+    multiple=True,
+    metavar="NIC=ADDRESS",
+    help="A NIC's IPv4 address, where the machine is not this one. Once for each NIC.",
+)
+@click.option("--check", "checked", metavar="FILE", help="Hold this file against the machine instead.")
+@json_option("Print one JSON record for each setting.")
+@click.argument("file", required=False)
 def cufile_json(
     machine: str | None, given: tuple[str, ...], checked: str | None, as_json: bool, file: str | None
 ) -> int:  # fmt: skip
-    """Print or write the configuration, or what is wrong with one; the exit status."""
+    """Write cuFile's configuration from the topology, to FILE or the terminal, with the reason of each line.
+
+    With --check an existing one is held against the machine. Exit status then: 0 all ok, 1 something is bad,
+    2 wrong usage, 3 something could not be looked at and nothing is bad.
+    """
+    from pathlib import Path
+
+    from railwright.checks.cufile_settings import check, properties_in, wanted
+    from railwright.report.formats.cufile_json import render_cufile_json, told_lines
+    from railwright.topology.sources.root import read_bounded
+
     topology = the_machine(machine)
-    addresses = _of_interfaces(topology) if machine is None else {}
+    addresses = _addresses(topology) if machine is None else {}
     addresses |= dict(_pair(text, topology) for text in given)
     if checked is not None:
         if file is not None:
             raise UsageError("--check only reads", hint=f"leave {file[:60]!r} out")
-        return _check(topology, checked, addresses, as_json)
+        told = check(topology, properties_in(read_bounded(Path(checked), _MOST_BYTES)), addresses)
+        tell(told, lambda: told_lines(told), as_json=as_json)
+        states = {one.state for one in told}
+        return EXIT_SLOW if "bad" in states else EXIT_UNJUDGED if "not looked" in states else EXIT_OK
     settings = wanted(topology, addresses)
-    if as_json:
-        for setting in settings:
-            click.echo(json_line(setting))
-    elif file is None:
-        click.echo(render_cufile_json(topology.name, settings), nl=False)
+    if as_json or file is None:
+        tell(settings, lambda: render_cufile_json(topology.name, settings).removesuffix("\n"), as_json=as_json)
     else:
         write(file, render_cufile_json(topology.name, settings))
     return EXIT_OK
 
 
-def _check(topology: Topology, file: str, addresses: dict[str, str], as_json: bool) -> int:
-    told = check(topology, properties_in(read_bounded(Path(file), _MOST_BYTES)), addresses)
-    for line in map(json_line, told) if as_json else told_lines(told):
-        click.echo(line)
-    states = {one.state for one in told}
-    return EXIT_SLOW if "bad" in states else EXIT_UNJUDGED if "not looked" in states else EXIT_OK
-
-
-def _of_interfaces(topology: Topology) -> dict[str, str]:
+def _addresses(topology: Topology) -> dict[str, str]:
     """The addresses of this machine's NICs, those that the kernel tells."""
+    from railwright.topology.sources.interface_address import ipv4_address
+
     found = {nic.id: ipv4_address(str(nic.facts.get("netdev", ""))) for nic in topology.of_kind("nic")}
     return {name: address for name, address in found.items() if address is not None}
 
 
 def _pair(text: str, topology: Topology) -> tuple[str, str]:
+    import ipaddress
+
     name, equals, address = text.partition("=")
     nics = {nic.id: nic.id for nic in topology.of_kind("nic")}
     nics |= {str(nic.facts[fact]): nic.id for nic in topology.of_kind("nic") for fact in ("netdev", "rdma_device")

@@ -1,34 +1,62 @@
-"""A machine's topology: shown, captured, exported."""
+"""`railwright topo`: what is there, as text, picture, record, capture or NCCL file."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.report.formats.nccl_xml import render_nccl_xml
-from railwright.report.pictures.topology import render_topology_svg
-from railwright.report.text.topology import render_topology
-from railwright.topology.devices import Topology
-from railwright.topology.sources.capture import capture
-from railwright.topology.sources.look import this_machine_with_tools
-from railwright.topology.sources.saved import encode_topology
-from railwright.verbs.machine import the_machine
-from railwright.verbs.write import write
+from railwright.options.machine import MachineCommand, MachineGroup, machine_option, the_machine
+from railwright.options.output import json_option, write
+
+if TYPE_CHECKING:
+    from railwright.topology.devices import Topology
 
 
-def show(machine: str | None, as_json: bool, svg: str | None) -> None:
-    """Print the topology, and draw it where a picture is wanted."""
+@click.group(cls=MachineGroup, invoke_without_command=True)
+@machine_option
+@json_option()
+@click.option("--svg", metavar="FILE", help="Write a picture as well.")
+@click.pass_context
+def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | None) -> None:
+    """Show a machine: PCIe tree, links, and which NICs each GPU reaches.
+
+    \b
+    railwright topo
+    railwright topo --from hgx-h100 nics=2
+    railwright topo --from capture.jsonl --svg machine.svg
+    """
+    after = context.invoked_subcommand
+    if after is not None:
+        if machine is not None or as_json or svg is not None:
+            raise UsageError(f"options before {after!r} have no meaning there", hint="write them after it")
+        return
+
+    from railwright.report.pictures.topology import render_topology_svg
+    from railwright.report.text.topology import render_topology
+    from railwright.topology.sources.saved import encode_topology
+
     topology = _known(machine)
     if svg is not None:
         write(svg, render_topology_svg(topology))
     click.echo(encode_topology(topology).decode() if as_json else render_topology(topology), nl=False)
 
 
-def write_capture(destination: str, redact: bool) -> None:
-    """Write down this machine, and say where."""
-    done = capture(this_machine_with_tools(), Path(destination), redact=redact)
+@topo.command()
+@click.argument("destination", metavar="DIR")
+@click.option("--redact", is_flag=True, help="Replace serial numbers, UUIDs, addresses and host names.")
+def capture(destination: str, redact: bool) -> None:
+    """Write down this machine for others to look at.
+
+    DIR becomes a directory, or one file if it ends in .jsonl.
+    """
+    from pathlib import Path
+
+    from railwright.topology.sources import capture as captures
+    from railwright.topology.sources.look import this_machine_with_tools
+
+    done = captures.capture(this_machine_with_tools(), Path(destination), redact=redact)
     click.echo(f"{done.destination}: {done.files} files, {len(done.topology.devices)} devices", nl=False)
     click.echo(f", {done.unreadable} could not be read (see capture.json)" if done.unreadable else "")
     if not redact:
@@ -36,11 +64,23 @@ def write_capture(destination: str, redact: bool) -> None:
     click.echo(f"Read it with: railwright topo --from {done.destination}")
 
 
+@topo.command(cls=MachineCommand)
+@machine_option
+@click.option("--nccl-xml", is_flag=True, help="As the file that NCCL reads by NCCL_TOPO_FILE.")
+@click.option(
+    "--guest",
+    "guests",
+    multiple=True,
+    metavar="HOST=GUEST",
+    help="PCI address of a device here, and in the VM that the file is for. Once for each device the VM has.",
+)
+@click.argument("file", required=False)
 def export(machine: str | None, nccl_xml: bool, guests: tuple[str, ...], file: str | None) -> None:
-    """Write another program's file. Raises UsageError."""
+    """Write another program's file, to FILE or the terminal."""
+    from railwright.report.formats.nccl_xml import render_nccl_xml
+
     if not nccl_xml:
         raise UsageError("no format is named", hint="add --nccl-xml")
-
     pairs = {}
     for pair in guests:
         host, equals, guest = pair.partition("=")

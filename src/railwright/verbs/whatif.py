@@ -1,24 +1,21 @@
-"""Designs of a cluster side by side: limits, bill of network parts, cost."""
+"""`railwright whatif`: designs of a cluster side by side: limits, bill of network parts, cost; measures nothing."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from railwright.errors import RailwrightError, UsageError
-from railwright.limits.bill import Prices, check_prices
-from railwright.limits.designs import Design, Question, compared, design_of
-from railwright.report.pages.whatif import render_designs_html
-from railwright.report.text.whatif import render_designs
-from railwright.topology.cluster import Cluster, cluster_of
-from railwright.topology.sources.cluster_file import load_cluster
-from railwright.topology.sources.root import read_bounded
-from railwright.verbs.machine import the_machine
-from railwright.verbs.write import refuse_no_page, write
+from railwright.errors import EXIT_OK, RailwrightError, UsageError
+from railwright.options.machine import MachineCommand, the_machine
+from railwright.options.output import json_option, page_option, tell, write
+
+if TYPE_CHECKING:
+    from railwright.limits.bill import Prices
+    from railwright.limits.designs import Design, Question
+    from railwright.topology.cluster import Cluster
 
 MOST_DESIGNS = 64
 MAX_PRICE_FILE_BYTES = 2**16
@@ -26,6 +23,41 @@ _RADIX = (4, 1024)
 _COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 
 
+@click.command(cls=MachineCommand)
+@click.option(
+    "--from",
+    "--host",
+    "machines",
+    multiple=True,
+    metavar="SHAPE|FILE",
+    help="A host with changes like: hgx-h100 nics=2. Once for each design.",
+)
+@click.option(
+    "--vary", multiple=True, metavar="KEY=A,B,...", help="Designs of one host, like nics=2,4,8; several multiply."
+)
+@click.option("--count", "-k", type=int, help="How many hosts.")
+@click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML), for its fabric.")
+@click.option(
+    "--collective",
+    "-c",
+    "collectives",
+    multiple=True,
+    metavar="NAME",
+    help="Default: all_reduce, all_gather, all_to_all. The first decides the Pareto mark.",
+)
+@click.option("--prices", "price_file", metavar="FILE", help="A price list (TOML), like examples/prices.toml.")
+@click.option(
+    "--radix", type=int, help="Ports of a switch, at the rate of the NICs' ports, without a cluster file. [64]"
+)
+@click.option(
+    "--optics",
+    type=click.Choice(["all", "switches", "none"]),
+    default="all",
+    show_default=True,
+    help="Optical cables: all, those between switches, or none.",
+)
+@page_option("Write a page with the Pareto pictures as well.")
+@json_option("Print one JSON record for each design.")
 def whatif(
     machines: tuple[str, ...],
     vary: tuple[str, ...],
@@ -38,40 +70,51 @@ def whatif(
     output: str | None,
     as_json: bool,
 ) -> int:
-    """Print the designs, and write their page where one is wanted. Raises UsageError."""
-    refuse_no_page(output)
+    """Hold designs of a cluster side by side: what each can reach, what it is made of, what it costs.
+
+    Without a cluster file the fabric is a non-blocking Clos of one to three tiers.
+
+    \b
+    railwright whatif --count 16 --host hgx-h100 --vary nics=2,4,8
+    railwright whatif --count 16 --host hgx-h100 nics=4 --host hgx-h100 nics=8 nic-rate=200Gb/s
+    railwright whatif --cluster cluster.toml --vary nics=2,4,8 --prices prices.toml --output designs.html
+    """
+    import msgspec
+
+    from railwright.limits.designs import Question, compared
+    from railwright.report.pages.whatif import render_designs_html
+    from railwright.report.text.whatif import render_designs
+
     clusters = _clusters(machines, vary, count, cluster_file, radix)
-    question = _question(collectives, price_file, radix, optics)
+    prices = _prices(price_file) if price_file is not None else None
+    given = {"collectives": tuple(dict.fromkeys(collectives or _COLLECTIVES)), "optics": optics, "prices": prices}
+    question = msgspec.convert(given | ({"radix": radix} if radix is not None else {}), Question)
     designs = compared([_design(name, cluster, question) for name, cluster in clusters])
     if output is not None:
         write(output, render_designs_html(designs, question))
-    if as_json:
-        for design in designs:
-            click.echo(msgspec.json.encode(design).decode())
-    else:
-        click.echo(render_designs(designs, question))
-    return 0
+    tell(designs, lambda: render_designs(designs, question), as_json=as_json)
+    return EXIT_OK
 
 
 def _design(name: str, cluster: Cluster, question: Question) -> Design:
     """One design; where its limits cannot be said, the error names the design."""
+    from railwright.limits.designs import design_of
+
     try:
         return design_of(name, cluster, question)
     except RailwrightError as error:
         raise type(error)(f"{name[:120]}: {error.message}", hint=error.hint) from error
 
 
-def _question(collectives: tuple[str, ...], price_file: str | None, radix: int | None, optics: str) -> Question:
-    given = {"radix": radix} if radix is not None else {}
-    prices = _prices(price_file) if price_file is not None else None
-    names = tuple(dict.fromkeys(collectives or _COLLECTIVES))
-    return msgspec.convert({"collectives": names, "optics": optics, "prices": prices, **given}, Question)
-
-
 def _clusters(
     machines: tuple[str, ...], vary: tuple[str, ...], count: int | None, cluster_file: str | None, radix: int | None
 ) -> list[tuple[str, Cluster]]:
     """Each design's name and cluster, in the order given."""
+    from pathlib import Path
+
+    from railwright.topology.cluster import cluster_of
+    from railwright.topology.sources.cluster_file import load_cluster
+
     given = load_cluster(Path(cluster_file)) if cluster_file is not None else None
     hosts = count if count is not None else given.hosts if given is not None else None
     if hosts is None:
@@ -138,6 +181,13 @@ def _changed(machine: str, changes: dict[str, str]) -> str:
 
 
 def _prices(file: str) -> Prices:
+    from pathlib import Path
+
+    import msgspec
+
+    from railwright.limits.bill import Prices, check_prices
+    from railwright.topology.sources.root import read_bounded
+
     raw = read_bounded(Path(file), MAX_PRICE_FILE_BYTES)
     try:
         prices = msgspec.toml.decode(raw, type=Prices)

@@ -40,7 +40,7 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="locate-simulated"):
-    """The record of `railwright locate --simulate`."""
+    """The record of `railwright simulate`."""
 
     fabric: str
     hosts: int

@@ -1,0 +1,98 @@
+"""`--accept SPEC`: what was measured as a sheet that a vendor and a customer sign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from os.path import relpath
+from pathlib import Path
+
+import msgspec
+
+from railwright.benchmarks.registry import EVERY
+from railwright.diagnosis.acceptance.agreement import AskedSheet, Spec, understood
+from railwright.diagnosis.acceptance.lines import RecordFile, Seen, Sheet, seen_in, seen_of_pairs, sheet_of
+from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.diagnosis.verdicts.pair import PairJudged
+from railwright.errors import UsageError
+from railwright.options.output import write
+from railwright.report.formats.json_line import json_line
+from railwright.report.pages.acceptance import render_acceptance
+from railwright.report.text.acceptance import closing_words, text_lines
+from railwright.results.cited import cite, digest_of
+from railwright.results.records import ResultFile
+from railwright.topology.sources.root import read_bounded
+
+_MOST_BYTES = 2**20
+_HINT = "see docs/acceptance.md and examples/acceptance.toml"
+
+
+def the_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
+    """What must be met; None where nothing was given. Raises UsageError."""
+    if file is None:
+        return None
+    if require:
+        raise UsageError("--accept and --require both say what decides", hint="leave out --require")
+    try:
+        asked = msgspec.toml.decode(read_bounded(Path(file), _MOST_BYTES), type=AskedSheet)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{file[:200]!r} is no specification: {str(error)[:200]!r}", hint=_HINT) from error
+    try:
+        return understood(asked, [benchmark.name for benchmark in EVERY])
+    except UsageError as error:
+        raise UsageError(f"{file[:200]!r}: {error.message}", hint=error.hint or _HINT) from error
+
+
+class Evidence:
+    """What a sheet rests on, gathered file by file."""
+
+    def __init__(self, spec: Spec, folder: Path) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.seen: list[Seen] = []
+        self.files: list[RecordFile] = []
+        self.is_cut_off = False
+
+    @property
+    def page(self) -> Path:
+        """Where the sheet is written."""
+        return self.folder / "acceptance.html"
+
+    def add(self, path: Path, file: ResultFile, diagnosis: Diagnosis, host: str = "") -> None:
+        """A results file, judged. Raises UsageError where it cannot be read again."""
+        cited, name, run = cite(path), relpath(path, self.folder), file.run
+        places = {point: (f"{name}:{','.join(map(str, numbers))}",) for point, numbers in cited.of_point.items()}
+        self.seen += seen_in(diagnosis, host, places)
+        self.is_cut_off |= file.end is None or bool(file.end.interrupted)
+        self.files.append(
+            RecordFile(
+                name=name,
+                sha256=cited.sha256,
+                lines=cited.lines,
+                host=run.context.host,
+                started_at=run.started_at,
+                railwright=run.railwright,
+            )
+        )
+
+    def add_pairs(self, path: Path, pairs: Sequence[PairJudged]) -> None:
+        """What hosts sent to each other, by the file of the search. Raises UsageError where it cannot be read."""
+        digest, lines = digest_of(path)
+        name = relpath(path, self.folder)
+        self.seen += seen_of_pairs(pairs, name)
+        self.files.append(RecordFile(name=name, sha256=digest, lines=lines))
+
+    def sheet(self, hosts: Sequence[str] = (), lost: Mapping[str, str] | None = None) -> Sheet:
+        """All of it held against the specification; also written as a page. Raises UsageError where that fails."""
+        found = sheet_of(self.spec, self.seen, hosts, dict(lost or {}), tuple(self.files), is_cut_off=self.is_cut_off)
+        write(str(self.page), render_acceptance(found))
+        return found
+
+
+def told(sheet: Sheet, *, as_json: bool) -> Iterator[str]:
+    """The sheet as it is printed, with the exit status that it gives."""
+    if as_json:
+        yield json_line(sheet)
+        return
+    yield from text_lines(sheet)
+    yield ""
+    yield closing_words(sheet)

@@ -1,0 +1,155 @@
+"""`--in-namespaces-of PID --against host`: the paths of a container and of its host, measured side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from railwright.benchmarks.registry import DECLARATIONS
+from railwright.checks.finding import Finding
+from railwright.diagnosis.fleet.container import Entered, only_inside, unlike
+from railwright.diagnosis.fleet.settings import told_of
+from railwright.diagnosis.runs.diagnose import diagnose
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
+from railwright.launch.containers.surroundings import CONTAINER, HOST, Inside, agent_of, look_inside
+from railwright.launch.hosts import NoReach, PlannedHosts
+from railwright.options.asked import Asked
+from railwright.report.formats.json_line import json_line
+from railwright.report.formats.records import FindingRecord, comparison_lines
+from railwright.report.pages.page import standard_output
+from railwright.report.text.container import render_container
+from railwright.results.compare import Comparison, compare
+from railwright.results.records import Record, ResultFile
+from railwright.results.store import Writer, load
+from railwright.run.host_screen import HostScreen
+from railwright.run.plan import PlannedProof
+from railwright.run.screened import RESULTS
+from railwright.runs.judged import note, write_page
+from railwright.runs.measuring import measuring_words, parse
+from railwright.topology.sources.load import load as load_machine
+from railwright.units import format_duration
+
+_TIMES_PLAN, _BESIDE_S = 5.0, 300.0
+_ROUNDS, _SIDES = "rounds", "hosts"
+
+
+def refuse_half(asked: Asked, *more: str) -> None:
+    """Raises UsageError for one of the two options alone, and for another way to name what is measured."""
+    if (asked.in_namespaces_of is None) != (asked.against is None):
+        raise UsageError("a container is measured beside its host", hint="write --in-namespaces-of PID --against host")
+    other = next((name for name in ("hosts", *more, "slurm", "kubernetes", "require", "accept", "verbose")
+                  if getattr(asked, name, None)), None)  # fmt: skip
+    if asked.in_namespaces_of is not None and other is not None:
+        raise UsageError(f"--{other} says nothing with --in-namespaces-of", hint="leave it out")
+
+
+def container_beside_host(words: Sequence[str], names: tuple[str, ...], asked: Asked) -> int:
+    """Show the plan, measure both sides in turn, and report; the exit status.
+
+    `words` are those of the command that measures one side, and `names` the benchmarks that it will measure.
+    """
+    inside, launches = look_inside(asked.in_namespaces_of), asked.launches
+    proof = PlannedProof(load_machine(None), parse(names, asked.options), launches)
+    _show_plan(inside, proof.seconds, launches, asked.output)
+    if asked.dry_run:
+        return EXIT_OK
+    every = [*words, *measuring_words(asked, asked.options, 1)]
+    folder = Path(asked.output)
+    longest_s = _TIMES_PLAN * proof.seconds + _BESIDE_S
+    troubles: dict[str, str] = {}
+    for number in range(launches):
+        # Each goes first as often as the other: what grows or ends meanwhile on the machine is then in both.
+        order = (HOST, CONTAINER) if number % 2 == 0 else (CONTAINER, HOST)
+        sides = PlannedHosts(order, 1, NoReach("namespaces", shares_cpus=True))
+        screen = HostScreen(
+            sides, every, folder / _ROUNDS / str(number), asked.silence + proof.seconds, longest_s, note
+        )
+        troubles |= {side: why for side, why in screen.run(partial(agent_of, inside)).items() if why}
+    files = {side: _merged(folder, side, launches) for side in (HOST, CONTAINER)}
+    return _tell(inside, files, troubles, folder, asked.as_json)
+
+
+def _show_plan(inside: Inside, seconds: float, launches: int, output: str) -> None:
+    note(f"plan: this host and the container of process {inside.pid} measure in turn, {launches} times each")
+    note(f"  takes      {', '.join(inside.taken)}")
+    for what in inside.left:
+        note(f"  not taken  {what}")
+    note(f"  writes {output}/{_SIDES}/{HOST} and {output}/{_SIDES}/{CONTAINER}")
+    note(f"  all together about {format_duration(2 * seconds)}")
+
+
+def _merged(folder: Path, side: str, launches: int) -> ResultFile | None:
+    """The rounds of a side as one run of as many launches; None where none left records."""
+    found = []
+    for number in range(launches):
+        file = folder / _ROUNDS / str(number) / _SIDES / side / RESULTS
+        if file.exists():
+            found.append((number, load(file)))
+    if not found:
+        return None
+    writer = Writer(folder / _SIDES / side, found[0][1].run)
+    try:
+        for record in _records(found):
+            writer.append(record)
+    finally:
+        writer.close()
+    return load(writer.path)
+
+
+def _records(found: Sequence[tuple[int, ResultFile]]) -> Iterator[Record]:
+    for number, file in found:
+        yield from (replace(one, launch=number) for one in file.results)
+        yield from (replace(one, launch=number) for one in file.disturbed)
+    ends = [file.end for _, file in found if file.end is not None]
+    if len(ends) == len(found):
+        moved = {name: 0 for end in ends for name in end.counters_moved}
+        total = {name: sum(end.counters_moved.get(name, 0) for end in ends) for name in moved}
+        cut = next((end.interrupted for end in ends if end.interrupted), "")
+        yield replace(ends[-1], counters_moved=total, interrupted=cut)
+
+
+def _tell(
+    inside: Inside, files: dict[str, ResultFile | None], troubles: dict[str, str], folder: Path, as_json: bool
+) -> int:
+    entered = Entered(
+        pid=inside.pid, program=inside.program, taken=inside.taken, left=inside.left, troubles=dict(troubles)
+    )
+    host, container = files[HOST], files[CONTAINER]
+    findings = {side: _judged(file, folder / _SIDES / side) for side, file in files.items() if file is not None}
+    alone = only_inside(findings.get(HOST, ()), findings.get(CONTAINER, ()))
+    compared = compare(host, container) if host is not None and container is not None else None
+    differ = tuple(unlike(told_of(host.run.topology), told_of(container.run.topology))) if host and container else ()
+    status = _status(compared, alone, troubles)
+    if compared is not None:
+        compared = replace(compared, exit_status=status)
+    if as_json:
+        for record in (entered, *differ, *(FindingRecord(finding=one) for one in alone)):
+            click.echo(json_line(record))
+        for line in comparison_lines(compared) if compared is not None else ():
+            click.echo(line)
+    else:
+        render_container(entered, differ, alone, compared, standard_output())
+    return status
+
+
+def _judged(file: ResultFile, folder: Path) -> tuple[Finding, ...]:
+    """The findings of a side, whose own report is beside its records."""
+    diagnosis = diagnose(file, DECLARATIONS)
+    try:
+        write_page(file, diagnosis, folder)
+    except RailwrightError as error:
+        note(error.message)
+    return diagnosis.findings
+
+
+def _status(compared: Comparison | None, alone: Sequence[Finding], troubles: dict[str, str]) -> int:
+    """1 where the container is slower or has a fault of its own; else 3 where something cannot be told."""
+    if any(one.certainty in ("seen", "likely") for one in alone):
+        return EXIT_SLOW
+    if compared is None:
+        return EXIT_UNJUDGED
+    return EXIT_UNJUDGED if troubles and compared.exit_status == EXIT_OK else compared.exit_status

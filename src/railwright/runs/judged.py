@@ -1,0 +1,114 @@
+"""A judged run as its user gets it: on the terminal, as report.html and as metrics.txt."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from railwright.benchmarks.registry import DECLARATIONS
+from railwright.diagnosis.acceptance.agreement import Spec
+from railwright.diagnosis.runs.diagnose import diagnose
+from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.diagnosis.verdicts.policy import Requirement
+from railwright.errors import RailwrightError
+from railwright.options.output import write
+from railwright.report.formats.openmetrics import render_openmetrics
+from railwright.report.formats.records import json_lines
+from railwright.report.pages.page import standard_output
+from railwright.report.pages.run import render_html
+from railwright.report.text.run import render
+from railwright.report.view import View, view_of
+from railwright.results.records import ResultFile
+from railwright.results.store import RESULTS_NAME
+from railwright.runs.acceptance import Evidence, told
+from railwright.terminal import drop_output
+
+
+def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Requirement, ...] = (),
+           spec: Spec | None = None, results: Path | None = None, verbose: bool = False) -> int:  # fmt: skip
+    """Judge a run, write report.html and metrics.txt into `output`, and print it; the exit status.
+
+    With `spec` the sheet decides that; it cites the file `results`, or the one in `output`.
+    The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
+    """
+    diagnosis = diagnose(file, DECLARATIONS, required)
+    view = the_view(file, diagnosis)
+    if spec is not None:
+        evidence = Evidence(spec, output)
+        evidence.add(results or output / RESULTS_NAME, file, diagnosis)
+        sheet = evidence.sheet()
+        note(f"wrote {evidence.page}")
+        judged = replace(diagnosis, exit_status=sheet.exit_status)
+        view = view._replace(diagnosis=judged, closing="The acceptance sheet decides the exit status.")
+    troubles: list[Exception] = []
+    for name, make in _pages(view).items():
+        try:
+            _write(output / name, make())
+        except Exception as trouble:  # also a mistake of our own in a page: the report on the terminal must come
+            troubles.append(trouble)
+    show(view, as_json=as_json, verbose=verbose)
+    if spec is not None:
+        with _reader_may_leave():
+            for line in told(sheet, as_json=as_json):
+                click.echo(line)
+    if troubles:
+        raise troubles[0]
+    return view.diagnosis.exit_status
+
+
+def the_view(file: ResultFile, diagnosis: Diagnosis) -> View:
+    """What every report of a judged file lays out."""
+    return view_of(file.run, diagnosis, file.end, file.results)
+
+
+def write_page(file: ResultFile, diagnosis: Diagnosis, folder: Path) -> None:
+    """Write report.html of a judged file into the folder. Raises RailwrightError."""
+    write(str(folder / "report.html"), render_html(the_view(file, diagnosis)))
+
+
+def _pages(view: View) -> dict[str, Callable[[], str]]:
+    return {"report.html": lambda: render_html(view), "metrics.txt": lambda: render_openmetrics(view)}
+
+
+def show(view: View, *, as_json: bool, verbose: bool = False) -> None:
+    """Print a judged run."""
+    with _reader_may_leave():
+        if as_json:
+            for line in json_lines(view):
+                click.echo(line)
+        else:
+            render(view, standard_output(), DECLARATIONS, verbose=verbose)
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """`| head` leaves before all is printed: the exit status then still is that of the measurement."""
+    try:
+        yield
+        click.echo(nl=False)
+    except (BrokenPipeError, SystemExit):  # rich ends the program with SystemExit when the pipe is broken
+        drop_output()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a report whole: a half-written one never takes the place of an older one. Raises RailwrightError."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+        hint = "the results are kept; `railwright judge` writes reports again"
+        raise RailwrightError(f"cannot write {path}: {error.strerror}", hint=hint) from error
+    note(f"wrote {path}")
+
+
+def note(text: str) -> None:
+    """A line on standard error. A measurement goes on when nobody can read it any more (`2>&1 | head`, full disk)."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)

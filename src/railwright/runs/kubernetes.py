@@ -1,0 +1,150 @@
+"""`--kubernetes`: on the pods of a job that is made for it, followed, removed, and judged here."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from railwright.errors import CannotJudge, UsageError
+from railwright.launch.environment import environment
+from railwright.launch.hosts import NoReach, PlannedHosts
+from railwright.launch.kubernetes.job import KubernetesJob, new_name
+from railwright.launch.kubernetes.kubectl import chosen_kind, current_namespace
+from railwright.launch.kubernetes.manifests import PRIVILEGES, Named
+from railwright.launch.kubernetes.received import Received
+from railwright.launch.kubernetes.wanted import Wanted, cost_words
+from railwright.launch.slurm.job import parse_limit
+from railwright.options.asked import Asked
+from railwright.results.store import load
+from railwright.runs.judged import note, report
+from railwright.runs.requirements import the_requirements
+
+NAMES = ("kubernetes", "namespace", "image", "rdma", "networks", "node_selector", "start_within", "job_kind")
+"""The parameters of `kubernetes_options`."""
+_NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
+"""Variables that are of this machine and this command."""
+
+
+def refuse_mixed(asked: Asked) -> None:
+    """Raises UsageError for options of Kubernetes without it, and for other ways to hosts beside it."""
+    if not asked.kubernetes:
+        lone = next((name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(asked, name)), "")
+        if lone:
+            option = "--network" if lone == "networks" else f"--{lone.replace('_', '-')}"
+            raise UsageError(f"{option} says nothing without --kubernetes", hint="write --kubernetes as well")
+        return
+    if asked.slurm:
+        raise UsageError("--slurm and --kubernetes are two clusters", hint="give one of the two")
+    others = {"--hosts": asked.hosts, "--lab": asked.lab, "--ssh-config": asked.ssh_config}
+    other = next((name for name, value in others.items() if value is not None), None)
+    if other is not None:
+        raise UsageError(f"--kubernetes makes its hosts, so {other} says nothing", hint="leave it out")
+
+
+def to_come(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str, ...] = ()) -> PlannedHosts:
+    """The nodes of the job that is to be made, under names for the plan. Raises UsageError."""
+    if nodes is None:
+        raise UsageError("how many pods the job needs is not said", hint="--nodes 4")
+    names = tuple(f"node{number}" for number in range(nodes))
+    return PlannedHosts(names, ranks_per_host, NoReach("kubernetes"), interfaces)
+
+
+def _job(asked: Asked, ranks_per_node: int) -> Wanted:
+    """The job to make. Raises UsageError."""
+    settings = {name: value for name, value in environment().items() if not name.startswith(_NOT_PASSED)}
+    return Wanted(asked.nodes, asked.image, ranks_per_node, asked.namespace or "", asked.gpus_per_node or 0,
+                  asked.rdma, asked.networks, asked.node_selector,
+                  parse_limit(asked.limit) if asked.limit is not None else None, asked.start_within,
+                  settings)  # fmt: skip
+
+
+def words_of(verb: str, asked: Asked, *more: str) -> tuple[str, ...]:
+    """What railwright is told in the first pod, but for the hosts and the output. Raises UsageError."""
+    if asked.mpirun:
+        raise UsageError("--mpirun is a path of this machine", hint="the pods use the Open MPI of their image")
+    words = [verb, *more, "--launches", str(asked.launches), "--silence", f"{asked.silence:g}"]
+    words += [word for text in asked.options for word in ("--option", text)]
+    return (*words, *["--force"] * bool(asked.force))
+
+
+def submitting(
+    hosts: PlannedHosts,
+    words: tuple[str, ...],
+    asked: Asked,
+    judged: Callable[[Received, list[str]], int] | None = None,
+) -> Callable[[float], int]:
+    """What is done with a plan of some seconds instead of measuring it here; `judged` reports what came."""
+    wanted = _job(asked, hosts.ranks_per_host)
+    required = the_requirements(asked.require)
+    folder = Path(asked.output)
+
+    def reported(received: Received, _troubles: list[str]) -> int:
+        if not received.has_results:
+            raise CannotJudge("the job has ended before any result", hint="its own words are above")
+        return report(load(folder), folder, as_json=asked.as_json, required=required, verbose=asked.verbose)
+
+    def submit_it(plan_s: float) -> int:
+        limit_s = wanted.limited(plan_s)
+        kind = chosen_kind(asked.job_kind)
+        namespace = wanted.namespace or current_namespace()
+        note(f"  {cost_words(wanted, kind, namespace, limit_s, plan_s)}")
+        for name, why in PRIVILEGES.items() if wanted.rdma else ():
+            note(f"  its pods run as root with {name}: {why}")
+        named = Named(wanted, new_name(), kind, words, limit_s)
+        if asked.dry_run:
+            _show(named)
+            return 0
+        received, troubles = _followed(named, namespace, folder)
+        ending = _ending(received, troubles)
+        if ending is not None and not received.has_results:
+            raise ending
+        if ending is not None:
+            received.mark_incomplete(ending.message, gaps=received.has_gaps)
+        status = (judged or reported)(received, troubles)
+        if ending is not None:
+            raise ending
+        return status
+
+    return submit_it
+
+
+def _followed(named: Named, namespace: str, folder: Path) -> tuple[Received, list[str]]:
+    """Make the job, keep what it sends, and remove it; what came, and the pods that died."""
+    received = Received(folder, ("railwright", *sys.argv[1:]), dt.datetime.now)
+    job = KubernetesJob(named, namespace, note)
+    try:
+        with job:
+            note(f"job {named.name} is made in namespace {namespace}")
+            for file, record in job.records():
+                received.keep(file, record)
+    except KeyboardInterrupt as error:
+        received.interrupted = f"interrupted by {str(error) or 'Ctrl-C'}"
+    except CannotJudge as error:
+        if not received.has_results:
+            raise
+        received.interrupted = error.message
+    received.lost, received.has_gaps = job.reader.lost(), job.reader.has_gaps
+    return received, job.troubles
+
+
+def _ending(received: Received, troubles: list[str]) -> CannotJudge | None:
+    """Why the records are not whole; None where they are."""
+    words = [received.interrupted] * bool(received.interrupted)
+    if received.lost:
+        words += [f"its records are incomplete: {received.lost}", *troubles]
+    if not words:
+        return None
+    return CannotJudge("; ".join(words)[:1000], hint="what came before is kept, and marked incomplete")
+
+
+def _show(named: Named) -> None:
+    """The manifests, as kubectl takes them; the keys are made when the job is."""
+    click.echo(json.dumps(named.job(), indent=2))
+    if named.kind == "job":
+        click.echo("---")
+        click.echo(json.dumps(named.beside("UID-OF-THE-JOB", b"", b""), indent=2))

@@ -1,0 +1,37 @@
+"""Cables that were seen: in what ibnetdiscover printed of a subnet, or what lldpctl printed on each node."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from railwright.errors import UsageError
+from railwright.topology.cabling import Cabling
+from railwright.topology.sources import lldp
+from railwright.topology.sources.ibnetdiscover import MOST_BYTES, cabling_of
+from railwright.topology.sources.root import read_bounded
+from railwright.topology.sources.subnet import subnet_of
+from railwright.topology.subnet import Subnet
+
+
+def read_cabling(seen: Path) -> Cabling:
+    """The cables of ibnetdiscover's file, or of a folder of lldpctl's. Raises UsageError."""
+    if not seen.is_dir():
+        return cabling_of(_text(seen))
+    files = sorted(islice(seen.glob("*.json"), lldp.MOST_FILES))
+    if not files:
+        raise UsageError(f"{str(seen)[:200]} holds no .json file", hint="on each node: lldpctl -f json > NAME.json")
+    texts = {file.stem: read_bounded(file, lldp.MOST_BYTES).decode("utf-8", "replace") for file in files}
+    return lldp.cabling_of_lldp(texts)
+
+
+def read_subnet(cabling: Path, forwarding: Path | None) -> Subnet:
+    """The subnet of ibnetdiscover's file and dump_fts's; without the latter its switches choose freely.
+
+    Raises UsageError.
+    """
+    return subnet_of(_text(cabling), _text(forwarding) if forwarding is not None else "")
+
+
+def _text(file: Path) -> str:
+    return read_bounded(file, MOST_BYTES).decode("utf-8", "replace")

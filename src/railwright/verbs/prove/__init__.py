@@ -1,0 +1,114 @@
+"""`railwright prove`: topology, limits, measurements, diagnosis, one report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from railwright.errors import UsageError
+from railwright.options.asked import Asked
+from railwright.options.hosts import container_options, lab_option, ssh_config_option
+from railwright.options.jobs import job_options, kubernetes_options
+from railwright.options.measuring import accept_option, launches_option, measuring_options
+
+
+@click.command()
+@measuring_options
+@accept_option
+@launches_option(3)
+@click.option("--directory", metavar="DIR", help="The file system to measure.  [.; of several hosts /tmp]")
+@click.option("--hosts", metavar="HOST,HOST...", help="Prove each of these hosts, by ssh or in a --lab.")
+@lab_option
+@ssh_config_option
+@click.option("--interfaces", metavar="NAME,...", help="Network interfaces between the --hosts.")
+@click.option("--parts", metavar="PART,...", help="Of screen (each host), pairs and collectives.  [all three]")
+@click.option("--benchmarks", metavar="NAME,...", help="Only these, of each host or of all together.")
+@click.option(
+    "--max-load",
+    type=click.FloatRange(0.0, 1.0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="The part of the hosts whose ports may be loaded at once, beside other work.",
+)
+@click.option("--cluster", metavar="FILE", help="What joins the --hosts: a cluster file.")
+@click.option("--resume", is_flag=True, help="Keep what the same command had measured before it was interrupted.")
+@click.option("--slurm", is_flag=True, help="Prove each node of the Slurm job around this command.")
+@job_options
+@kubernetes_options
+@container_options
+def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
+    """Measure this machine and hold every path against its limit.
+
+    Needs no GPU and no root. Writes results.jsonl, report.html and metrics.txt.
+
+    With --hosts or --slurm every host measures itself, then all pairs in rounds of disjoint ones, then collectives of
+    all; one page holds hosts and pairs against each other. With --kubernetes every node measures itself in a pod.
+    With --in-namespaces-of PID --against host a container and its host are measured in turn.
+
+    \b
+    railwright prove
+    railwright prove --hosts node1,node2,node3,node4
+    railwright prove --kubernetes --nodes 4 --gpus-per-node 8
+    railwright prove --in-namespaces-of 4711 --against host
+    railwright prove --hosts node1,node2,node3,node4 --parts pairs --max-load 0.5
+    """
+    from railwright.benchmarks.registry import BENCHMARKS
+    from railwright.runs.container import container_beside_host
+    from railwright.runs.hosts import the_hosts
+    from railwright.runs.measuring import measure
+    from railwright.verbs.prove.hosts import prove_hosts
+    from railwright.verbs.prove.pods import prove_pods
+
+    asked = Asked(**typed)
+    _refuse_mixed(asked)
+    here, asked.directory = asked.directory or ".", asked.directory or _ON_HOSTS
+    if asked.kubernetes:
+        return prove_pods(asked)
+    reached = {name: getattr(asked, name) for name in ("lab", "ssh_config", "interfaces")}
+    placed = the_hosts(asked.hosts, **reached, slurm="auto" if asked.slurm else None)
+    if placed is not None:
+        return prove_hosts(placed, asked)
+    names = tuple(benchmark.name for benchmark in BENCHMARKS)
+    if asked.in_namespaces_of is not None:
+        return container_beside_host(("prove", "--directory", asked.directory), names, asked)
+    asked.options = (f"directory={here}", *asked.options)
+    return measure(names, asked)
+
+
+def _refuse_mixed(asked: Asked) -> None:
+    """Raises UsageError for options that say nothing beside others, or without them."""
+    import os
+
+    from railwright.launch.slurm.allocation import is_inside
+    from railwright.runs import kubernetes
+    from railwright.runs.container import refuse_half
+
+    refuse_half(asked)
+    kubernetes.refuse_mixed(asked)
+    of_several = {"--parts": asked.parts, "--benchmarks": asked.benchmarks, "--max-load": asked.max_load < 1 or None,
+                  "--cluster": asked.cluster, "--resume": asked.resume or None}  # fmt: skip
+    if asked.kubernetes:
+        del of_several["--benchmarks"]
+        _refuse(of_several, "is not for --kubernetes: each node proves itself", "leave it out")
+        return
+    of_job = {"--nodes": asked.nodes, "--time": asked.limit, "--gpus-per-node": asked.gpus_per_node}
+    _refuse(of_job, "says nothing without --kubernetes", "write it as well")
+    if asked.slurm and not is_inside(os.environ):
+        hint = "salloc --exclusive --nodes 4 railwright prove --slurm"
+        raise UsageError("--slurm proves the nodes of a job that one is inside of", hint=hint)
+    if asked.verbose and (asked.hosts is not None or asked.slurm):
+        raise UsageError("--verbose tells of one host", hint="see each host's own report, below hosts/")
+    if asked.hosts is None and not asked.slurm:
+        _refuse(of_several, "is of several hosts", "write --hosts host0,host1 or --slurm")
+
+
+def _refuse(given: Mapping[str, object], why: str, hint: str) -> None:
+    """Raises UsageError for the first of these options that was given."""
+    lone = next((option for option, value in given.items() if value is not None), None)
+    if lone is not None:
+        raise UsageError(f"{lone} {why}", hint=hint)
+
+
+_ON_HOSTS = "/tmp"  # noqa: S108 - the file system that is measured: one that every host has

@@ -1,0 +1,285 @@
+"""What `prove --hosts` measures between the hosts: pairs in disjoint rounds, and collectives of all hosts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from railwright.benchmarks.benchmark import AnyBenchmark
+from railwright.benchmarks.options import Options
+from railwright.benchmarks.registry import DECLARATIONS, EVERY
+from railwright.diagnosis.fleet.between_hosts import (
+    BetweenHosts,
+    Joined,
+    PairTried,
+    accused,
+    judge_pairs,
+    unless_shared,
+)
+from railwright.diagnosis.localise.pairs import most_hosts
+from railwright.diagnosis.localise.procedure import Rounds
+from railwright.diagnosis.runs.diagnose import diagnose
+from railwright.errors import CannotJudge, RailwrightError, UsageError
+from railwright.lab.reach import LabReach
+from railwright.launch.hosts import Hosts
+from railwright.locate.host_fabric import tree_of_cluster
+from railwright.locate.place import Place, place_of_hosts, place_of_lab
+from railwright.locate.search import Located, search
+from railwright.locate.ways import COVER_STREAM_S
+from railwright.options.asked import Asked
+from railwright.report.text.between_hosts import Found
+from railwright.results.declarations import benchmarks_with
+from railwright.results.records import Fabric
+from railwright.results.store import load
+from railwright.results.workload import Collective
+from railwright.run.proof import Proof
+from railwright.runs.judged import note, write_page
+from railwright.runs.measuring import parse
+from railwright.topology.cluster import Cluster
+from railwright.topology.devices import Topology
+from railwright.units import count, format_duration, format_line_rate, format_size
+
+FOLDER, PAIRS_FILE = "between", "pairs.jsonl"
+_START_S, _START_OF_EACH_S = 2.0, 0.25
+"""A launch of ranks, and each more of them on CPUs that they share (docs/measured/lab)."""
+_LEAST = 2
+_TOLD_EVERY = 8
+
+
+def collectives() -> tuple[AnyBenchmark, ...]:
+    """Those that any host can take part in."""
+    named = benchmarks_with(Collective, DECLARATIONS, by="mpi")
+    return tuple(one for one in EVERY if one.spans_hosts and one.name in named)
+
+
+def refuse_collectives(names: Sequence[str]) -> None:
+    """Raises UsageError for a benchmark that is of all hosts together, where each is measured by itself."""
+    together = {one.name for one in collectives()}
+    if named := [name for name in names if name in together]:
+        raise UsageError(f"{named[0]} is of all hosts together, and each node proves itself here",
+                         hint=f"railwright run {named[0]} --kubernetes measures over all nodes")  # fmt: skip
+
+
+@dataclass
+class Between:
+    """What is asked of the hosts together."""
+
+    hosts: Hosts
+    asked: Asked
+    parts: frozenset[str]
+    """Of `pairs` and `collectives`."""
+    cluster: Cluster | None
+    chosen: list[tuple[AnyBenchmark, Options]]
+    """The collectives."""
+    here: Topology
+    """This host's: a guess at what the others are."""
+    _launched: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.load: float = self.asked.max_load
+        if "pairs" in self.parts and most_hosts(len(self.hosts.names), self.load) < _LEAST:
+            raise UsageError(f"--max-load {self.load:g} of {len(self.hosts.names)} hosts is less than one pair",
+                             hint=f"give {_LEAST / len(self.hosts.names):.3g} or more")  # fmt: skip
+
+    @property
+    def folder(self) -> Path:
+        """Where the records of the collectives and of the search are."""
+        return Path(self.asked.output) / FOLDER
+
+    def plan(self) -> tuple[list[str], float]:
+        """What will be done between the hosts, in lines, and how long it takes."""
+        names = len(self.hosts.names)
+        lines, seconds = [], 0.0
+        if "pairs" in self.parts:
+            rounds, at_once = self._rounds()
+            start_s = _START_S + _START_OF_EACH_S * names * self._shares_cpus()
+            last_s = rounds * (start_s + COVER_STREAM_S)
+            flows = names * (names - 1)
+            port = self._port_bytes_per_s()
+            most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
+            which = f" of {format_line_rate(8 * port)} of payload" if port else ""
+            lines += [
+                f"pairs: {rounds} rounds of disjoint pairs, one launch a round, and the search of `locate` before them",
+                f"  about {format_duration(last_s)}; each flow is TCP for {COVER_STREAM_S:g} s: {most} in all",
+                f"  load: {at_once} of {names} hosts at once, each fills one port{which} both ways",
+            ]
+            seconds += last_s
+        if "collectives" in self.parts:
+            if self.load < 1:
+                lines.append(f"collectives: left out, they load all hosts and --max-load is {self.load:g}")
+            else:
+                proof = self._proof(self.hosts, None)
+                moved = sum(one.plan.moved_bytes for one in proof.plan)
+                named = ", ".join(one.name for one, _ in self.chosen)
+                launches = count(self.asked.launches, "launch", "launches")
+                lines += [
+                    f"collectives: {named} over all {names} hosts, {launches} each",
+                    f"  about {format_duration(proof.seconds)}, {format_size(moved)}; load: all hosts at once",
+                ]
+                seconds += proof.seconds
+        return lines, seconds
+
+    def _rounds(self) -> tuple[int, int]:
+        """How many rounds of pairs, and how many hosts are loaded in each."""
+        names = len(self.hosts.names)
+        whole = names - 1 + names % 2
+        at_once = min(names - names % 2, 2 * (most_hosts(names, self.load) // 2))
+        return whole * -(-(names - names % 2) // at_once), at_once
+
+    def _shares_cpus(self) -> bool:
+        with contextlib.suppress(CannotJudge):
+            return self.hosts.reach.shares_cpus
+        return False
+
+    def _port_bytes_per_s(self) -> float:
+        """Of the fastest port of a host, by the cluster file, the lab or this host; 0 where nobody knows it."""
+        fabric = self.hosts.fabric
+        if fabric is not None:
+            return fabric.flow_bytes_per_s
+        machine = self.cluster.host if self.cluster is not None else self.here
+        tried = PairTried("a", "a", ())
+        limit, _ = Joined({"a": machine}, self.hosts.interfaces).of_pair(tried)
+        return getattr(limit, "value", 0.0)
+
+    def run(self, machines: Mapping[str, Topology], left_out: Mapping[str, str], *, resume: bool) -> Found:
+        """Measure pairs, then collectives, among the hosts that are not left out."""
+        names = tuple(name for name in self.hosts.names if name not in left_out)
+        if len(names) < _LEAST:
+            why = f"{count(len(names), 'host')} of {len(self.hosts.names)} could be measured"
+            said = BetweenHosts(described="nothing between hosts", hosts=names, left_out=dict(left_out),
+                                not_measured=dict.fromkeys(sorted(self.parts), why))  # fmt: skip
+            return Found(said)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        hosts = self.hosts.part(names)
+        compare = not hosts.reach.shares_cpus
+        if self.cluster is not None:
+            machines = dict.fromkeys(names, self.cluster.host)
+        elif not compare:
+            machines = {}  # they are parts of one machine, and its ports do not join them
+        joined = Joined(machines, hosts.interfaces, hosts.fabric, compare)
+        found = Found(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
+        if "pairs" in self.parts:
+            found = self._pairs(found, hosts, joined, resume=resume)
+        if "collectives" in self.parts:
+            names = tuple(name for name in names if name not in found.said.left_out)
+            found = self._collectives(found, names, joined)
+        return found
+
+    def _pairs(self, found: Found, hosts: Hosts, joined: Joined, *, resume: bool) -> Found:
+        journal = self.folder / PAIRS_FILE
+        if not resume:
+            journal.unlink(missing_ok=True)
+        wanted = Rounds(load=self.load, cover_at_once=1)
+        if not joined.compare:
+            wanted = Rounds(load=self.load, cover_at_once=1, confirm=0, again=0)
+        try:
+            place = self._place(hosts)
+            located = search(place, wanted, seed=0, cover="hosts", tell=self._tell, journal=str(journal))
+        except RailwrightError as error:
+            return _not_measured(found, "pairs", error.message)
+        suspects, doubted = accused(located.suspects, compare=joined.compare)
+        pairs = judge_pairs(list(_tried(located)), joined)
+        said = replace(
+            found.said,
+            described=located.fabric,
+            rounds=located.rounds + located.cover_rounds,
+            seconds=located.seconds,
+            sent_bytes=located.sent_bytes,
+            suspects=suspects,
+            unjudged=(*located.unjudged, *doubted),
+            cannot_tell=located.cannot_tell,
+            left_out=found.said.left_out | located.set_aside,
+        )
+        return found._replace(said=said, pairs=pairs, located=located)
+
+    def _place(self, hosts: Hosts) -> Place:
+        if isinstance(hosts.reach, LabReach):
+            return place_of_lab(hosts.reach.lab, hosts.names)
+        if self.cluster is None:
+            return place_of_hosts(hosts)
+        tree = tree_of_cluster(hosts.names, self.cluster)
+        above = self.cluster.fabric.tiers[0].oversubscription if tree is not None else 1.0
+        return place_of_hosts(hosts, tree=tree, oversubscription=max(1.0, above))
+
+    def _tell(self, text: str) -> None:
+        """Every launch says the same of its rounds: a line for some of them."""
+        if not text.startswith("round "):
+            note(f"pairs: {text}")
+        elif text == "round 1: streams":
+            self._launched += 1
+            if self._launched % _TOLD_EVERY == 1:
+                note(f"pairs: launch {self._launched}")
+
+    def _collectives(self, found: Found, names: Sequence[str], joined: Joined) -> Found:
+        if self.load < 1:
+            return _not_measured(found, "collectives", f"they load all hosts, and --max-load is {self.load:g}")
+        if len(names) < _LEAST:
+            return _not_measured(found, "collectives", f"{count(len(names), 'host')} left to measure")
+        hosts = self.hosts.part(tuple(names))
+        measured = [one for one in found.pairs if one.source in names and one.destination in names]
+        proof = self._proof(hosts, joined.fabric(names, measured))
+        proof.on_done = lambda one: note(f"done: {one.benchmark.name}")
+        try:
+            proof.run(self.folder)
+            file = load(self.folder)
+        except RailwrightError as error:
+            return _not_measured(found, "collectives", error.message)
+        diagnosis = unless_shared(diagnose(file, DECLARATIONS), compare=joined.compare)
+        write_page(file, diagnosis, self.folder)
+        said = replace(found.said, left_out=found.said.left_out | proof.lost)
+        if any(machine.of_kind("gpu") for machine in joined.machines.values()):
+            why = "NCCL's benchmarks measure inside one host: see each host's own report"
+            said = replace(said, not_measured=said.not_measured | {"NCCL between hosts": why})
+        return found._replace(said=said, collectives=diagnosis)
+
+    def _proof(self, hosts: Hosts, fabric: Fabric | None) -> Proof:
+        return Proof(
+            topology=self.here,
+            chosen=self.chosen,
+            launches=self.asked.launches,
+            command=("railwright", "prove", "--hosts"),
+            mpirun=self.asked.mpirun,
+            hosts=hosts,
+            fabric=fabric,
+            silence_s=self.asked.silence,
+            force=True,  # `prove_hosts` holds this host for all of its parts
+        )
+
+
+def _not_measured(found: Found, part: str, why: str) -> Found:
+    note(f"{part}: {why}")
+    return found._replace(said=replace(found.said, not_measured=found.said.not_measured | {part: why}))
+
+
+def _tried(located: Located) -> Iterator[PairTried]:
+    """The flows of a search by the hosts at their ends; those of several ports of a host are one pair's tries."""
+    values: dict[tuple[str, str, float], list[float]] = {}
+    for one in located.pairs:
+        ends = one.source.rpartition(":")[0], one.destination.rpartition(":")[0]
+        if set(ends) & set(located.set_aside):
+            continue
+        own = values.setdefault((*ends, one.share), [])
+        if one.bandwidth_bytes_per_s and one.ratio is not None:
+            own.append(one.bandwidth_bytes_per_s)
+    best: dict[tuple[str, str], PairTried] = {}
+    for (source, destination, share), own in values.items():
+        before = best.get((source, destination))
+        if before is None or (share, len(own)) > (before.share, len(before.values)) or not before.values:
+            best[source, destination] = PairTried(source, destination, tuple(own), share)
+    yield from best.values()
+
+
+def part_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The options of each host's own benchmarks, and those of the collectives."""
+    named = {one.name for one in collectives()}
+    of_all = tuple(text for text in given if text.partition("=")[0].rpartition(".")[0] in named)
+    return tuple(text for text in given if text not in of_all), of_all
+
+
+def chosen_collectives(only: Sequence[str], options: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
+    """All of them, or those of some names, with their options. Raises UsageError."""
+    return parse(tuple(one.name for one in collectives() if not only or one.name in only), options)

@@ -1,0 +1,57 @@
+"""`prove --kubernetes`: every node proves itself in a pod of its own, and is held against the others on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railwright.benchmarks.registry import BENCHMARKS
+from railwright.errors import CannotJudge
+from railwright.launch.hosts import NoReach, PlannedHosts
+from railwright.launch.kubernetes.received import Received
+from railwright.options.asked import Asked
+from railwright.run.host_screen import FOLDER, HostScreen
+from railwright.run.plan import PlannedProof
+from railwright.run.screened import RESULTS
+from railwright.runs.judged import note
+from railwright.runs.kubernetes import submitting, to_come, words_of
+from railwright.runs.measuring import parse
+from railwright.topology.sources.load import load as load_machine
+from railwright.verbs.prove.between_hosts import refuse_collectives
+from railwright.verbs.prove.hosts import HostsReport, benchmarks_of, show_plan
+
+
+def prove_pods(asked: Asked) -> int:
+    """Show the plan, make the job, and report what its pods have sent; the exit status.
+
+    Raises UsageError for a benchmark over several hosts.
+    """
+    chosen = benchmarks_of(asked)
+    refuse_collectives(chosen)
+    hosts = to_come(asked.nodes)
+    names = chosen or tuple(benchmark.name for benchmark in BENCHMARKS)
+    given = asked.options if chosen else (f"directory={asked.directory}", *asked.options)
+    proof = PlannedProof(load_machine(None), parse(names, given), asked.launches)
+    folder = Path(asked.output)
+
+    def screen_of(some: PlannedHosts) -> HostScreen:
+        return HostScreen(some, (), folder, asked.silence, 0.0, note)
+
+    def judged(received: Received, troubles: list[str]) -> int:
+        found = sorted(
+            path.name for path in (folder / FOLDER).glob("*") if f"{FOLDER}/{path.name}/{RESULTS}" in received
+        )
+        if not found:
+            raise CannotJudge("no node has sent its records", hint="its own words are above")
+        missing = {f"pod {trouble.partition(':')[0]}": trouble for trouble in troubles}
+        every = PlannedHosts((*found, *missing), 1, NoReach("kubernetes"))
+        report = HostsReport(screen_of(every), asked)
+        report.judge(dict.fromkeys(found, "") | missing)
+        return report.tell()
+
+    screen = screen_of(hosts)
+    HostsReport(screen, asked)  # raises for what cannot be held against, before a job is made
+    show_plan(screen, proof, "" if chosen else asked.directory)
+    only = ("--benchmarks", ",".join(chosen)) if chosen else ()
+    words = words_of("prove", asked, "--directory", asked.directory, "--parts", "screen", *only)
+    # Two nodes that share their CPUs, as in a test, measure themselves one after the other.
+    return submitting(hosts, words, asked, judged)(proof.seconds)

@@ -1,0 +1,120 @@
+"""`railwright simulate FABRIC`: the search of `locate` in a fabric that is simulated, with faults that are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from railwright.errors import UsageError
+from railwright.options.asked import Asked
+from railwright.options.machine import planned_cluster
+from railwright.options.output import json_option, tell
+from railwright.options.search import search_options
+
+if TYPE_CHECKING:
+    from railwright.diagnosis.localise.fabric import Fabric
+    from railwright.diagnosis.localise.truth import Truth
+
+_MOST_FAULTS = 100_000
+_PART = click.FloatRange(0.0, 1.0)
+
+
+@click.command()
+@click.argument("fabric", nargs=-1, required=True, metavar="FABRIC")
+@click.option("--faults", metavar="FILE|WORDS", default="rate=0.005 seed=0", show_default=True, help="What is wrong.")
+@click.option("--forwarding", metavar="FILE", help="What dump_fts printed: each pair of ports then has one way.")
+@click.option("--noise", type=_PART, default=0.02, show_default=True, help="Relative deviation of every rate.")
+@click.option("--interference", type=_PART, default=0.02, show_default=True, help="Part of flows that others disturb.")
+@click.option("--wrong-map", type=_PART, default=0.0, show_default=True, help="Part of flows on another path.")
+@click.option("--lost", type=_PART, default=0.0, show_default=True, help="Part of probes that never answer.")
+@search_options
+@click.option("--baselines", is_flag=True, help="Beside other ways to search.")
+@click.option("--seed", type=click.IntRange(0, 2**32), help="Of schedule and disturbances.  [that of the faults]")
+@json_option()
+def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
+    """Search a simulated fabric with known faults: how many rounds it takes, what is found and what is not.
+
+    FABRIC is a cluster file with tiers, what ibnetdiscover printed, or: fat-tree hosts= gpus= [tiers= leaf-down=
+    oversubscription= rails=own].
+    FAULTS is a JSON list of {kind, id, direction, capacity}, or words: rate= seed= hosts= switches= line-cards=
+    routes= pairs= occupied= least= most=.
+
+    Exit status: 1 where there are suspects, 0 where there are none, 3 where links were not tested.
+
+    \b
+    railwright simulate fat-tree hosts=1280 gpus=8 --faults 'rate=0.005 seed=7'
+    railwright simulate cluster.toml --faults faults.json --route-cover leaf --json
+    railwright simulate ibnetdiscover.txt --forwarding fts.txt
+    """
+    import gc
+
+    from railwright.diagnosis.localise import trial
+    from railwright.diagnosis.localise.simulate import Weather
+    from railwright.report.text.locate import simulated_lines
+    from railwright.runs.searched import rounds_for, status_of
+
+    asked = Asked(**typed)
+    text = " ".join(asked.fabric)
+    gc.disable()  # millions of tuples are in no circle: to look through them again and again would double the time
+    try:
+        fabric = _fabric(text, asked.forwarding)
+        rounds = rounds_for(asked, fabric)
+        truth, drawn = _truth(fabric, asked.faults)
+        weather = Weather(
+            noise=asked.noise, interference=asked.interference, wrong_map=asked.wrong_map, lost=asked.lost
+        )
+        seed = drawn if asked.seed is None else asked.seed
+        found = trial.run(
+            fabric, text, truth, weather, seed=seed, rounds=rounds, cover=asked.cover, with_baselines=asked.baselines
+        )
+    finally:
+        gc.enable()
+    tell([found], lambda: simulated_lines(found), as_json=asked.as_json)
+    return status_of(found.suspects, found.tested, 0)
+
+
+def _fabric(text: str, forwarding: str | None) -> Fabric:
+    from pathlib import Path
+
+    from railwright.diagnosis.localise.fat_tree import fabric_of_cluster, parse_fat_tree
+    from railwright.diagnosis.localise.prescribed import fabric_of_subnet
+    from railwright.topology.sources.cables import read_subnet
+
+    words, file = text.split(), Path(text)
+    is_cluster = len(words) == 1 and file.suffix in (".toml", ".json")
+    is_subnet = len(words) == 1 and not is_cluster and file.is_file()
+    if forwarding is not None and not is_subnet:
+        raise UsageError(
+            "--forwarding is of an InfiniBand subnet", hint="give the file of ibnetdiscover: railwright simulate FILE"
+        )
+    if is_subnet:
+        return fabric_of_subnet(read_subnet(file, Path(forwarding) if forwarding is not None else None))
+    if words[:1] == ["fat-tree"]:
+        return parse_fat_tree(words[1:])
+    if is_cluster:
+        return fabric_of_cluster(planned_cluster(text))
+    hint = "give a cluster file, what ibnetdiscover printed, or: fat-tree hosts=1280 gpus=8"
+    raise UsageError(f"{text[:60]!r} is no fabric", hint=hint)
+
+
+def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
+    """The faults, and the seed of their words."""
+    import msgspec
+
+    from railwright.diagnosis.localise.records import Fault
+    from railwright.diagnosis.localise.truth import draw, parse_draw, truth_of
+    from railwright.results.given_file import name_of, short_text
+
+    words = text.split()
+    if words and all("=" in word for word in words):
+        given = parse_draw(words)
+        return draw(fabric, given), int(given["seed"])
+    try:
+        listed = msgspec.json.decode(short_text(text), type=list[Fault])
+    except msgspec.DecodeError as error:
+        hint = "give a JSON list of {kind, id, direction, capacity}"
+        raise UsageError(f"{name_of(text)} is no list of faults: {error}", hint=hint) from error
+    if len(listed) > _MOST_FAULTS:
+        raise UsageError(f"{len(listed)} faults", hint=f"give at most {_MOST_FAULTS}")
+    return truth_of(fabric, listed), 0

@@ -1,0 +1,84 @@
+"""`watch` on this machine: a job that runs, and the recording of one."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
+from railwright.options.asked import Asked
+from railwright.options.output import tell, write
+from railwright.report.pages.watch import render_watched_html
+from railwright.report.text.watch import now_line, watched_lines
+from railwright.runs.hosts import the_hosts
+from railwright.sampling.recording import Recorded, read_recording
+from railwright.sampling.sources import Whose
+from railwright.verbs.watch.live import Live, Told
+from railwright.watch.follow import Watch, follow
+from railwright.watch.now import Bins
+from railwright.watch.seen import Run, curves_of, seen
+
+_STANDARD_OUTPUT, _OURS = "-", 1
+_LEAST_TICKS = 15
+
+
+def watch(asked: Asked) -> int:
+    """Watch until the job or the time ends, and print what was seen; the exit status. Raises UsageError."""
+    wanted = watch_of(asked)
+    the_hosts(None, lab=asked.lab, ssh_config=asked.ssh_config)
+    if asked.record == _STANDARD_OUTPUT:
+        follow(replace(wanted, record=_OURS, output_to_error=True), lambda _recorded: None)
+        return EXIT_OK
+    if not asked.command and asked.pid is None and asked.seconds is None:
+        raise UsageError("how long to watch is not clear", hint="give --seconds, --pid, or -- COMMAND")
+    with Live(partial(_told, Bins()), _line, quiet=bool(asked.command)) as live:
+        recorded, run = follow(replace(wanted, record=_writable(asked.record)), live)
+    return _show(recorded, run, asked)
+
+
+def watch_of(asked: Asked) -> Watch:
+    """What is to be sampled, and how long."""
+    return Watch(
+        whose=Whose(pid=asked.pid, cgroup=asked.cgroup, job=asked.job, namespace=asked.here),
+        command=asked.command,
+        seconds=asked.seconds,
+        output_to_error=asked.as_json,
+        interval_s=1 / asked.rate,
+        gpu_cpu_share=asked.gpu_cpu / 100,
+    )
+
+
+def look_again(asked: Asked) -> int:
+    """Print what a recording tells; the exit status. Raises UsageError."""
+    return _show(read_recording(Path(asked.command[0])), Run(), asked)
+
+
+def _told(bins: Bins, recorded: Recorded) -> Told:
+    bins.take(recorded)
+    return [("", bins)]
+
+
+def _line(told: Told) -> str:
+    return " ".join(one if isinstance(one, str) else now_line(one) for _, one in told)
+
+
+def _show(recorded: Recorded, run: Run, asked: Asked) -> int:
+    watched = seen(recorded, run)
+    if asked.output is not None:
+        write(asked.output, render_watched_html(watched, curves_of(recorded, run)))
+    tell([watched], lambda: watched_lines(watched), as_json=asked.as_json)
+    return EXIT_UNJUDGED if watched.ticks < _LEAST_TICKS or watched.command_status else EXIT_OK
+
+
+def _writable(record: str | None) -> Path | None:
+    """Raises UsageError before anything is started."""
+    if record is None:
+        return None
+    path = Path(record)
+    try:
+        path.open("wb").close()
+    except OSError as error:
+        raise UsageError(f"cannot write {record}: {error.strerror}", hint="choose another file") from error
+    return path
