@@ -6,13 +6,14 @@ import click
 import msgspec
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
-from railwright.limits.cluster_path import cluster_path_limits
-from railwright.limits.collectives import collective_limit
+from railwright.expected.collective_rows import collective_row
+from railwright.expected.machine import Machine
+from railwright.expected.path_rows import rows_between, rows_inside
 from railwright.limits.limit import Limit
-from railwright.limits.table import limits_of, paths_that_matter
 from railwright.report.text.collectives import render_collective
 from railwright.report.text.limits import render_limits
 from railwright.topology.cluster import Cluster
+from railwright.topology.routes import paths_that_matter
 from railwright.topology.shapes import canonical_name
 from railwright.units import format_size, parse_size
 from railwright.verbs.cluster import spelt_path, the_cluster
@@ -62,7 +63,7 @@ def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | N
         click.echo(
             f"note: {size} is read as {format_size(parse_size(size))}, powers of 1024 as NCCL's tests have", err=True
         )
-    found = collective_limit(cluster, collective, algorithm, parse_size(size) if size is not None else None)
+    found = collective_row(cluster, collective, algorithm, parse_size(size) if size is not None else None)
     # `omit_defaults` would leave out an empty list that readers look for.
     record = {**msgspec.to_builtins(found), "software_limits": list(found.software_limits)}
     click.echo(msgspec.json.encode(record).decode() if as_json else render_collective(found))
@@ -70,10 +71,11 @@ def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | N
 
 
 def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *, as_json: bool) -> int:
+    machine = Machine(cluster=cluster)
     if between:
-        rows = tuple(row for text in between for row in cluster_path_limits(cluster, text))
+        rows = tuple(row for text in between for row in rows_between(machine, text))
     else:
-        rows = limits_of(cluster.host, paths or paths_that_matter(cluster.host))
+        rows = rows_inside(machine, paths or paths_that_matter(cluster.host))
     if as_json:
         for row in rows:
             click.echo(msgspec.json.encode(row).decode())

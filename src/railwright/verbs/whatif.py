@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from railwright.errors import RailwrightError, UsageError
+from railwright.expected.designs import Design, Question, compared, design_of
 from railwright.limits.bill import Prices, check_prices
-from railwright.limits.designs import Design, Question, compared, design_of
 from railwright.report.pages.whatif import render_designs_html
 from railwright.report.text.whatif import render_designs
 from railwright.topology.cluster import Cluster, cluster_of

@@ -51,8 +51,7 @@ def test_they_are_given_back_when_the_launch_fails(clocks):
 def test_they_are_given_back_when_we_are_killed(clocks, number):
     variables, asked = clocks
     program = (
-        "import os, time\nfrom types import SimpleNamespace as N\n"
-        "from railwright.launch.gpus.clock_lock import ClockLock\n"
+        "import os, time\nfrom types import SimpleNamespace as N\nfrom railwright.launch.gpus.clock_lock import ClockLock\n"
         f"gpus = tuple(N(address=one) for one in {ADDRESSES!r})\n"
         "with ClockLock(N(launch=N(gpu_clock_hz=1275e6), gpus=gpus), os.environ):\n    time.sleep(600)"
     )

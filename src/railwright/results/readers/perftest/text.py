@@ -101,6 +101,7 @@ def workload(file: ForeignFile) -> Workload:
     """Streams of messages; latencies and atomic operations have no limit."""
     return Message(
         by="verbs",
+        one_sided="send" not in file.test,
         both_ways=file.results[0].parameters.get("direction") == "both",
         from_gpu="gpu_memory" in file.results[0].settings,
         to_gpu="gpu_memory" in file.results[0].settings,
