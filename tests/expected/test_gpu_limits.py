@@ -8,10 +8,10 @@ from tests.expected.finders import Finder
 from tests.topology.machines import archive
 
 from railwright.diagnosis.verdicts.verdict import judge
+from railwright.expected.links import over
 from railwright.expected.machine import Machine
 from railwright.expected.nccl_collectives import decides_nothing, taking_part
 from railwright.limits.limit import NoLimit
-from railwright.limits.path import path_limit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.results.workload import Collective
@@ -80,7 +80,9 @@ def test_a_drive_that_is_slower_than_its_link_is_never_called_slow(benchmark, pa
     drives = Finder(expand("hgx-h100", {}), ())
     on_the_way = drives.path(path)
     assert on_the_way is not None
-    assert path_limit(on_the_way)[1] is not None, "the links alone have a band, which no drive need reach"
+    assert over(expand("hgx-h100", {}), on_the_way)[1] is not None, (
+        "the links alone have a band, which no drive need reach"
+    )
     assert state(drives, benchmark, path, gigabytes * 1e9, {"size_bytes": 2**20, "way": "bounce"}) == expected
     limit, band = drives.find(benchmark, "bandwidth_bytes_per_s", path, {})
     assert band is None

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
+from railwright.expected.collective_rows import collective_row
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
-from railwright.limits.cluster_path import cluster_path_limit
-from railwright.limits.collectives import collective_limit
+from railwright.expected.path_rows import rows_between
 from railwright.results.workload import Collective, Message
 from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
@@ -22,7 +22,7 @@ SIZES = (1024, 2**20, 2**30)
 def test_a_collective_has_the_limit_and_the_band_that_limits_prints(shape) -> None:
     cluster = cluster_of(expand(shape, {}), 2)
     for operation, size in itertools.product(("all_reduce", "all_gather", "all_to_all"), SIZES):
-        printed = collective_limit(cluster, operation, "auto", size).algbw_bytes_per_s
+        printed = collective_row(cluster, operation, "auto", size).algbw_bytes_per_s
         asked = Collective(operation=operation, size_bytes=size, ranks=cluster.ranks)
         limit, band = expect(asked, Machine(cluster=cluster))
         assert limit.value == pytest.approx(printed.limit), (operation, size)
@@ -38,5 +38,6 @@ def test_messages_have_the_limit_of_the_path_that_limits_prints(shape) -> None:
     for first, last in itertools.product((False, True), repeat=2):
         path = f"{'gpu0' if first else 'memory0'}:{'gpu0' if last else 'memory0'}@1"
         for size in SIZES:
-            limit, _ = expect(Message(from_gpu=first, to_gpu=last, size_bytes=size), Machine(cluster=cluster))
-            assert limit == cluster_path_limit(cluster, path).limit, (path, size)
+            asked = Message(by="verbs", from_gpu=first, to_gpu=last, size_bytes=size)
+            limit, _ = expect(asked, Machine(cluster=cluster))
+            assert limit == rows_between(Machine(cluster=cluster), path)[0].limit, (path, size)

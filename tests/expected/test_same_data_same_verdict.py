@@ -27,7 +27,7 @@ from railwright.results.declarations import workload_of
 from railwright.results.readers import registry
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Result
-from railwright.results.workload import Collective, Copy, Files, Linpack, Message, Workload
+from railwright.results.workload import Collective, Copy, Files, Linpack, Memory, Message, Workload
 from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
 
@@ -150,6 +150,34 @@ def of_nixlbench(results: list[Result]) -> str:
     ])  # fmt: skip
 
 
+def of_perftest(title: str) -> Callable[[list[Result]], str]:
+    def text(results: list[Result]) -> str:
+        rows = []
+        for result in sorted(results, key=size):
+            rate = value(result) / 2**20
+            rows.append(f"{size(result):<10} 5000 {rate:18.6f} {rate:18.6f} {value(result) / size(result) / 1e6:.9f}")
+        header = "#bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]"
+        return "\n".join([title.center(80), " Connection type : RC", header, *rows])
+
+    return text
+
+
+def of_perftest_latency(results: list[Result]) -> str:
+    header = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]"
+    header += "    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
+    rows = []
+    for result in sorted(results, key=size):
+        time = value(result) * 1e6
+        rows.append(f"{size(result):<8} 1000 {time:.4f} {time:.4f} {time:.4f} {time:.4f} 0.00 {time:.4f} {time:.4f}")
+    return "\n".join(["Send Latency Test".center(80), header, *rows])
+
+
+def of_stream(results: list[Result]) -> str:
+    rows = [f"{str(result.parameters['kernel']).capitalize()}: {value(result) / 1e6:20.1f} 0.01 0.01 0.01"
+            for result in results]  # fmt: skip
+    return "\n".join(["Function    Best Rate MB/s  Avg time     Min time     Max time", *rows, "Solution Validates"])
+
+
 def of_hpl(results: list[Result]) -> str:
     lines = ["HPLinpack 2.3  --  High-Performance Linpack benchmark", ""]
     for result in results:
@@ -164,6 +192,10 @@ def of_hpl(results: list[Result]) -> str:
 def apart(workload: Workload) -> Workload:
     """Ours between two hosts: the text says nothing of the transport inside one."""
     return replace(workload, path="memory0@0>memory0@1", over="", shares_cores=False)
+
+
+def apart_by_verbs(workload: Workload) -> Workload:
+    return replace(apart(workload), by="verbs")
 
 
 def of_one_host(workload: Workload) -> Workload:
@@ -191,6 +223,16 @@ CASES: dict[str, tuple[str, str, Callable[[Result], bool], Callable[[list[Result
     "nvbandwidth": ("2xh200", "gpu_copy", lambda one: is_rate(one) and "memory0" in one.path and size(one) >= 2**26
                     and one.parameters.get("engine") == "ce" and one.parameters.get("host") == "pinned"
                     and one.parameters.get("direction") == "one", of_nvbandwidth, hgx(), lambda one: one),
+    "perftest write": ("2xh200", "kv_transfer", lambda one: is_rate(one) and one.parameters.get("operation") == "WRITE",
+                       of_perftest("RDMA_Write BW Test"), hgx(2), apart_by_verbs),
+    "perftest read": ("2xh200", "kv_transfer", lambda one: is_rate(one) and one.parameters.get("operation") == "READ",
+                      of_perftest("RDMA_Read BW Test"), hgx(2), apart_by_verbs),
+    "perftest send": ("1xh100", "mpi_bandwidth", lambda one: is_rate(one) and one.parameters.get("pages") != "huge",
+                      of_perftest("Send BW Test"), hgx(2), apart_by_verbs),
+    "perftest latency": ("1xh100", "mpi_latency", lambda one: one.parameters.get("pages") != "huge",
+                         of_perftest_latency, hgx(2), apart_by_verbs),
+    "STREAM": ("1xh100", "memory_stream", is_rate, of_stream, Machine(cluster=cluster_of(expand("laptop", {}), 1)),
+               lambda one: one),
     "HPL": ("1xh100", "gpu_hpl", lambda one: one.quantity == "flop_per_s" and "dgemm" not in one.parameters.values(),
             of_hpl, hgx(), lambda one: replace(one, by_vendor=True, shares_cores=False)),
 }  # fmt: skip
@@ -200,7 +242,7 @@ def compared(name: str) -> Iterator[tuple[str, Judged, Judged]]:
     """(point, ours, theirs) of every row."""
     subject, benchmark, keep, render, machine, carried = CASES[name]
     results = archived(subject, benchmark, keep)
-    if name not in ("HPL", "nvbandwidth", "fio"):
+    if name not in ("HPL", "nvbandwidth", "fio", "STREAM"):
         results = list({size(result): result for result in results if size(result) > 0}.values())
     files: tuple[ForeignFile, ...] = registry.read(render(results))
     theirs = [(row, file) for file in files for row in zip(file.results, judged_as_text(file, machine), strict=True)]
@@ -242,6 +284,6 @@ def test_every_row_has_the_same_limit_band_and_verdict(name) -> None:
         assert ours.verdict.state == theirs.verdict.state, point
 
 
-def test_the_records_are_of_every_kind_but_memory() -> None:
+def test_the_records_are_of_every_kind() -> None:
     kinds = {type(workload_of(archived(*CASES[name][:3])[0], DECLARATIONS)) for name in CASES}
-    assert kinds == {Collective, Copy, Files, Linpack, Message}
+    assert kinds == {Collective, Copy, Files, Linpack, Memory, Message}

@@ -16,10 +16,10 @@ from tests.report import sample
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import RailwrightError
+from railwright.expected.collective_rows import collective_row
 from railwright.expected.machine import Machine
+from railwright.expected.path_rows import rows_inside
 from railwright.explain.paste import read_paste
-from railwright.limits.collectives import collective_limit
-from railwright.limits.table import limits_of, paths_that_matter
 from railwright.report.text.explain import render_explained
 from railwright.report.text.nccl import render_nccl_log
 from railwright.results.compare import compare
@@ -27,6 +27,7 @@ from railwright.results.records import ResultFile
 from railwright.results.store import load
 from railwright.topology.cluster import cluster_of
 from railwright.topology.expand import expand
+from railwright.topology.routes import paths_that_matter
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 EXTERNAL = Path(__file__).parents[2] / "testdata/external"
@@ -131,8 +132,8 @@ def test_a_broken_topology_is_judged_or_refused(shape, texts):
         try:
             host = decode_topology(msgspec.json.encode(broken), "it")
             cluster = cluster_of(host, 1 + seed % 3)
-            limits_of(host, paths_that_matter(host))
-            collective_limit(cluster, "all_reduce", "auto", None)
+            rows_inside(Machine(cluster=cluster_of(host, 1)), paths_that_matter(host))
+            collective_row(cluster, "all_reduce", "auto", None)
             read_paste(chance.choice(texts), Machine(cluster=cluster))
         except RailwrightError:
             continue

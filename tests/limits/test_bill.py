@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
+from railwright.expected.designs import Design, Question, cautions, compared, design_of, front
 from railwright.limits.bill import Prices, check_prices, cost_of, parts_of
-from railwright.limits.designs import Design, Question, cautions, compared, design_of, front
 from railwright.limits.switches import described, non_blocking
 from railwright.topology.cluster import Cluster, Fabric, Tier, cluster_of
 from railwright.topology.devices import EthernetLink

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from railwright.busbw import factor
+from railwright.expected.collective_rows import collective_row
 from railwright.limits import nccl
 from railwright.limits.case import Case
 from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms, collective_limit
+from railwright.limits.collectives import algorithms
 from railwright.limits.limit import Constant, Source
 from railwright.topology.cluster import cluster_of
 from railwright.topology.sources.load import load
@@ -91,5 +92,5 @@ def test_the_rates_compared_are_those_of_the_answer():
     row = collective_rows()[0]
     cluster = cluster_of(load(f"{shape_of(row)} gpus={row['gpus_per_node']}"), int(row["nodes"]))
     algorithm = "ring" if "ring" in row["metric"] else "auto"
-    answer = collective_limit(cluster, COLLECTIVES[row["test"]], algorithm, int(row["message_bytes"]))
+    answer = collective_row(cluster, COLLECTIVES[row["test"]], algorithm, int(row["message_bytes"]))
     assert answer.busbw_bytes_per_s == limit_for(row, {})

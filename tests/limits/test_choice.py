@@ -9,10 +9,11 @@ import pytest
 
 from railwright.diagnosis.verdicts.verdict import judge
 from railwright.errors import UsageError
+from railwright.expected.collective_rows import collective_row
 from railwright.limits import latency, tuning
 from railwright.limits.case import Case
 from railwright.limits.choice import at_size, band_of
-from railwright.limits.collectives import algorithms, as_limit, collective_limit
+from railwright.limits.collectives import algorithms, as_limit
 from railwright.topology.cluster import cluster_of
 from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.load import load
@@ -119,8 +120,8 @@ def test_limits_prints_the_band_of_each(answer):
 @pytest.mark.parametrize("protocol", ["LL", "LL128", "Simple"])
 def test_a_protocol_is_a_change_and_no_faster_than_the_free_choice(protocol):
     for machine, hosts in (("hgx-h100", 1), ("hgx-h100", 4), ("h100-pcie", 2), ("gb200-nvl72", 36)):
-        held = collective_limit(cluster_of(load(f"{machine} protocol={protocol}"), hosts), "all_reduce")
-        free = collective_limit(cluster_of(load(machine), hosts), "all_reduce")
+        held = collective_row(cluster_of(load(f"{machine} protocol={protocol}"), hosts), "all_reduce")
+        free = collective_row(cluster_of(load(machine), hosts), "all_reduce")
         assert held.busbw_bytes_per_s.limit <= free.busbw_bytes_per_s.limit
         assert held.busbw_bytes_per_s.middle <= 1.001 * free.busbw_bytes_per_s.middle
         names = {one.name for one in held.algorithms}
@@ -129,7 +130,7 @@ def test_a_protocol_is_a_change_and_no_faster_than_the_free_choice(protocol):
 
 def test_half_of_what_ll_sends_and_a_sixteenth_of_ll128_is_no_data():
     ring = {
-        protocol: collective_limit(cluster_of(load(f"hgx-h100{protocol}"), 2), "all_gather").busbw_bytes_per_s.limit
+        protocol: collective_row(cluster_of(load(f"hgx-h100{protocol}"), 2), "all_gather").busbw_bytes_per_s.limit
         for protocol in ("", " protocol=LL", " protocol=ll128")
     }
     assert ring[" protocol=LL"] == pytest.approx(ring[""] / 2)
@@ -156,7 +157,7 @@ def test_every_shape_takes_every_protocol():
 def test_over_racks_a_tree_is_held_back_by_the_channels_that_a_gpu_s_nvlinks_carry():
     """16 channels of 45 GB/s fit into 721.8 GB/s; NCCL's caps are 42.8 GB/s each for two racks and 24 for more."""
     for hosts, cap in ((36, 16 * 42.8), (360, 16 * 24.0)):
-        rate = collective_limit(cluster_of(load("gb200-nvl72"), hosts), "all_reduce").busbw_bytes_per_s
+        rate = collective_row(cluster_of(load("gb200-nvl72"), hosts), "all_reduce").busbw_bytes_per_s
         tree = next(way for way in rate.ways if way.algorithm == "tree")
         assert tree.low == pytest.approx(0.9 * cap * 1e9, rel=1e-3)
         assert tree.high <= 1.1 * cap * 1.001e9

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from tests.topology.machines import archive
 
 from railwright.errors import CannotJudge, UsageError
+from railwright.expected.collective_rows import collective_row
 from railwright.limits.case import Case
 from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms, collective_limit
+from railwright.limits.collectives import algorithms
 from railwright.limits.latency import latency_s
 from railwright.limits.traffic import applicable, tree_load
 from railwright.results.readers.nccl_log import log as nccl_log
@@ -23,7 +24,7 @@ PAYLOAD = 4096 / 4122  # InfiniBand, MTU 4096
 
 
 def limit(shape, hosts, collective, algorithm="auto", fabric=None):
-    return collective_limit(cluster_of(load(shape), hosts, fabric), collective, algorithm)
+    return collective_row(cluster_of(load(shape), hosts, fabric), collective, algorithm)
 
 
 @pytest.mark.parametrize("nics", [1, 2, 4, 8])
@@ -91,7 +92,7 @@ def test_without_multicast_or_a_link_to_the_nvswitches_there_is_no_nvls(lost):
     less = replace(whole, devices=devices) if lost == "multicast" else replace(whole, links=links)
     assert "nvls" not in applicable(cluster_of(less, 1), "all_reduce")
     assert "nvlstree" not in applicable(cluster_of(replace(whole, devices=devices), 2), "all_reduce")
-    assert collective_limit(cluster_of(less, 1), "all_reduce").chosen == "ring"
+    assert collective_row(cluster_of(less, 1), "all_reduce").chosen == "ring"
 
 
 def test_in_network_reduction_frees_all_reduce_from_the_tree():
@@ -187,9 +188,9 @@ def test_every_shape_has_a_limit_or_says_why_not(shape, collective):
     cluster = cluster_of(load(shape), 4 if load(shape).of_kind("nic") else 1)
     if cluster.ranks < 2:
         with pytest.raises(UsageError, match="needs two GPUs"):
-            collective_limit(cluster, collective)
+            collective_row(cluster, collective)
         return
-    found = collective_limit(cluster, collective)
+    found = collective_row(cluster, collective)
     rate = found.busbw_bytes_per_s
     assert rate.limit > 0
     assert sum(share.share for share in found.bottleneck) == pytest.approx(1.0, abs=1e-3)
@@ -226,7 +227,7 @@ def test_a_port_of_unknown_rate_is_an_error_that_names_it():
         for link in host.links
     )
     with pytest.raises(CannotJudge, match="nic0--fabric0: line rate"):
-        collective_limit(cluster_of(replace(host, links=links), 2), "all_reduce")
+        collective_row(cluster_of(replace(host, links=links), 2), "all_reduce")
 
 
 def test_a_gpu_that_reaches_no_nic_is_named():
@@ -235,7 +236,7 @@ def test_a_gpu_that_reaches_no_nic_is_named():
     host = load("pcie-8gpu gpus=2 nics=1")
     gone = [link for link in host.links if link.b != "gpu1"]
     with pytest.raises(CannotJudge, match="gpu1 has no way for its data"):
-        collective_limit(cluster_of(replace(host, links=tuple(gone)), 2), "all_to_all")
+        collective_row(cluster_of(replace(host, links=tuple(gone)), 2), "all_to_all")
 
 
 @pytest.mark.parametrize(
@@ -280,4 +281,4 @@ def test_an_unknown_collective_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match="not one of its algorithms"):
         limit("hgx-h100", 2, "all_to_all", "ring")
     with pytest.raises(UsageError, match="moves nothing"):
-        collective_limit(cluster_of(load("hgx-h100"), 2), "all_reduce", size_bytes=0)
+        collective_row(cluster_of(load("hgx-h100"), 2), "all_reduce", size_bytes=0)

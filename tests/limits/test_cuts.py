@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 
 import pytest
 
-from railwright.limits.collectives import collective_limit
+from railwright.expected.collective_rows import collective_row
 from railwright.limits.flow import solve
 from railwright.limits.flow_graph import Resource
 from railwright.limits.path import link_limit
@@ -59,7 +59,7 @@ def narrowest(host: Topology, chosen, others) -> float:
     """What all links together carry from some GPUs to the others, in bytes/s: maximum flow by shortest ways."""
     left: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for link in host.links:
-        limit, _ = link_limit(link)
+        limit = link_limit(link)
         for one, other in ((link.a, link.b), (link.b, link.a)):
             left[one][other] += getattr(limit, "value", math.inf)
     for gpu in chosen:
@@ -108,7 +108,7 @@ def test_no_group_of_gpus_passes_on_more_than_its_links_carry():
 
 
 def test_eight_pcie_gpus_in_pairs_are_held_back_by_the_link_between_their_switches():
-    found = collective_limit(cluster_of(load("h100-pcie-8gpu-nvlink"), 1), "all_reduce")
+    found = collective_row(cluster_of(load("h100-pcie-8gpu-nvlink"), 1), "all_reduce")
     one_link = 57.5e9  # PCIe 5.0 x16, MaxPayload 256 B: what every tree sends from one socket to the other, up and down
     assert found.busbw_bytes_per_s.limit == pytest.approx(one_link * 14 / 8, rel=2e-3)
     ring = next(one for one in found.algorithms if one.name == "ring")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from railwright.limits.linpack import hpl_limit
+from railwright.expected.linpack import expect_hpl
 from railwright.topology.sources.load import load
 
 MACHINES = {
@@ -34,7 +34,7 @@ SYSTEMS = systems()
 def test_every_gpu_of_the_list_has_a_limit_and_a_band():
     for gpu, rows in SYSTEMS.items():
         host = load(MACHINES[gpu])
-        answers = [hpl_limit(host, gpus * DIES.get(gpu, 1), order)[1] for gpus, order, _ in rows]
+        answers = [expect_hpl(host, gpus * DIES.get(gpu, 1), order)[1] for gpus, order, _ in rows]
         assert sum(band is not None for band in answers) >= 0.95 * len(rows), gpu
 
 
@@ -58,14 +58,14 @@ def test_nine_of_ten_systems_are_inside_a_range_that_the_others_alone_give():
 def test_no_system_is_above_its_limit(gpu):
     host = load(MACHINES[gpu])
     for gpus, order, flops in SYSTEMS[gpu]:
-        limit, _ = hpl_limit(host, gpus * DIES.get(gpu, 1), order)
+        limit, _ = expect_hpl(host, gpus * DIES.get(gpu, 1), order)
         if flops / gpus < 7e12 or gpu != "V100":  # one entry of the list counts its accelerators wrongly
             assert flops <= limit.value
 
 
 def test_h100_on_pcie_is_not_held_against_sxm():
     order = int((0.8 * 8 * 80e9 / 8) ** 0.5)
-    pcie, sxm = (hpl_limit(load(name), 8, order)[1] for name in ("h100-pcie-8gpu", "hgx-h100"))
+    pcie, sxm = (expect_hpl(load(name), 8, order)[1] for name in ("h100-pcie-8gpu", "hgx-h100"))
     assert pcie.low < 8 * 25e12 < sxm.low
     assert "H100 PCIe" in pcie.because
 
@@ -73,20 +73,20 @@ def test_h100_on_pcie_is_not_held_against_sxm():
 def test_a_matrix_beyond_the_memory_is_remarked_on_and_a_tiny_one_is_compared_with_none():
     host = load("hgx-h100")
     order = int((1.5 * 8 * 85.9e9 / 8) ** 0.5)
-    assert "times the GPUs' memory" in hpl_limit(host, 8, order)[0].because
-    limit, band = hpl_limit(host, 8, 20_000)
+    assert "times the GPUs' memory" in expect_hpl(host, 8, order)[0].because
+    limit, band = expect_hpl(host, 8, 20_000)
     assert band is None
     assert "upper limit alone" in limit.because
 
 
 def test_the_slow_cluster_of_a_report_is_slow_and_its_repair_is_not():
     """Lyapunov, 134 hosts of A100 40 GB: 8.82 TFLOP/s a GPU over bad routes, 11.95 after."""
-    _, band = hpl_limit(load("aws-p4d"), 1072, 2_315_808)
+    _, band = expect_hpl(load("aws-p4d"), 1072, 2_315_808)
     assert 8.82e12 * 1072 < band.low < 11.95e12 * 1072 < band.high
 
 
 def test_v100_has_its_rate_without_tensor_cores():
-    limit, band = hpl_limit(load("dgx-1-v100"), 8, 170_000)
+    limit, band = expect_hpl(load("dgx-1-v100"), 8, 170_000)
     assert limit.value == pytest.approx(8 * 7.8e12)
     assert band is not None
 
@@ -97,6 +97,6 @@ def test_a_gpu_whose_memory_is_not_known_is_compared_with_none():
         replace(one, facts={key: value for key, value in one.facts.items() if key != "memory_bytes"})
         for one in host.devices
     )
-    limit, band = hpl_limit(replace(host, devices=devices), 8, 200_000)
+    limit, band = expect_hpl(replace(host, devices=devices), 8, 200_000)
     assert band is None
     assert "memory" in limit.because

@@ -8,7 +8,7 @@ from tests.expected.finders import Finder
 from tests.topology.machines import archive
 
 from railwright.diagnosis.verdicts.verdict import judge
-from railwright.limits.collectives import collective_limit
+from railwright.expected.collective_rows import collective_row
 from railwright.limits.nccl_channels import band_bytes_per_s, channels
 from railwright.results.records import Verification
 from railwright.topology.cluster import cluster_of
@@ -69,11 +69,11 @@ def test_a_recorded_run_is_not_slow_on_the_captured_machine_and_half_of_it_is(ra
 def test_limits_says_the_same_of_the_captured_machine():
     cluster = cluster_of(load(str(archive("8xh200-probed-vm"))), 1)
     narrow, wide = (
-        collective_limit(cluster, "send_recv", size_bytes=size).busbw_bytes_per_s for size in (64 * MIB, 2**33)
+        collective_row(cluster, "send_recv", size_bytes=size).busbw_bytes_per_s for size in (64 * MIB, 2**33)
     )
     assert narrow.limit == wide.limit == pytest.approx(450e9)
     assert narrow.expected_low < measured(8)[64 * MIB] < 100e9 < wide.expected_low
-    reduced = collective_limit(cluster, "all_to_all", size_bytes=64 * MIB).busbw_bytes_per_s
+    reduced = collective_row(cluster, "all_to_all", size_bytes=64 * MIB).busbw_bytes_per_s
     assert reduced.expected_low > 100e9, "all peers at once use all channels"
 
 

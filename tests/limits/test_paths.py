@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from msgspec.structs import replace
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.limits.cluster_path import cluster_path_limits
-from railwright.limits.collectives import collective_limit
+from railwright.expected.collective_rows import collective_row
+from railwright.expected.machine import Machine
+from railwright.expected.path_rows import PathLimit, rows_between, rows_inside
 from railwright.limits.limit import Limit, NoLimit
-from railwright.limits.table import limits_of, paths_that_matter
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import Cluster, cluster_of
 from railwright.topology.devices import (
     Device,
     InternalLink,
@@ -23,6 +25,7 @@ from railwright.topology.devices import (
     Unknown,
 )
 from railwright.topology.expand import expand
+from railwright.topology.routes import paths_that_matter
 
 GEN5 = PcieLink(gt_per_s=32.0, width=16, max_payload_bytes=256)
 GEN4_X8 = PcieLink(gt_per_s=16.0, width=8, max_payload_bytes=256)
@@ -44,8 +47,16 @@ def two_sockets(*, gpu_link: PcieLink = GEN5, nic_link: PcieLink = GEN5, between
     )
 
 
+def rows(host: Topology, paths: Iterable[str]) -> tuple[PathLimit, ...]:
+    return rows_inside(Machine(cluster=cluster_of(host, 1)), paths)
+
+
+def apart(cluster: Cluster, path: str) -> tuple[PathLimit, ...]:
+    return rows_between(Machine(cluster=cluster), path)
+
+
 def test_the_narrowest_link_is_named() -> None:
-    (row,) = limits_of(two_sockets(gpu_link=GEN4_X8), ["gpu0>memory0"])
+    (row,) = rows(two_sockets(gpu_link=GEN4_X8), ["gpu0>memory0"])
     assert isinstance(row.limit, Limit)
     assert row.limit.bottleneck == "cpu0--gpu0"
     assert "PCIe 4.0 x8" in row.limit.because
@@ -54,14 +65,14 @@ def test_the_narrowest_link_is_named() -> None:
 
 
 def test_a_link_between_sockets_may_be_narrower_so_nothing_is_expected() -> None:
-    (row,) = limits_of(two_sockets(), ["gpu0>nic0"])
+    (row,) = rows(two_sockets(), ["gpu0>nic0"])
     assert row.kind == "SYS"
     assert isinstance(row.limit, Limit)
     assert row.expected is None
 
 
 def test_a_path_of_links_without_limits_has_none() -> None:
-    (row,) = limits_of(two_sockets(), ["cpu1>memory1"])
+    (row,) = rows(two_sockets(), ["cpu1>memory1"])
     assert isinstance(row.limit, NoLimit)
     assert "DMI" in row.limit.why
 
@@ -69,16 +80,16 @@ def test_a_path_of_links_without_limits_has_none() -> None:
 @pytest.mark.parametrize("path", ["gpu0", "gpu0>", "gpu0>gpu9", ">nic0", "gpu0-nic0"])
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(UsageError) as error:
-        limits_of(two_sockets(), [path])
+        rows(two_sockets(), [path])
     assert error.value.hint
 
 
 def test_every_path_that_matters_of_a_shape_has_a_limit() -> None:
     topology = expand("hgx-h100", {})
-    rows = limits_of(topology, paths_that_matter(topology))
-    assert len(rows) > 30
-    assert {row.path for row in rows if isinstance(row.limit, NoLimit)} == set()
-    by_path = {row.path: row for row in rows}
+    found = rows(topology, paths_that_matter(topology))
+    assert len(found) > 30
+    assert {row.path for row in found if isinstance(row.limit, NoLimit)} == set()
+    by_path = {row.path: row for row in found}
     assert by_path["gpu0>gpu1"].kind == "NVL"
     assert by_path["gpu0>nic0"].kind == "PIX"
 
@@ -103,21 +114,21 @@ def test_gpus_of_which_nvlink_is_not_known_have_no_limit_over_pcie(
     of: tuple[str, ...], missing: tuple[str, ...]
 ) -> None:
     machine = nvlink_unknown(expand("hgx-h100", {}), *of)
-    (row,) = limits_of(machine, ["gpu0>gpu1"])
+    (row,) = rows(machine, ["gpu0>gpu1"])
     assert isinstance(row.limit, NoLimit)
     assert row.limit.why == "whether NVLink joins gpu0 and gpu1 is not known"
     assert row.limit.missing == tuple(f"{gpu}: NVLink" for gpu in missing)
     assert row.expected is None
-    (same, *_) = cluster_path_limits(cluster_of(machine, 2), "gpu0@1:gpu1@1")
+    (same, *_) = apart(cluster_of(machine, 2), "gpu0@1:gpu1@1")
     assert same.limit == row.limit
 
 
 def test_what_nvlink_does_not_change_keeps_its_limit() -> None:
     machine = nvlink_unknown(expand("hgx-h100", {}), "gpu2, gpu3")
-    paths = limits_of(machine, ["gpu0>gpu1", "gpu2>memory0", "gpu2>nic2"])
+    paths = rows(machine, ["gpu0>gpu1", "gpu2>memory0", "gpu2>nic2"])
     assert all(isinstance(row.limit, Limit) for row in paths)
-    assert isinstance(cluster_path_limits(cluster_of(machine, 2), "gpu2:gpu2@1")[0].limit, Limit)
-    (joined,) = limits_of(replace(machine, links=expand("hgx-h100", {}).links), ["gpu2>gpu3"])
+    assert isinstance(apart(cluster_of(machine, 2), "gpu2:gpu2@1")[0].limit, Limit)
+    (joined,) = rows(replace(machine, links=expand("hgx-h100", {}).links), ["gpu2>gpu3"])
     assert isinstance(joined.limit, Limit), "the links are there, whatever the list says"
 
 
@@ -125,7 +136,7 @@ def test_a_collective_of_gpus_that_nvlink_may_join_cannot_be_judged() -> None:
     machine = nvlink_unknown(expand("hgx-h100", {}), "gpu0, gpu1, gpu2 and 5 more")
     for hosts in (1, 2):
         with pytest.raises(CannotJudge, match="whether NVLink joins gpu0, gpu1") as error:
-            collective_limit(cluster_of(machine, hosts), "all_reduce")
+            collective_row(cluster_of(machine, hosts), "all_reduce")
         assert error.value.hint
     alone = replace(expand("hgx-h100", {"gpus": "1"}), unknown=(Unknown(what="NVLink of gpu0", why="no NVML"),))
-    assert collective_limit(cluster_of(alone, 2), "all_reduce").busbw_bytes_per_s.limit > 0
+    assert collective_row(cluster_of(alone, 2), "all_reduce").busbw_bytes_per_s.limit > 0

@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from railwright.diagnosis.verdicts.verdict import judge
-from railwright.limits.cluster_path import cluster_path_limits
-from railwright.limits.collectives import collective_limit
+from railwright.expected.collective_rows import collective_row
+from railwright.expected.linpack import expect_hpl
+from railwright.expected.machine import Machine
+from railwright.expected.path_rows import rows_between, rows_inside
 from railwright.limits.limit import Expected, Limit
-from railwright.limits.linpack import hpl_limit
 from railwright.limits.storage import file_limit
-from railwright.limits.table import limits_of
 from railwright.topology.cluster import Storage, cluster_of
 from railwright.topology.sources.load import load
 
@@ -20,7 +20,7 @@ ROCE = "nic-protocol=ethernet"
 
 
 def collective(shape, hosts, name, algorithm="auto"):
-    return collective_limit(cluster_of(load(shape), hosts), name, algorithm)
+    return collective_row(cluster_of(load(shape), hosts), name, algorithm)
 
 
 def verdict(value, limit, expected) -> str:
@@ -70,7 +70,8 @@ def test_the_firmware_that_gives_every_gpu_a_nic_keeps_receivers_off_the_cpu():
 
 def test_the_five_paths_of_a_kv_cache():
     cluster = cluster_of(load("hgx-h100"), 2)
-    peer, down = limits_of(cluster.host, ("gpu0>gpu1", "gpu0>memory0"))
+    machine = Machine(cluster=cluster)
+    peer, down = rows_inside(machine, ("gpu0>gpu1", "gpu0>memory0"))
     assert peer.limit.value == 450e9
     assert verdict(400e9, peer.limit, peer.expected) == "ok"
     assert down.limit.value == pytest.approx(57.5e9, rel=5e-3)
@@ -79,7 +80,7 @@ def test_the_five_paths_of_a_kv_cache():
         0.96, abs=0.01
     )  # "about 50": 4 % below the band for MaxPayload 256
     remote, memory, both = (
-        cluster_path_limits(cluster, path)[0] for path in ("gpu0:gpu0@1", "gpu0:memory0@1", "memory0:memory0@1")
+        rows_between(machine, path)[0] for path in ("gpu0:gpu0@1", "gpu0:memory0@1", "memory0:memory0@1")
     )
     for row in (remote, memory, both):
         assert row.limit.value == pytest.approx(49.7e9, rel=2e-3)
@@ -128,19 +129,19 @@ def test_oracle_storage_50_on_three_hosts_is_below_the_drives_links_and_81_gib_i
     ],
 )
 def test_linpack_of_the_yandex_clusters_against_their_peers(shape, gpus, order, tera, state):
-    limit, band = hpl_limit(load(shape), gpus, order)
+    limit, band = expect_hpl(load(shape), gpus, order)
     assert verdict(tera * 1e12 * gpus, limit, band) == state
 
 
 def test_linpack_with_little_memory_is_compared_with_nobody():
-    limit, band = hpl_limit(load("dgx-a100"), 8, 92_160)
+    limit, band = expect_hpl(load("dgx-a100"), 8, 92_160)
     assert limit.value == pytest.approx(8 * 19.5e12)
     assert band is None
     assert limit.because.endswith("the matrix fills 10 % of the GPUs' memory, comparable runs 70 % and more")
 
 
 def test_the_band_of_linpack_names_the_peers_and_what_each_of_their_gpus_reaches():
-    limit, band = hpl_limit(load("dgx-a100"), 8, 280_000)
+    limit, band = expect_hpl(load("dgx-a100"), 8, 280_000)
     assert band.because == (
         "10.0 TFLOP/s to 17.2 TFLOP/s a GPU, what 9 of 10 systems of the TOP500 with A100 80 GB reach"
     )
@@ -148,6 +149,6 @@ def test_the_band_of_linpack_names_the_peers_and_what_each_of_their_gpus_reaches
 
 
 def test_linpack_on_a_gpu_without_known_peers_says_so():
-    limit, band = hpl_limit(load("dgx-b200"), 8, 10**6)
+    limit, band = expect_hpl(load("dgx-b200"), 8, 10**6)
     assert band is None
     assert limit.because.endswith("an upper limit alone, no system of the TOP500 with this GPU was looked up")

@@ -34,7 +34,7 @@ def gpu_link_bytes_per_s(topology, gpu_id):
     total = 0.0
     for link in topology.links:
         if gpu_id in (link.a, link.b) and isinstance(link.protocol, NvlinkLink | XgmiLink):
-            limit, _ = link_limit(link)
+            limit = link_limit(link)
             assert isinstance(limit, Limit)
             total += limit.value
     return total

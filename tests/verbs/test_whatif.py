@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.limits.designs import Design, Question, compared, design_of
+from railwright.expected.designs import Design, Question, compared, design_of
 from railwright.report.pages.whatif import render_designs_html
 from railwright.report.text.whatif import labels, render_designs
 from railwright.topology.cluster import cluster_of

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.errors import UsageError
+from railwright.expected import gpu_copies, links
 from railwright.expected.bands import doubted_to, half_of
 from railwright.expected.machine import Machine
-from railwright.limits import gpu as gpu_limits
-from railwright.limits.cluster_path import cluster_path_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.path import has_unknown_link, limit_inside
 from railwright.results.declarations import no_limit
-from railwright.results.workload import Copy
+from railwright.results.workload import Copy, Crossing
 from railwright.topology.devices import PcieLink
 from railwright.units import MIB
 
@@ -39,7 +37,7 @@ def expect_copy(workload: Copy, machine: Machine) -> Bounds:
         return no_limit(workload, f"the rates of {workload.added_gpus} GPUs are added up")
     source, _, target = workload.path.partition(">")
     if source == target and (gpu := machine.gpu(source)) is not None:
-        limit, band = gpu_limits.local_copy_limit(gpu)
+        limit, band = links.within_gpu(gpu)
         # Half of the memory's rate holds for all; what engines reach of it was seen on Hopper alone.
         return limit, _large(workload, band) if workload.size_bytes is not None else None
     return _between(workload, machine)
@@ -48,12 +46,9 @@ def expect_copy(workload: Copy, machine: Machine) -> Bounds:
 def _between(workload: Copy, machine: Machine) -> Bounds:
     path = machine.path_over(workload.path)
     if path is None:
-        try:
-            row = cluster_path_limit(machine.cluster, workload.path.replace(">", ":"))
-        except UsageError as error:
-            return no_limit(workload, error.message)
-        return row.limit, None
-    limit, band = limit_inside(machine.host, path)
+        between = Crossing(quantity=workload.quantity, path=workload.path.replace(">", ":"))
+        return links.expect_crossing(between, machine)[0], None
+    limit, band = links.over(machine.host, path)
     if not isinstance(limit, Limit):
         return limit, None
     over_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
@@ -87,9 +82,9 @@ def _of_copy(
     if both_ways and not is_measured_both_ways:
         return None
     if not over_pcie:
-        return gpu_limits.over_nvlink(band, by_kernel=by_kernel, both_ways=both_ways)
+        return gpu_copies.over_nvlink(band, by_kernel=by_kernel, both_ways=both_ways)
     reads_host = workload.path.startswith("memory")
-    found = gpu_limits.over_pcie(band, by_kernel=by_kernel, both_ways=both_ways, reads_host=reads_host)
+    found = gpu_copies.over_pcie(band, by_kernel=by_kernel, both_ways=both_ways, reads_host=reads_host)
     return doubted_to(found, found.low * _OF_COPIES, WHY_COPIES) if is_known and not by_kernel else found
 
 
@@ -112,11 +107,12 @@ def _load(workload: Copy, machine: Machine) -> Bounds:
     gpu, path = machine.gpu(workload.path.partition(">")[2]), machine.path_over(workload.path)
     if own is None or gpu is None or path is None:
         return no_limit(workload, _NOT_MEASURED)
-    limit, _ = limit_inside(machine.host, path)
+    limit = limit_inside(machine.host, path)
     if isinstance(limit, NoLimit):
         return replace(limit, quantity="latency_s"), None
     is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
-    return gpu_limits.remote_load(gpu, (own.slowest, own.fastest), over_pcie=is_pcie)
+    how = (gpu_copies.LOAD_OVER_PCIE, "over PCIe") if is_pcie else (gpu_copies.LOAD_OVER_NVLINK, "over NVLink")
+    return gpu_copies.from_own_load(gpu, (own.slowest, own.fastest), *how)
 
 
 def _small(workload: Copy, machine: Machine) -> Bounds:
@@ -129,4 +125,6 @@ def _small(workload: Copy, machine: Machine) -> Bounds:
         own = machine.measured.of("gpu load", alike)
     if gpu is None or own is None:
         return no_limit(workload, _NOT_MEASURED)
-    return gpu_limits.small_copy(gpu, (own.slowest, own.fastest), by_host_clock=workload.clock != "gpu")
+    by_gpu, by_host = gpu_copies.COPY_BY_GPU_CLOCK, gpu_copies.COPY_BY_HOST_CLOCK
+    how = (by_gpu, "by the GPU's clock") if workload.clock == "gpu" else (by_host, "by the host's clock")
+    return gpu_copies.from_own_load(gpu, (own.slowest, own.fastest), *how)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from railwright.expected.copies import expect_copy
 from railwright.expected.files import expect_files
 from railwright.expected.lab_links import over_links
+from railwright.expected.links import expect_crossing
 from railwright.expected.linpack import expect_linpack
 from railwright.expected.machine import Machine
 from railwright.expected.memory import expect_memory
@@ -18,7 +19,17 @@ from railwright.expected.nccl_collectives import expect_by_nccl
 from railwright.expected.shared_memory import plain_socket
 from railwright.limits.limit import Bounds, Limit
 from railwright.results.declarations import no_limit
-from railwright.results.workload import Collective, Copy, Files, Linpack, Memory, Message, Unlimited, Workload
+from railwright.results.workload import (
+    Collective,
+    Copy,
+    Crossing,
+    Files,
+    Linpack,
+    Memory,
+    Message,
+    Unlimited,
+    Workload,
+)
 
 
 def expect(workload: Workload, machine: Machine) -> Bounds:
@@ -28,6 +39,8 @@ def expect(workload: Workload, machine: Machine) -> Bounds:
     """
     if isinstance(workload, Linpack):
         return expect_linpack(workload, machine)
+    if isinstance(workload, Crossing):
+        return expect_crossing(workload, machine)
     if isinstance(workload, Files) and workload.of in ("mount", "read ahead"):
         return expect_files(workload, machine)  # its ranks have nothing to do with each other, wherever they are
     if workload.shares_cores:

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from railwright.expected import mounts, overlapped
 from railwright.expected.bands import near_limit, of_baseline
 from railwright.expected.baselines import Baselines
+from railwright.expected.links import over
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Constant, Expected, NoLimit, Source
-from railwright.limits.path import path_limit
 from railwright.limits.storage import file_limit
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Files, Workload
@@ -43,7 +43,7 @@ def links(workload: Workload, machine: Machine) -> Bounds:
         return no_limit(workload, f"the topology has no path {workload.path}")
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "no document gives a latency or a rate of operations here")
-    return path_limit(path)
+    return over(machine.host, path)
 
 
 def is_best_read(workload: Workload, baselines: Baselines) -> bool:

@@ -1,16 +1,64 @@
-"""Linpack: the FP64 rate of GPUs, and products of matrices by the same ranks."""
+"""Linpack: the FP64 rate of GPUs, what peers reach of it, and products of matrices by the same ranks.
+
+A band is the range of 9 of 10 systems of the TOP500 with that GPU; a matrix that fills less of the memory lowers its
+low end as the order does. Nothing is extrapolated.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from railwright.expected.bands import of_baseline
 from railwright.expected.machine import Machine
-from railwright.limits.limit import Bounds, Limit
-from railwright.limits.linpack import WHOLE_CORES, fp64_limit, hpl_limit
+from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit
+from railwright.limits.linpack import WHOLE_CORES, filled, first_gpu, fp64_limit, memory_bytes
+from railwright.limits.sources import TOP500
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Linpack
+from railwright.topology.devices import Device, Topology
 from railwright.units import format_flops
+
+_FULL_MEMORY = Constant(0.7, "of the GPUs' memory in the matrix, from where runs are compared", TOP500)
+_LEAST_MEMORY = Constant(0.2, "of the GPUs' memory in the matrix: a smaller one says nothing", TOP500)
+_LARGE_MEMORY = Constant(70e9, "bytes, between the 40 and 80 GB models", TOP500)
+
+
+class _Peers(NamedTuple):
+    """Which GPUs: words that their name has and has not. Then the range in flop/s a GPU."""
+
+    name: str
+    has: tuple[str, ...]
+    has_not: tuple[str, ...]
+    large: bool
+    low: Constant
+    high: Constant
+
+
+_PCIE = ("PCIe", "NVL", "PCIE")
+_PEERS = tuple(
+    _Peers(
+        name,
+        has,
+        has_not,
+        large,
+        Constant(low, f"flop/s a GPU, {name}, low", TOP500),
+        Constant(high, f"flop/s a GPU, {name}, high", TOP500),
+    )
+    for name, has, has_not, large, low, high in (
+        ("A100 80 GB", ("A100",), (), True, 10.0e12, 17.2e12),
+        ("A100 40 GB", ("A100",), (), False, 9.4e12, 14.5e12),
+        ("GH200", ("GH200",), (), False, 29e12, 47.5e12),
+        ("H200", ("H200",), ("GH200", *_PCIE), False, 40e12, 51e12),
+        ("H100 SXM", ("H100",), _PCIE, False, 27.5e12, 48.5e12),
+        ("H100 PCIe, two systems alone", ("H100",), (), False, 24e12, 39e12),
+        ("V100", ("V100",), (), False, 3.2e12, 6.3e12),
+        ("MI250X, half of one", ("MI250X",), (), False, 13.8e12, 21.3e12),
+        ("MI300A", ("MI300A",), (), False, 37.5e12, 52.5e12),
+    )
+)
 
 
 def expect_linpack(workload: Linpack, machine: Machine) -> Bounds:
@@ -18,7 +66,7 @@ def expect_linpack(workload: Linpack, machine: Machine) -> Bounds:
     if workload.by_vendor:
         if min(workload.n, workload.p, workload.q) < 1 or workload.quantity != "flop_per_s":
             return no_limit(workload, "no limit is derived for this row")
-        return hpl_limit(machine.host, workload.p * workload.q, workload.n)
+        return expect_hpl(machine.host, workload.p * workload.q, workload.n)
     return _on_gpus(workload, machine) if workload.on_gpus else _on_cores(workload, machine)
 
 
@@ -47,3 +95,47 @@ def _on_gpus(workload: Linpack, machine: Machine) -> Bounds:
     if isinstance(limit, Limit):
         return replace(limit, because=f"{limit.because}; {reached}"), None
     return of_baseline("flop_per_s", product, product.best, f"{reached}; {limit.why}"), None
+
+
+def expect_hpl(host: Topology, gpus: int, order: int) -> Bounds:
+    """(limit, band) in flop/s of NVIDIA's or AMD's own HPL, which the systems of the TOP500 ran."""
+    limit, model = fp64_limit(host, gpus, order), first_gpu(host)
+    if isinstance(limit, NoLimit) or model is None:
+        return limit, None
+    peers, share = _peers(model), filled(model, gpus, order)
+    if incomparable := _incomparable(peers is not None, share):
+        return replace(limit, because=f"{limit.because}: an upper limit alone, {incomparable}"), None
+    return limit, _band(peers, gpus, share, limit.value) if peers else None
+
+
+def _band(peers: _Peers, gpus: int, share: float, limit_flop_per_s: float) -> Expected:
+    """What peers reach, its low end lower as the order of the matrix is."""
+    low, high = peers.low.value * min(1.0, math.sqrt(share / _FULL_MEMORY.value)), peers.high.value
+    each = f"{format_flops(low)} to {format_flops(high)} a GPU"
+    return Expected(
+        quantity="flop_per_s",
+        low=low * gpus,
+        high=min(high * gpus, limit_flop_per_s),
+        because=f"{each}, what 9 of 10 systems of the TOP500 with {peers.name} reach",
+        sources=(TOP500,),
+    )
+
+
+def _incomparable(has_peers: bool, share: float) -> str:
+    """Why a run can be held against no other, empty where it can. `share`: of the GPUs' memory, 0 if unknown."""
+    if not has_peers:
+        return "no system of the TOP500 with this GPU was looked up"
+    if not share:
+        return "how much memory these GPUs have is not known, and runs are compared that fill it"
+    if share < _LEAST_MEMORY.value:
+        text = f"the matrix fills {share:.0%} of the GPUs' memory, comparable runs {_FULL_MEMORY.value:.0%} and more"
+        return text.replace("%", " %")
+    return ""
+
+
+def _peers(model: Device) -> _Peers | None:
+    for one in _PEERS:
+        named = any(word in model.name for word in one.has) and not any(word in model.name for word in one.has_not)
+        if named and (memory_bytes(model) >= _LARGE_MEMORY.value or not one.large):
+            return one
+    return None

@@ -15,6 +15,7 @@ from railwright.results.records import Fabric
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Device, Path, Topology
 from railwright.topology.paths import Graph
+from railwright.topology.routes import path_between, path_inside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,8 @@ class Machine:
     )
     """The algorithms of collectives found so far: each costs linear programs, and all sizes ask for the same. A changed
     machine begins with none."""
+    _paths: dict[str, Path] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """The paths between hosts found so far: each costs a search over both of them."""
 
     @property
     def supposed(self) -> Case:
@@ -54,22 +57,29 @@ class Machine:
     @property
     def host(self) -> Topology:
         """One of its hosts."""
-        return self.cluster.host
+        return self.supposed.cluster.host
 
     @cached_property
-    def graph(self) -> Graph | None:
-        """The paths inside one host; None where its topology makes no sense."""
-        try:
-            return Graph(self.host)
-        except RailwrightError:
-            return None
+    def graph(self) -> Graph:
+        """The paths inside one host. Raises UsageError where its topology makes no sense."""
+        return Graph(self.host)
+
+    def inside(self, text: str) -> Path:
+        """The path of `gpu0>nic0` inside one host. Raises UsageError."""
+        return path_inside(self.graph, text)
+
+    def between(self, text: str) -> Path:
+        """The path of `gpu0:gpu0@2` between two hosts. Raises UsageError."""
+        if text not in self._paths:
+            self._paths[text] = path_between(self.supposed.cluster, text)
+        return self._paths[text]
 
     def path_over(self, path_id: str) -> Path | None:
         """The path of `source>target` inside one host, None where it has no such devices."""
-        source, _, target = path_id.partition(">")
-        if self.graph is None or not {source, target} <= self.graph.devices.keys():
+        try:
+            return self.inside(path_id)
+        except RailwrightError:
             return None
-        return self.graph.find(source, target)
 
     def gpu(self, device_id: str) -> Device | None:
         """The GPU of that id."""

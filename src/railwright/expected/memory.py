@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from railwright.expected.files import links
 from railwright.expected.machine import Machine
-from railwright.limits.gpu import memory_limit
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Source
+from railwright.limits.memory import gpu_memory_limit, limit_inside
 from railwright.limits.memory import limit as channels_limit
-from railwright.limits.memory import limit_inside
+from railwright.limits.path import has_unknown_link
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Memory
 from railwright.topology.devices import MemoryLink
@@ -28,16 +28,20 @@ def expect_memory(workload: Memory, machine: Machine) -> Bounds:
     if workload.copies:
         return _copied(workload, machine)
     if workload.path:
-        return links(workload, machine)
+        whole, _ = links(workload, machine)
+        path = machine.path_over(workload.path)
+        if isinstance(whole, NoLimit) or path is None or has_unknown_link(path):
+            return whole, None
+        return whole, _band(whole, _OF_CHANNELS, 0.0)
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "only the bandwidth of memory has a limit here")
     if workload.on_gpu:
         gpus = machine.host.of_kind("gpu")
-        limit = memory_limit(gpus[0]) if gpus else None
+        limit = gpu_memory_limit(gpus[0]) if gpus else None
         if not isinstance(limit, Limit):
             return no_limit(workload, "the machine given does not say what the memory of its GPU carries")
         return limit, _band(limit, _OF_HBM, _HALF)
-    found = [channels_limit(link)[0] for link in machine.host.links if isinstance(link.protocol, MemoryLink)]
+    found = [channels_limit(link) for link in machine.host.links if isinstance(link.protocol, MemoryLink)]
     known = [limit for limit in found if isinstance(limit, Limit)]
     if not known or len(known) < len(found):
         none = next((limit for limit in found if isinstance(limit, NoLimit)), None)
@@ -62,7 +66,7 @@ def _copied(workload: Memory, machine: Machine) -> Bounds:
         return no_limit(workload, f"a copy that touches {format_size(touched)} may stay in the caches")
     if len(machine.host.of_kind("memory")) > 1 and workload.threads != 1:
         return no_limit(workload, "threads on several NUMA nodes use several memories")
-    return limit_inside(machine.host, memory)
+    return limit_inside(machine.host, memory), None
 
 
 def _band(limit: Limit, share: float, doubtful: float) -> Expected:

@@ -16,6 +16,9 @@ _MPI = Source("OSU in public threads", "osu_bw and osu_bibw over Slingshot, HDR1
 _STAGED = Source("CSCS documentation, MPICH", "osu_bw between GPUs: 10.8 us a message up to 64 B, 6.5 us in one host")
 _NIXL = Source("nixlbench in public threads", "7 to 14 us a request of one block; 150 us over GPUDirect-TCPXO")
 _ALONE = Source("openhpc/ohpc issue 207", "PingPong over FDR InfiniBand: 10.3 us beside the bytes of 256 KiB")
+_EAGER = Source(
+    "OSU in public gists", "osu_latency over EDR, Aries and InfiniBand DDR: 0.9 to 1.7 us, 5 us at 4 to 8 KiB"
+)
 _EFA = Source("osu_latency on c5n in public threads", "15 to 25 us up to 1 KiB over EFA")
 
 IN_FLIGHT_BY_VERBS = Constant(0.5e-6, "s a message of many in flight, by verbs", _VERBS)
@@ -25,9 +28,10 @@ IN_ONE_HOST = Constant(10e-6, "s a message between GPUs of one host, copied by a
 REQUEST = Constant(15e-6, "s a request of NIXL, of however many messages", _NIXL)
 ALONE_BY_VERBS = Constant(4e-6, "s a message that waits for the one before it, by verbs", _VERBS)
 ALONE = Constant(12e-6, "s a message that waits for the one before it, by MPI or UCX", _ALONE)
+ALONE_AT_ONCE = Constant(6.5e-6, "s the same, of a message from host memory that is sent at once", _EAGER)
 ALONE_OVER_EFA = Constant(25e-6, "s a message that waits for the one before it, over EFA", _EFA)
-_STAGED_UP_TO = 8 * KIB
-"""Bytes up to which UCX sends a message from a GPU at once, by default."""
+_AT_ONCE_UP_TO = 8 * KIB
+"""Bytes up to which UCX sends a message at once, by default; larger ones it announces."""
 _DOUBT = 4.0
 """Our choice: up to this many times the start nothing is called slow. Protocols, clocks and hops differ by as much."""
 _DOUBT_OF_REQUESTS = 10.0
@@ -47,17 +51,17 @@ def start_of(workload: Message, *, in_one_host: bool, over_efa: bool) -> Start:
     """The start of messages like these, by who moves them and from which memory."""
     if in_one_host and workload.by == "library":
         return Start(IN_ONE_HOST.value, 2 * IN_ONE_HOST.value, IN_ONE_HOST.source)
-    if workload.one_sided:
+    if workload.is_request:
         each_s = IN_FLIGHT.value + REQUEST.value / max(1, workload.batch)
         return Start(each_s, _DOUBT_OF_REQUESTS * each_s, REQUEST.source)
+    is_small = (workload.size_bytes or 0) <= _AT_ONCE_UP_TO
     if workload.one_at_a_time or workload.quantity == "latency_s":
-        known = ALONE_BY_VERBS if workload.by == "verbs" else ALONE
-        known = ALONE_OVER_EFA if over_efa else known
+        by_library = ALONE_AT_ONCE if is_small and not workload.crosses_gpu else ALONE
+        known = ALONE_OVER_EFA if over_efa else ALONE_BY_VERBS if workload.by == "verbs" else by_library
     elif workload.by == "verbs":
         known = IN_FLIGHT_BY_VERBS
     else:
-        is_staged = workload.crosses_gpu and (workload.size_bytes or 0) <= _STAGED_UP_TO
-        known = STAGED if is_staged else IN_FLIGHT
+        known = STAGED if is_small and workload.crosses_gpu else IN_FLIGHT
     return Start(known.value, _DOUBT * known.value, known.source)
 
 

@@ -8,29 +8,29 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.expected import shared_memory
+from railwright.expected import gpu_copies, shared_memory
 from railwright.expected.bands import doubted_to, half_of, scaled
 from railwright.expected.baselines import Baselines
+from railwright.expected.links import over, within_gpu
 from railwright.expected.machine import Machine
 from railwright.expected.message_time import Start, start_of, with_start
-from railwright.limits import gpu as gpu_limits
-from railwright.limits.cluster_path import cluster_path_limit
+from railwright.expected.rails import over_ports
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.nccl import TCP_BAND
-from railwright.limits.path import limit_inside
-from railwright.limits.table import PathLimit
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Message
 from railwright.topology.changes import over_tcp, with_links
-from railwright.topology.devices import EfaLink, EthernetLink
+from railwright.topology.devices import EfaLink, EthernetLink, Path
+from railwright.topology.routes import path_between
 from railwright.units import KIB, MIB, format_duration, format_size
 
 INSIDE = "memory0:memory0"
 """The path of messages that do not say where their two processes were."""
 BYTES_DECIDE = 64 * KIB
-"""From this size on a stream of messages between two hosts is expected at the link's rate (perftest's own default)."""
+"""From this size on a stream of messages between two hosts by verbs is expected at the link's rate (perftest's own
+default); such sizes tell of links."""
 RENDEZVOUS_ENDS = 1024 * 1024
-"""Up to this size a message over MPI or UCX may cost a handshake that it does not hide."""
+"""Up to this size a message over MPI or UCX may cost a handshake that it does not hide, and its start is seen."""
 _BOTH_WAYS_SHARE = 0.95
 """Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation)."""
 _OF_SMALL = 0.5
@@ -53,6 +53,7 @@ _GPUDIRECT = "gpudirect_rdma"
 
 _WHY_SMALL = "how soon messages of this size reach the rate differs by protocol and handshake"
 _WHY_MPI = "MPI reaches some percent less than the link, by version and settings"
+_WHY_PAIRS = "which ports the pairs took is not known, and all may have taken one"
 _WHY_VERBS = "headers and MTU take some percent more or less"
 _OF_EFA = 0.1
 """Of the rate, one message at a time over EFA: osu_latency of 4 MiB had 0.2 of a healthy port (c5n, CI of Open MPI)."""
@@ -112,12 +113,11 @@ def _by_sockets(workload: Message, machine: Machine) -> Bounds:
         return no_limit(workload, "inside one host no limit is known; if it ran between two hosts, give --count 2")
     host = with_links(cluster.host, over_tcp)
     try:
-        row = cluster_path_limit(replace(cluster, host=host), machine.path or "memory0:memory0@1")
+        path = path_between(replace(cluster, host=host), machine.path or "memory0:memory0@1")
     except UsageError as error:
         return no_limit(workload, error.message)
-    if not isinstance(row.limit, Limit):
-        return row.limit, None
-    return row.limit, tcp_band(row.limit)
+    limit, _ = over(host, path)
+    return limit, tcp_band(limit) if isinstance(limit, Limit) else None
 
 
 def _beside_baselines(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
@@ -147,12 +147,12 @@ def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bound
             return no_limit(workload, "copies of a few bytes were not measured in this run")
         is_small = (workload.size_bytes or 0) <= _SMALL_TRANSFER
         both = ((one.slowest, one.fastest) for one in (alone, awaited))
-        return gpu_limits.small_transfer(*both, is_small=is_small)
+        return gpu_copies.small_transfer(*both, is_small=is_small)
     source, _, target = workload.path.partition(">")
     if source == target and (gpu := machine.gpu(source)) is not None:
-        limit, band = gpu_limits.local_copy_limit(gpu)
+        limit, band = within_gpu(gpu)
     elif (path := machine.path_over(workload.path)) is not None:
-        limit, band = limit_inside(machine.host, path)
+        limit, band = over(machine.host, path)
     else:
         return no_limit(workload, f"the topology has no path {workload.path}")
     is_large = (workload.size_bytes or 0) >= _TRANSFERS_JUDGED_FROM
@@ -160,32 +160,41 @@ def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bound
 
 
 def _over_links(workload: Message, machine: Machine, path: str) -> Bounds:
-    """Limit and band of a stream over the links of a path, less what software and faults take from it."""
-    row = cluster_path_limit(machine.supposed.cluster, path)
-    limit, band = row.limit, row.expected
-    if isinstance(limit, NoLimit):
-        return limit, None
-    limit, band = _as_supposed(row, workload, machine, limit, band)
+    """Limit and band of a stream over the links of a path, less what software and faults take from it.
+
+    The band of one pair is that of one port, whatever the library stripes; several pairs are expected to spread.
+    """
+    way = machine.between(path)
+    found, band = over(machine.host, way)
+    if isinstance(found, NoLimit):
+        return found, None
+    one, band = _as_supposed(way, workload, machine, found, band)
+    limit = over_ports(one, workload, machine, way)
+    spread = min(float(workload.pairs), limit.value / one.value)
+    band = scaled(band, spread, spread) if band is not None else None
     if workload.both_ways:
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
+        one = replace(one, value=one.value * 2)
         band = scaled(band, 2 * _BOTH_WAYS_SHARE, 2) if band is not None else None
     over_efa = any(isinstance(link.protocol, EfaLink) for link in machine.host.links)
     in_one_host = _is_between_gpus_of_a_host(path)
     start = start_of(workload, in_one_host=in_one_host, over_efa=over_efa)
     if workload.quantity == "latency_s":
-        return _as_time(limit, band, workload, start, _OF_EFA if over_efa else _OF_SMALL)
-    return limit, _in_bytes_per_s(limit, band, workload, start, in_one_host=in_one_host)
+        rate = band.low if band is not None else one.value
+        return _as_time(limit, rate, workload, start, _OF_EFA if over_efa else _OF_SMALL)
+    if band is None:
+        return limit, half_of(one) if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
+    return limit, _in_bytes_per_s(band, workload, start, spread, in_one_host=in_one_host)
 
 
-def _as_time(limit: Limit, band: Expected | None, workload: Message, start: Start, share: float) -> Bounds:
-    """The time of one message: no less than its bytes over the rate, and the start beside them.
+def _as_time(limit: Limit, rate: float, workload: Message, start: Start, share: float) -> Bounds:
+    """The time of one message: no less than its bytes over the limit; expected are the start and its bytes over `rate`.
 
-    Down to `share` of the rate nothing is called slow.
+    Down to `share` of that rate nothing is called slow.
     """
     size = workload.size_bytes or 0
     if size < 1:
         return no_limit(workload, "a message of no bytes has no least time that a link gives")
-    rate = band.low if band is not None else limit.value
     least = size / limit.value
     because = f"{format_size(size)} at the rate of {limit.because}"
     return replace(limit, quantity="latency_s", value=least, because=because), Expected(
@@ -200,20 +209,23 @@ def _as_time(limit: Limit, band: Expected | None, workload: Message, start: Star
 
 
 def _in_bytes_per_s(
-    limit: Limit, band: Expected | None, workload: Message, start: Start, *, in_one_host: bool
+    band: Expected, workload: Message, start: Start, spread: float, *, in_one_host: bool
 ) -> Expected | None:
-    """The band of a stream of messages, with what each of them costs beside its bytes."""
+    """The band of a stream of messages, with what each of them costs beside its bytes.
+
+    `spread`: of how many ports it is, where pairs that all took one would be as healthy.
+    """
     size = workload.size_bytes or 0
     is_copied = in_one_host and workload.by == "library"
-    has_start = workload.one_sided or workload.one_at_a_time or is_copied
+    decided_from = BYTES_DECIDE if workload.by == "verbs" else RENDEZVOUS_ENDS
+    has_start = workload.is_request or workload.one_at_a_time or is_copied or size < decided_from
     if size < 1:
         return None
-    if band is None:
-        return half_of(limit) if size >= RENDEZVOUS_ENDS else None
     share, why = _doubtful_share(workload, size)
-    if not has_start and size >= BYTES_DECIDE:
+    share, why = (share / spread, _WHY_PAIRS) if spread > 1 else (share, why)
+    if not has_start:
         return doubted_to(band, band.low * share, why)
-    low = with_start(size, band.low, start.expected_s)
+    low = with_start(size, band.low, start.expected_s / workload.pairs)
     because = f"{band.because}; less {format_duration(start.expected_s)} for the start of each message"
     return replace(
         band,
@@ -235,7 +247,7 @@ def _doubtful_share(workload: Message, size: int) -> tuple[float, str]:
 
 
 def _as_supposed(
-    row: PathLimit, workload: Message, machine: Machine, limit: Limit, band: Expected | None
+    way: Path, workload: Message, machine: Machine, limit: Limit, band: Expected | None
 ) -> tuple[Limit, Expected | None]:
     """Limit and band where the machine is supposed to use sockets, to pass host memory, or to carry less."""
     case = machine.case
@@ -244,7 +256,7 @@ def _as_supposed(
     low = band.low if band is not None else limit.value
     high = min(limit.value, case.port_cap_bytes_per_s)
     low = min(low, high)
-    if row.kind != "NET":
+    if way.kind != "NET":
         high = min(high, case.gpu_cap_bytes_per_s)
         low = min(low, high / _NOT_HIDDEN) if high < limit.value else low
     elif _is_over_sockets(machine):

@@ -6,11 +6,13 @@ differ by a factor of several. So a band is only where bytes decide, and wide.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from railwright.expected import shared_memory
 from railwright.expected.machine import Machine
 from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms, as_limit
-from railwright.limits.limit import Bounds, Expected, Limit
+from railwright.limits.collectives import as_limit
+from railwright.limits.limit import Bounds, Expected
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Collective
 
@@ -32,18 +34,11 @@ def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
     size = total_bytes(workload)
     if workload.quantity != "latency_s" or not size:
         return no_limit(workload, f"no limit is derived for {workload.quantity} of {workload.operation}")
-    found = algorithms(machine.supposed, workload.operation, explained=machine.is_explained)
+    found = machine.algorithms(workload.operation, machine.supposed, workload.operation)
     best = max(one.algbw_bytes_per_s.limit for one in found)  # MPI has algorithms that NCCL has not
     rate = as_limit(found, best)
     least = size / best
-    limit = Limit(
-        quantity="latency_s",
-        value=least,
-        kind="derived",
-        because=rate.because,
-        bottleneck=rate.bottleneck,
-        sources=rate.sources,
-    )
+    limit = replace(rate, quantity="latency_s", value=least)
     if least < _BYTES_DECIDE_S:
         return limit, None
     _, of_nccl, _ = at_size(machine.supposed.cluster, workload.operation, found, None)

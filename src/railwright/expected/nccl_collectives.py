@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from railwright.busbw import factor
-from railwright.errors import RailwrightError
+from railwright.errors import RailwrightError, UsageError
 from railwright.expected.bands import doubted_to
 from railwright.expected.machine import Machine
 from railwright.limits import nvlink
 from railwright.limits.choice import at_size, band_of
 from railwright.limits.collectives import as_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
-from railwright.limits.rates import Algorithm
+from railwright.limits.rates import Algorithm, Rate
 from railwright.limits.traffic import ALGORITHMS, domains, without_nvls
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Collective
@@ -49,6 +50,25 @@ _WHY_TCP = "networks that were found healthy differ as much over GPUDirect-TCPX"
 _WHY_PCIE_3 = "what GPUs reach over PCIe 3.0 differs as much between healthy hosts"
 
 
+class Reached(NamedTuple):
+    """The algorithms that NCCL may take, and what it reaches by its choice of them."""
+
+    algorithms: tuple[Algorithm, ...]
+    likely: Algorithm
+    rate: Rate
+    """As algbw, in bytes/s."""
+    time: Rate | None
+    """None for large sizes."""
+
+
+def reached(workload: Collective, machine: Machine) -> Reached:
+    """What NCCL reaches at the workload's size, at large sizes where it has none. Raises UsageError and CannotJudge."""
+    cluster = taking_part(workload, machine)
+    found = _algorithms(workload, machine, cluster)
+    protocol = "Simple" if workload.protocol.lower() == "simple" else ""
+    return Reached(found, *at_size(cluster, workload.operation, found, workload.size_bytes, protocol))
+
+
 def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
     """Limit and band at the workload's size: of a time, or of a rate in the unit that it has."""
     if workload.ranks == 1 and not workload.path:
@@ -56,21 +76,20 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
     if workload.operation not in ALGORITHMS:
         return no_limit(workload, f"no limit is derived for {workload.operation}")
     size = GIB if workload.in_buckets else workload.size_bytes or 0
-    cluster = taking_part(workload, machine)
-    if cluster is None:
-        return no_limit(workload, f"the topology has no GPUs {workload.path}")
+    try:
+        cluster = taking_part(workload, machine)
+    except UsageError as error:
+        return no_limit(workload, error.message)
     if size < 1:
         return no_limit(workload, f"no limit is derived for {workload.quantity} of a collective")
-    asked = workload.protocol.lower()
     try:
-        found = _algorithms(workload, machine, cluster)
-        likely, rate, time = at_size(cluster, workload.operation, found, size, "Simple" if asked == "simple" else "")
+        found, likely, rate, time = reached(replace(workload, size_bytes=size), machine)
     except RailwrightError as error:
         missing = tuple(f"{gpu}: NVLink" for gpu in nvlink.not_known(cluster.host))
         return NoLimit(quantity=workload.quantity, why=error.message, missing=missing), None
     scale = float(factor(workload.operation, cluster.ranks)) if workload.rate == "busbw" else 1.0
     limit = as_limit(found, rate.limit * scale)
-    is_forced = asked not in ("free", "simple")
+    is_forced = workload.protocol.lower() not in ("free", "simple")
     if workload.quantity == "latency_s" and time is not None:
         floor = replace(limit, quantity="latency_s", value=time.limit)
         return _latency(floor, band_of(time, likely, "latency_s"), size, is_forced=is_forced)
@@ -145,10 +164,11 @@ def nvls_is_off(recorded: object, environment: Mapping[str, str]) -> bool:
     return str(recorded).startswith("off") or environment.get(NVLS_VARIABLE, "").strip() == "0"
 
 
-def taking_part(workload: Collective, machine: Machine) -> Cluster | None:
+def taking_part(workload: Collective, machine: Machine) -> Cluster:
     """The cluster with only the GPUs that took part: those named, else all usable ones up to the path's end.
 
     A workload without a path is of the whole cluster. Without NVLS the GPUs count as GPUs without multicast.
+    Raises UsageError where it has not those GPUs.
     """
     cluster = machine.supposed.cluster
     if workload.path or workload.gpus:
@@ -157,7 +177,7 @@ def taking_part(workload: Collective, machine: Machine) -> Cluster | None:
         gpus = [gpu.id for gpu in usable_gpus(machine.host)] or every  # a shape's GPUs have no address
         named = workload.gpus.split(",") if workload.gpus else gpus[: gpus.index(last) + 1] if last in gpus else []
         if len(named) < _LEAST_RANKS or not set(named) <= set(gpus):
-            return None
+            raise UsageError(f"the topology has no GPUs {workload.path}")
         cluster = cluster_of(without(cluster.host, set(every) - set(named)), 1)
     if not nvls_is_off(workload.nvls, machine.environment):
         return cluster

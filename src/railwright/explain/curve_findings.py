@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from railwright.checks.finding import Finding, Place
 from railwright.checks.parts import rdma_ports
 from railwright.diagnosis.verdicts.judged import Judged
+from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.explain.curve_shape import fall_of
 from railwright.faults import nic_unused, p2p_disabled, uplinks_shared
-from railwright.limits.cluster_path import cluster_path_limit
 from railwright.limits.limit import Limit
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.workload import Copy
+from railwright.results.workload import Copy, Crossing
 from railwright.units import format_bandwidth, format_size
 
 _HCA = "NCCL_IB_HCA"
@@ -51,7 +51,7 @@ def _copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[J
     if not host.joins_gpus or not pairs or any(row.verdict.state != "slow" for row in pairs):
         return
     fastest = max(row.value or 0.0 for row in pairs)
-    over_pcie = cluster_path_limit(machine.cluster, "gpu0:memory0").limit
+    over_pcie, _ = expect(Crossing(path="gpu0:memory0"), machine)
     if isinstance(over_pcie, Limit) and fastest <= over_pcie.value:
         rate, pcie = format_bandwidth(fastest), format_bandwidth(over_pcie.value)
         yield p2p_disabled.FAULT.finding(

@@ -246,11 +246,11 @@ def _point(row: Result, file: ForeignFile, machine: Machine, size_bytes: int = 0
     if not isinstance(limit, Limit) or band is None:
         return None
     low, high = band.low, limit.value
-    if isinstance(workload, Collective):
+    if isinstance(workload, Collective | Message):
         high = band.high or limit.value
-        if workload.by == "mpi":
-            size = total_bytes(workload)
-            low, high = size / (band.doubtful_to or band.high or limit.value), size / band.low
+    if isinstance(workload, Collective) and workload.by == "mpi":
+        size = total_bytes(workload)
+        low, high = size / (band.doubtful_to or band.high or limit.value), size / band.low
     return Point(math.sqrt(low * high), low, high, 1.0)
 
 

@@ -11,12 +11,11 @@ from railwright.checks.check import Facts, Findings
 from railwright.checks.finding import Place
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.errors import RailwrightError
-from railwright.expected.nccl_collectives import NVLS_VARIABLE, nvls_is_off
+from railwright.expected.machine import Machine
+from railwright.expected.nccl_collectives import NVLS_VARIABLE, nvls_is_off, reached
 from railwright.faults.cases import can_run
 from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
-from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms
 from railwright.limits.traffic import domains, has_nvls
 from railwright.results.declarations import benchmarks_with
 from railwright.results.records import Evidence, Result
@@ -87,14 +86,13 @@ def _ways(case: Case) -> Ways:
     if case.algorithm != "auto" or not can_run(case):
         return
     try:
-        found = algorithms(case, _COLLECTIVE, explained=False)
+        found = reached(Collective(operation=_COLLECTIVE), Machine(cluster=case.cluster, case=case, is_explained=False))
     except RailwrightError:
         return  # no collective can be computed for that cluster, so none would be slower
-    best, _, _ = at_size(case.cluster, _COLLECTIVE, found, None)
     for name in ("ring", "tree") if domains(case.cluster) > 1 else ("ring",):
-        if name != best.name and any(one.name == name for one in found):
+        if name != found.likely.name and any(one.name == name for one in found.algorithms):
             yield FAULT.supposed(
-                _says(name, best.name),
+                _says(name, found.likely.name),
                 replace(case, algorithm=name),
                 "env | grep -E 'NCCL_(ALGO|NVLS)' and /etc/nccl.conf; NCCL_DEBUG=INFO"
                 " NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING, then railwright explain LOG",

@@ -38,7 +38,7 @@ def _ways(case: Case) -> Ways:
 
 
 def _carries(link: Link) -> float:
-    limit, _ = link_limit(link)
+    limit = link_limit(link)
     return limit.value if isinstance(limit, Limit) else 0.0
 
 

@@ -6,10 +6,12 @@ from msgspec.structs import replace
 
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.errors import RailwrightError
+from railwright.expected.machine import Machine
+from railwright.expected.nccl_collectives import reached
 from railwright.faults.cases import over_network
 from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
-from railwright.limits.collectives import algorithms
+from railwright.results.workload import Collective
 
 _OF_PAIRS = frozenset({"all_to_all", "all_to_allv", "send_recv", "gather", "scatter"})
 """What NCCL makes of sends and receives: rings and trees have no use for PXN on machines with NVSwitches."""
@@ -37,8 +39,8 @@ def _ways(case: Case) -> Ways:
 
 def _expected(case: Case) -> float:
     """The middle of the algbw that is expected of all_to_all, in bytes/s; its limit where nothing is expected."""
-    (direct,) = algorithms(replace(case, algorithm="auto"), "all_to_all", explained=False)
-    rate = direct.algbw_bytes_per_s
+    machine = Machine(cluster=case.cluster, case=replace(case, algorithm="auto"), is_explained=False)
+    rate = reached(Collective(operation="all_to_all"), machine).rate
     return rate.limit if rate.middle is None else rate.middle
 
 

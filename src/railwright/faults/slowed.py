@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 
 from railwright.checks.outcome import Slowed
 from railwright.errors import RailwrightError
-from railwright.limits.collectives import collective_limit
+from railwright.expected.collective_rows import collective_row
+from railwright.expected.machine import Machine
+from railwright.expected.path_rows import rows_inside
 from railwright.limits.limit import Limit, NoLimit
-from railwright.limits.table import limits_of, paths_that_matter
 from railwright.topology.cluster import cluster_of
 from railwright.topology.devices import Topology
+from railwright.topology.routes import paths_that_matter
 
 Mend = Callable[[Topology], tuple[Topology, Topology]]
 _COLLECTIVES = ("all_reduce", "all_to_all")
@@ -38,7 +40,8 @@ def slowed(mend: Mend, topology: Topology) -> tuple[Slowed, ...]:
 
 def _paths(now: Topology, without: Topology) -> Iterator[tuple[str, float, float]]:
     both = [path for path in paths_that_matter(without) if path in set(paths_that_matter(now))]
-    for one, other in zip(limits_of(now, both), limits_of(without, both), strict=True):
+    rows = (rows_inside(Machine(cluster=cluster_of(host, 1)), both) for host in (now, without))
+    for one, other in zip(*rows, strict=True):
         rates = [_rate(limit) for limit in (one.limit, other.limit)]
         if None not in rates:
             yield one.path, rates[0] or 0.0, rates[1] or 0.0
@@ -64,6 +67,6 @@ def _busbw(machine: Topology, hosts: int, collective: str) -> float | None:
     if not machine.of_kind("gpu"):
         return None
     try:
-        return collective_limit(cluster_of(machine, hosts), collective).busbw_bytes_per_s.limit
+        return collective_row(cluster_of(machine, hosts), collective).busbw_bytes_per_s.limit
     except RailwrightError:
         return None

@@ -1,4 +1,4 @@
-"""What a collective can reach on a cluster, what to expect of it, and what holds it back.
+"""The algorithms of a collective on a cluster: what each can reach, what to expect of it, and what holds it back.
 
 The limit of each algorithm is a maximum concurrent flow (`flow`, `traffic`); what is expected is the same program
 over what NCCL reaches of each link (`nccl`). The duals of the program name the bottleneck.
@@ -8,86 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import msgspec
-from msgspec.structs import replace
-
 from railwright.busbw import factor
 from railwright.errors import UsageError
 from railwright.limits import latency, nccl, tuning
 from railwright.limits.case import Case
-from railwright.limits.choice import at_large_sizes, at_size, best_of
+from railwright.limits.choice import best_of
 from railwright.limits.flow import Flow, Flows
-from railwright.limits.flow_graph import Resource, flow_graph, not_counted
-from railwright.limits.limit import Limit, Source
+from railwright.limits.flow_graph import Resource
+from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
 from railwright.limits.rates import Algorithm, Rate, Share
-from railwright.limits.software import software_limits
-from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, RING_SEEN
-from railwright.limits.traffic import NOT_IN_NCCL, applicable, collective_name, problem_of, protocol_of
-from railwright.topology.cluster import Cluster
-
-
-class CollectiveLimit(msgspec.Struct, frozen=True, kw_only=True, tag="collective", tag_field="record",
-                      omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
-    """The answer: the best algorithm's limit, the band of what NCCL would choose, and why."""
-
-    collective: str
-    cluster: str
-    hosts: int
-    ranks: int
-    algorithm: str
-    """What was asked for, or `auto`: the best of those that NCCL has there."""
-    size_bytes: int | None = None
-    algbw_bytes_per_s: Rate
-    busbw_bytes_per_s: Rate
-    time_s: Rate | None = None
-    """Of one operation of `size_bytes`: the limit is the least time."""
-    chosen: str
-    """The algorithm that is expected to be the fastest there."""
-    because: str
-    bottleneck: tuple[Share, ...]
-    software_limits: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    algorithms: tuple[Algorithm, ...] = ()
-    sources: tuple[str, ...] = ()
-
-
-def collective_limit(
-    cluster: Cluster, collective: str, algorithm: str = "auto", size_bytes: int | None = None
-) -> CollectiveLimit:
-    """Limit, band and bottleneck of one collective. Raises UsageError and CannotJudge."""
-    if size_bytes is not None and size_bytes < 1:
-        raise UsageError(f"a collective of {size_bytes} bytes moves nothing", hint="give --size 1 or more")
-    case = Case(cluster=cluster, algorithm=algorithm)
-    collective = collective_name(collective)
-    found = algorithms(case, collective)
-    best = best_of(found)
-    likely, rate, time = at_size(cluster, collective, found, size_bytes)
-    share = float(factor(collective, cluster.ranks))
-    return CollectiveLimit(
-        collective=collective,
-        cluster=cluster.name,
-        hosts=cluster.hosts,
-        ranks=cluster.ranks,
-        algorithm=case.algorithm,
-        size_bytes=size_bytes,
-        algbw_bytes_per_s=rate,
-        busbw_bytes_per_s=rate.times(share),
-        time_s=time,
-        chosen=likely.name,
-        because=_because(best),
-        bottleneck=best.bottleneck,
-        software_limits=software_limits(cluster, collective, best.name),
-        assumptions=_assumptions(cluster, collective, likely.name),
-        algorithms=tuple(_by_protocol(cluster, collective, one) for one in found),
-        sources=_sources(cluster),
-    )
-
-
-def _by_protocol(cluster: Cluster, collective: str, one: Algorithm) -> Algorithm:
-    """The algorithm with what it reaches by the protocol that NCCL may use there."""
-    rate = at_large_sizes(cluster, collective, one)
-    return replace(one, algbw_bytes_per_s=rate, busbw_bytes_per_s=rate.times(float(factor(collective, cluster.ranks))))
+from railwright.limits.traffic import NOT_IN_NCCL, applicable, problem_of, protocol_of
 
 
 def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[Algorithm, ...]:
@@ -170,7 +101,7 @@ def _share(flows: Flows, flow: Flow, kind: str, resources: list[Resource], sent:
         because=f"{len(alike)} like {resources[0].words}" if len(alike) > 1 else resources[0].words,
         doubled_bytes_per_s=doubled.rate_bytes_per_s * sent,
         then=known[following].kind if following else "",
-        sources=getattr(link_limit(resources[0].link)[0], "sources", ()),
+        sources=getattr(link_limit(resources[0].link), "sources", ()),
     )
 
 
@@ -178,33 +109,3 @@ def _alike(one: Resource, other: Resource) -> bool:
     """The same kind of link at the same rate, in the same direction."""
     direction = one.id.rpartition(":")[2] == other.id.rpartition(":")[2] or "tx" not in one.id + other.id
     return (one.kind, one.limit_bytes_per_s) == (other.kind, other.limit_bytes_per_s) and direction
-
-
-def _because(best: Algorithm) -> str:
-    if not best.bottleneck:
-        return f"{best.name}: nothing known holds it back"
-    first = best.bottleneck[0]
-    return f"{best.name}: {first.what} decides {first.share:.0%} of it, {first.because}"
-
-
-def _assumptions(cluster: Cluster, collective: str, chosen: str) -> tuple[str, ...]:
-    found = ["one rank for each GPU, all hosts alike, ranks numbered host by host"]
-    unknown = not_counted(flow_graph(cluster))
-    if unknown:
-        found.append(f"not known and so not counted, the limit may be lower: {', '.join(unknown[:4])}")
-    if chosen == "tree" and cluster.hosts > 1:
-        found.append(f"NCCL takes the tree or the ring: the band covers both ({RING_SEEN})")
-    if cluster.hosts > 1 and not cluster.fabric.tiers:
-        found.append("the fabric is non-blocking (a cluster file can say otherwise)")
-    if cluster.hosts > 1 and collective == "all_reduce" and not cluster.fabric.in_network_reduction:
-        found.append("the switches do not reduce (SHARP): with in_network_reduction=true in the cluster file they do")
-    return tuple(found)
-
-
-def _sources(cluster: Cluster) -> tuple[str, ...]:
-    named: dict[str, None] = {}
-    for link in cluster.host.links:
-        limit, _ = link_limit(link)
-        documents: tuple[Source, ...] = getattr(limit, "sources", ())
-        named.update(dict.fromkeys(map(str, documents)))
-    return (*named, str(NCCL_TOPO), str(NCCL_TUNING))

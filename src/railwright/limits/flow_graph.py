@@ -141,7 +141,7 @@ def _ends(host: _Host, phase: str, tail: str, head: str, link: Link) -> tuple[st
 
 
 def _resource(name: str, kind: ResourceKind, link: Link) -> Resource:
-    limit, _ = link_limit(link)
+    limit = link_limit(link)
     if isinstance(limit, Limit):
         return Resource(name, kind, limit.because, limit.value, link)
     return Resource(name, kind, limit.why, math.inf, link)
@@ -292,7 +292,7 @@ def not_counted(graph: FlowGraph) -> tuple[str, ...]:
 def _missing(resources: dict[str, Resource]) -> dict[str, list[str]]:
     missing: dict[str, list[str]] = {}
     for link, kind in dict.fromkeys((resource.link, resource.kind) for resource in resources.values()):
-        limit, _ = link_limit(link)
+        limit = link_limit(link)
         if not isinstance(limit, Limit):
             missing.setdefault(kind, []).extend(limit.missing)
     return missing

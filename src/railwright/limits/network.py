@@ -7,16 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from railwright.limits.limit import (
-    Bounds,
-    Constant,
-    Source,
-    bandwidth_band,
-    bandwidth_limit,
-    no_bandwidth,
-    rate_step,
-)
-from railwright.limits.sources import EFA_MEASURED, IBTA, IEEE_8023, RDMA_MEASURED, RFC_IP_TCP, ROCE, SRD_PAPER
+from railwright.limits.limit import Constant, Limit, NoLimit, Source, bandwidth_limit, no_bandwidth, rate_step
+from railwright.limits.sources import IBTA, IEEE_8023, RFC_IP_TCP, ROCE, SRD_PAPER
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link
 from railwright.units import BITS_PER_BYTE, format_line_rate
 
@@ -29,8 +21,6 @@ LINUX_ROCE_BYTES = Constant(
     Source("Linux", "include/rdma/ib_addr.h, iboe_get_mtu"),
 )
 INFINIBAND_BYTES = Constant(8 + 12 + 4 + 2, "bytes: LRH, BTH, ICRC and VCRC", IBTA)
-RDMA_HEALTHY_SHARE = Constant(0.95, "of the payload rate, large messages", RDMA_MEASURED)
-EFA_HEALTHY_SHARE = Constant(0.96, "of the line rate, large transfers over SRD", EFA_MEASURED)
 RDMA_MTUS = tuple(Constant(size, "bytes of payload in a packet", IBTA) for size in (256, 512, 1024, 2048, 4096))
 
 
@@ -69,24 +59,17 @@ def payload_of(protocol: EthernetLink | InfinibandLink | EfaLink) -> Payload | N
     return Payload((mtu - TCP_BYTES.value) / (mtu + FRAME_BYTES.value), f"TCP MTU {mtu}", (IEEE_8023, RFC_IP_TCP))
 
 
-def limit(link: Link) -> Bounds:
-    """The limit of one port, each direction. No band for TCP: what it reaches depends on the host."""
+def limit(link: Link) -> Limit | NoLimit:
+    """The limit of one port, each direction."""
     protocol = link.protocol
     assert isinstance(protocol, EthernetLink | InfinibandLink | EfaLink)
     payload = payload_of(protocol)
     if protocol.line_rate_bits_per_s is None or payload is None:
         missing = "line rate" if protocol.line_rate_bits_per_s is None else "MTU"
-        return no_bandwidth(f"the {missing} of {link.id} cannot be read", f"{link.id}: {missing}"), None
+        return no_bandwidth(f"the {missing} of {link.id} cannot be read", f"{link.id}: {missing}")
     line = protocol.line_rate_bits_per_s / BITS_PER_BYTE
     value = line * payload.share
     rate = format_line_rate(protocol.line_rate_bits_per_s)
     because = f"{rate} port of {link.a}, {payload.words}: {payload.share:.1%} payload"
     steps = rate_step(f"{rate} line rate", line), rate_step(f"{payload.share:.3f} payload, {payload.words}", value)
-    found = bandwidth_limit(value, because, link.id, steps, payload.sources)
-    if isinstance(protocol, EfaLink):
-        because = "healthy EFA ports reach 0.969 of their line rate in large transfers"
-        return found, bandwidth_band(EFA_HEALTHY_SHARE.value * line, value, because, EFA_MEASURED)
-    if isinstance(protocol, EthernetLink) and not protocol.rdma:
-        return found, None
-    because = "healthy RDMA ports reach their payload rate with large messages"
-    return found, bandwidth_band(RDMA_HEALTHY_SHARE.value * value, value, because, RDMA_MEASURED)
+    return bandwidth_limit(value, because, link.id, steps, payload.sources)

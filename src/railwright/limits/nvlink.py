@@ -1,22 +1,9 @@
-"""NVLink, NVLink-C2C and AMD's Infinity Fabric: active links times the rate of one link, each direction.
-
-What healthy machines reach of NVLink is experience (protocol overhead is not published), so it is a band and no limit.
-Infinity Fabric has no band: AMD does not publish the overhead either, and no measured figures of healthy machines are
-at hand.
-"""
+"""NVLink, NVLink-C2C and AMD's Infinity Fabric: active links times the rate of one link, each direction."""
 
 from __future__ import annotations
 
 from railwright.limits import sources
-from railwright.limits.limit import (
-    Bounds,
-    Constant,
-    Limit,
-    bandwidth_band,
-    bandwidth_limit,
-    no_bandwidth,
-    rate_step,
-)
+from railwright.limits.limit import Constant, Limit, NoLimit, bandwidth_limit, no_bandwidth, rate_step
 from railwright.topology.devices import GPU_LINKS, C2cLink, Link, NvlinkLink, Topology, XgmiLink
 from railwright.topology.gpus import is_nvidia
 from railwright.units import format_bandwidth
@@ -34,7 +21,6 @@ XGMI_RATE: dict[int, Constant] = {
     5: Constant(76.8e9, "bytes/s a link and direction", sources.CDNA4),
 }
 C2C_RATE = Constant(450e9, "bytes/s a direction", sources.GRACE_HOPPER)
-HEALTHY_SHARE = Constant(0.8, "of links x rate, large copies", sources.NCCL_TESTS_212)
 _NOT_KNOWN = "NVLink of "
 _CUT_SHORT = " more"
 """At the end of a list of devices in `Topology.unknown` that names its first ones only."""
@@ -53,25 +39,18 @@ def not_known(machine: Topology) -> tuple[str, ...]:
     return tuple(name for name in unlinked if name in named)
 
 
-def limit(link: Link) -> Bounds:
-    """The limit of the links between two devices, each direction, and a band for NVLink."""
+def limit(link: Link) -> Limit | NoLimit:
+    """The limit of the links between two devices, each direction."""
     protocol = link.protocol
     if isinstance(protocol, C2cLink):
-        return _limit(link, C2C_RATE.value, "NVLink-C2C", C2C_RATE), None
+        return _limit(link, C2C_RATE.value, "NVLink-C2C", C2C_RATE)
     assert isinstance(protocol, NvlinkLink | XgmiLink)
     family, rates = ("NVLink", LINK_RATE) if isinstance(protocol, NvlinkLink) else ("Infinity Fabric", XGMI_RATE)
     rate = rates.get(protocol.generation)
     if rate is None or protocol.links < 1:
         why = f"{family} generation {protocol.generation} with {protocol.links} links is not known"
-        return no_bandwidth(why, f"{link.id}: rate of a link"), None
-    value = protocol.links * rate.value
-    found = _limit(link, value, f"{family} {protocol.generation} x{protocol.links}", rate)
-    if isinstance(protocol, XgmiLink):
-        return found, None
-    because = "large copies reach 0.8 or more of links x rate on healthy machines"
-    return found, bandwidth_band(
-        HEALTHY_SHARE.value * value, value, because, sources.NCCL_TESTS_212, sources.H200_MEASURED
-    )
+        return no_bandwidth(why, f"{link.id}: rate of a link")
+    return _limit(link, protocol.links * rate.value, f"{family} {protocol.generation} x{protocol.links}", rate)
 
 
 def _limit(link: Link, value: float, name: str, constant: Constant) -> Limit:

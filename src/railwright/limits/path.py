@@ -1,15 +1,17 @@
 """The limit of a path: its narrowest link.
 
 A link without a known limit (inside a chip, between sockets, virtual) cannot raise what the others allow, so the
-narrowest known link still bounds the path; but then nothing is expected of it, since the unknown link may be narrower.
+narrowest known link still bounds the path.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
+from msgspec.structs import replace
+
 from railwright.limits import memory, network, nvlink, pcie
-from railwright.limits.limit import Bounds, Limit, NoLimit, no_bandwidth
+from railwright.limits.limit import Limit, NoLimit, no_bandwidth
 from railwright.topology.devices import (
     GPU_LINKS,
     C2cLink,
@@ -30,8 +32,8 @@ _WIDE_ENOUGH = frozenset({"", "root complex", "card", "namespace", "drive contro
 
 
 @cache  # a machine's links are asked for again for each collective, algorithm and fault
-def link_limit(link: Link) -> Bounds:
-    """The limit and band of one link, each direction, whatever its protocol."""
+def link_limit(link: Link) -> Limit | NoLimit:
+    """The limit of one link, each direction, whatever its protocol."""
     match link.protocol:
         case PcieLink():
             return pcie.limit(link)
@@ -45,28 +47,38 @@ def link_limit(link: Link) -> Bounds:
             why = f"{link.id} is {name or 'inside one chip'}: no document gives its rate"
         case _:
             why = f"no document gives the rate of {link.id} between NUMA nodes"
-    return no_bandwidth(why), None
+    return no_bandwidth(why)
 
 
-def path_limit(path: Path) -> Bounds:
-    """The limit of a path and, where every link that matters is known, its band."""
-    found = [(link, *link_limit(link)) for link in path.links]
-    known = [(limit, band) for _, limit, band in found if isinstance(limit, Limit)]
-    unknown = [(link, limit) for link, limit, _ in found if isinstance(limit, NoLimit)]
-    if not known:
-        why = unknown[0][1].why if unknown else f"{path.id} has no link"
-        missing = tuple(name for _, limit in unknown for name in limit.missing)
-        return no_bandwidth(why, *missing), None
-    narrowest, band = min(known, key=lambda pair: pair[0].value)
-    return narrowest, None if has_unknown_link(path) else band
+def path_limit(path: Path) -> Limit | NoLimit:
+    """The limit of a path."""
+    found = [link_limit(link) for link in path.links]
+    unknown = [limit for limit in found if isinstance(limit, NoLimit)]
+    if len(unknown) == len(found):
+        why = unknown[0].why if unknown else f"{path.id} has no link"
+        return no_bandwidth(why, *(name for limit in unknown for name in limit.missing))
+    return min((limit for limit in found if isinstance(limit, Limit)), key=lambda limit: limit.value)
+
+
+def over_nics(path: Path, count: int) -> Limit | NoLimit:
+    """The limit of a path over so many NICs of each end at once: their links count so often, others once."""
+    nics = {device for device in path.devices if device.startswith("nic")}
+    found = []
+    for link in path.links:
+        limit = link_limit(link)
+        if isinstance(limit, Limit):
+            times = count if nics & {link.a, link.b} else 1
+            because = limit.because if times == 1 else f"{times} of: {limit.because}"
+            found.append(replace(limit, value=limit.value * times, because=because))
+    return min(found, key=lambda one: one.value, default=path_limit(path))
 
 
 def has_unknown_link(path: Path) -> bool:
     """Whether a link of unknown rate may hold the path back."""
-    return any(_may_be_narrower(link) for link in path.links if isinstance(link_limit(link)[0], NoLimit))
+    return any(_may_be_narrower(link) for link in path.links if isinstance(link_limit(link), NoLimit))
 
 
-def limit_inside(machine: Topology, path: Path) -> Bounds:
+def limit_inside(machine: Topology, path: Path) -> Limit | NoLimit:
     """`path_limit` of a path of that machine, whose ids may be followed by `@host`.
 
     None between two GPUs over PCIe where the machine does not say whether NVLink joins them: then that is their path.
@@ -79,7 +91,7 @@ def limit_inside(machine: Topology, path: Path) -> Bounds:
         return path_limit(path)
     why = f"whether NVLink joins {ends[0]} and {ends[1]} is not known"
     missing = tuple(f"{gpu}: NVLink" for gpu in unknown)
-    return no_bandwidth(why, *missing), None
+    return no_bandwidth(why, *missing)
 
 
 def _may_be_narrower(link: Link) -> bool:

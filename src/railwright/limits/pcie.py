@@ -2,13 +2,14 @@
 
 raw rate = GT/s x width x encoding; a transaction of MaxPayload bytes costs 24 bytes of framing, header and LCRC
 more; SKIP sets take a fixed share. That is the limit.
-Acknowledgement and flow-control packets, sent as often as the specification asks, take a further share: real links
-lie between the two, so that is the band.
+Acknowledgement and flow-control packets, sent as often as the specification asks, take a further share.
 """
 
 from __future__ import annotations
 
-from railwright.limits.limit import Bounds, Constant, bandwidth_band, bandwidth_limit, no_bandwidth, rate_step
+from typing import NamedTuple
+
+from railwright.limits.limit import Constant, Limit, NoLimit, bandwidth_limit, no_bandwidth, rate_step
 from railwright.limits.sources import INTEL_AN708, PCIE_BENCH, PCIE_SPEC
 from railwright.topology.devices import Link, PcieLink
 from railwright.units import BITS_PER_BYTE
@@ -69,27 +70,43 @@ def payload_rate_with_dllps(raw: float, max_payload_bytes: int) -> float:
     return payload_rate(raw, max_payload_bytes) * (1 - DLLP_BYTES.value / interval.value)
 
 
-def limit(link: Link) -> Bounds:
-    """The limit and band of one PCIe link, each direction."""
-    protocol = link.protocol
-    assert isinstance(protocol, PcieLink)
+class Rates(NamedTuple):
+    """What a link carries in bytes/s, each direction."""
+
+    raw: float
+    payload: float
+    """Of the largest MaxPayload where it cannot be read."""
+    with_dllps: float
+    """The same less acknowledgements and flow control, of the least MaxPayload where it cannot be read."""
+    payload_bytes: int
+
+
+def rates(protocol: PcieLink) -> Rates | None:
+    """The rates of a link; None where its trained rate or width is not known."""
     raw = raw_rate(protocol.gt_per_s, protocol.width) if protocol.gt_per_s and protocol.width else None
     if raw is None:
-        why = f"the trained rate or width of {link.id} cannot be read"
-        return no_bandwidth(why, f"{link.id}: gt_per_s, width"), None
+        return None
     least, most = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
     known = protocol.max_payload_bytes if protocol.max_payload_bytes in range(least, most + 1) else None
-    value, low = payload_rate(raw, known or most), payload_rate_with_dllps(raw, _as_specified(known or least))
-    whole = (known or most) + int(TLP_OVERHEAD_BYTES.value)
+    low = payload_rate_with_dllps(raw, _as_specified(known or least))
+    return Rates(raw, payload_rate(raw, known or most), low, known or most)
+
+
+def limit(link: Link) -> Limit | NoLimit:
+    """The limit of one PCIe link, each direction."""
+    protocol = link.protocol
+    assert isinstance(protocol, PcieLink)
+    if (found := rates(protocol)) is None:
+        why = f"the trained rate or width of {link.id} cannot be read"
+        return no_bandwidth(why, f"{link.id}: gt_per_s, width")
+    whole = found.payload_bytes + int(TLP_OVERHEAD_BYTES.value)
     steps = (
-        rate_step(f"{protocol.gt_per_s:g} GT/s x {protocol.width} lanes, line encoding", raw),
-        rate_step(f"payload {known or most} B of {whole} B a transaction, less SKIP", value),
-        rate_step("less ACK and flow control at the specified rate", low),
+        rate_step(f"{protocol.gt_per_s:g} GT/s x {protocol.width} lanes, line encoding", found.raw),
+        rate_step(f"payload {found.payload_bytes} B of {whole} B a transaction, less SKIP", found.payload),
+        rate_step("less ACK and flow control at the specified rate", found.with_dllps),
     )
     because = f"{describe(protocol)}, between {link.a} and {link.b}"
-    found = bandwidth_limit(value, because, link.id, steps, (PCIE_SPEC, INTEL_AN708, PCIE_BENCH))
-    because = "between the payload rate with acknowledgements at the specified rate and without"
-    return found, bandwidth_band(low, value, because, PCIE_BENCH)
+    return bandwidth_limit(found.payload, because, link.id, steps, (PCIE_SPEC, INTEL_AN708, PCIE_BENCH))
 
 
 def _as_specified(max_payload_bytes: int) -> int:

@@ -64,7 +64,7 @@ def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, l
 
 def _stage(what: str, links: list[Link], times: int) -> Stage | str:
     """The links of one machine, `times` over; its name alone where the rate of one of them is not known."""
-    limits = [limit for limit, _ in map(link_limit, links) if isinstance(limit, Limit)]
+    limits = [limit for limit in map(link_limit, links) if isinstance(limit, Limit)]
     if not limits or len(limits) < len(links):
         return what
     least = min(limits, key=lambda limit: limit.value)

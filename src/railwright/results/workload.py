@@ -144,6 +144,11 @@ class Message(Workload, frozen=True):
         return self.by
 
     @property
+    def is_request(self) -> bool:
+        """Whether a library is asked for each transfer, as NIXL is; verbs are posted to the NIC itself."""
+        return self.one_sided and self.by == "library"
+
+    @property
     def crosses_gpu(self) -> bool:
         """Whether an end is a GPU's memory, as the path or the tool says."""
         return self.from_gpu or self.to_gpu or "gpu" in self.path
@@ -188,6 +193,16 @@ class Copy(Workload, frozen=True):
     @property
     def baselines(self) -> tuple[Baseline, ...]:  # noqa: D102 - see Workload
         return ("gpu load",) if self.is_load or self.quantity == "latency_s" else ()
+
+
+class Crossing(Workload, frozen=True):
+    """Large transfers over a path, one way, whoever makes them: its links alone. A copy where both ends are one device.
+
+    Between hosts its path is like `gpu0:gpu0@1`.
+    """
+
+    nics: int = 1
+    """Of so many equally near NICs at each end at once."""
 
 
 class Files(Workload, frozen=True):

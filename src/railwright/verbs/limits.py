@@ -75,7 +75,7 @@ def _named(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tup
 def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
     import msgspec
 
-    from railwright.limits.collectives import collective_limit
+    from railwright.expected.collective_rows import collective_row
     from railwright.report.text.collectives import render_collective
     from railwright.units import format_size, parse_size
 
@@ -83,7 +83,7 @@ def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | N
         click.echo(
             f"note: {size} is read as {format_size(parse_size(size))}, powers of 1024 as NCCL's tests have", err=True
         )
-    found = collective_limit(cluster, collective, algorithm, parse_size(size) if size is not None else None)
+    found = collective_row(cluster, collective, algorithm, parse_size(size) if size is not None else None)
     # `omit_defaults` would leave out an empty list that readers look for.
     record = {**msgspec.to_builtins(found), "software_limits": list(found.software_limits)}
     click.echo(msgspec.json.encode(record).decode() if as_json else render_collective(found))
@@ -91,14 +91,16 @@ def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | N
 
 
 def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *, as_json: bool) -> int:
-    from railwright.limits.cluster_path import cluster_path_limits
+    from railwright.expected.machine import Machine
+    from railwright.expected.path_rows import rows_between, rows_inside
     from railwright.limits.limit import Limit
-    from railwright.limits.table import limits_of, paths_that_matter
     from railwright.report.text.limits import render_limits
+    from railwright.topology.routes import paths_that_matter
 
+    machine = Machine(cluster=cluster)
     if between:
-        rows = tuple(row for text in between for row in cluster_path_limits(cluster, text))
+        rows = tuple(row for text in between for row in rows_between(machine, text))
     else:
-        rows = limits_of(cluster.host, paths or paths_that_matter(cluster.host))
+        rows = rows_inside(machine, paths or paths_that_matter(cluster.host))
     tell(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
     return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED

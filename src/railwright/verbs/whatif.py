@@ -13,8 +13,8 @@ from railwright.options.machine import MachineCommand, the_machine
 from railwright.options.output import json_option, page_option, tell, write
 
 if TYPE_CHECKING:
+    from railwright.expected.designs import Design, Question
     from railwright.limits.bill import Prices
-    from railwright.limits.designs import Design, Question
     from railwright.topology.cluster import Cluster
 
 MOST_DESIGNS = 64
@@ -81,7 +81,7 @@ def whatif(
     """
     import msgspec
 
-    from railwright.limits.designs import Question, compared
+    from railwright.expected.designs import Question, compared
     from railwright.report.pages.whatif import render_designs_html
     from railwright.report.text.whatif import render_designs
 
@@ -98,7 +98,7 @@ def whatif(
 
 def _design(name: str, cluster: Cluster, question: Question) -> Design:
     """One design; where its limits cannot be said, the error names the design."""
-    from railwright.limits.designs import design_of
+    from railwright.expected.designs import design_of
 
     try:
         return design_of(name, cluster, question)

@@ -123,7 +123,7 @@ class Joined:
         ports = machine.ports_out
         if self.interfaces and any(nic.facts.get("netdev") for nic, _ in ports):
             ports = tuple((nic, link) for nic, link in ports if nic.facts.get("netdev") in self.interfaces)
-        return [link_limit(over_tcp(link))[0] for _, link in ports]
+        return [link_limit(over_tcp(link)) for _, link in ports]
 
     def fabric(self, hosts: Sequence[str], pairs: Iterable[PairJudged]) -> Fabric | None:
         """What collectives of these hosts are held against: all ports of each, and the slowest pair that was measured.

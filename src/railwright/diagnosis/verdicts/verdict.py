@@ -130,7 +130,9 @@ def judge(
             why=f"{share:.2f} of the limit: {word} of {format_quantity(limit.quantity, limit.value)}",
         )
     if expected is not None:
-        return _against_band(value, expected)
+        found = _against_band(value, expected)
+        is_reference = standing.is_reference and found.state == "unknown"
+        return Verdict(state="reference", why=found.why) if is_reference else found
     if standing.is_reference:
         return Verdict(state="reference", why=f"{share:.2f} of its own limit; no document says what is expected of it")
     why = "no expected band is known for this path at this size"

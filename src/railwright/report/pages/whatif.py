@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from railwright.limits.designs import Design, Question, front, price, speed
+from railwright.expected.designs import Design, Question, front, price, speed
 from railwright.report.pages.offline_page import Figure, plotly_text, render_page
 from railwright.report.pictures import axes
 from railwright.report.text import collectives as collective_text

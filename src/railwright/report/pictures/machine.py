@@ -291,7 +291,7 @@ class _Drawing:
 
 def _limit(links: Iterable[Link]) -> float:
     """The narrowest of links that follow each other, bytes/s; 0 where one is not known."""
-    found = [link_limit(link)[0] for link in links]
+    found = [link_limit(link) for link in links]
     return min((one.value for one in found if isinstance(one, Limit)), default=0.0)
 
 

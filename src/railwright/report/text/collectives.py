@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator
 
-from railwright.limits.collectives import CollectiveLimit
+from railwright.expected.collective_rows import CollectiveLimit
 from railwright.limits.rates import Algorithm, Rate, Share
 from railwright.report.text.wording import visible
 from railwright.terminal import text_width

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from railwright.expected.path_rows import PathLimit
 from railwright.limits.limit import Limit
-from railwright.limits.table import PathLimit
 from railwright.report.text import wording
 from railwright.topology.devices import Topology
 from railwright.units import format_bandwidth

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from railwright.limits.designs import Design, Question, Reach, Saving, cautions
+from railwright.expected.designs import Design, Question, Reach, Saving, cautions
 from railwright.limits.limit import Limit
 from railwright.limits.switches import SwitchTier
 from railwright.report.text import wording

@@ -49,7 +49,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     draft = Draft(tool="perftest", test=f"ib_{found[1].lower()}_{found[2].lower()}" if found else "ib_bw", ranks=2)
     draft.notes.append("the data was not checked")
     both = "bidir" in str(file.test_info.get("test", "")).lower()
-    draft.parameters["direction"], draft.workload = "both" if both else "one", Message(by="verbs", both_ways=both)
+    draft.parameters["direction"] = "both" if both else "one"
+    draft.workload = Message(by="verbs", one_sided="send" not in draft.test, both_ways=both)
     for key, name in _SETTINGS.items():
         value = file.test_info.get(key)
         if isinstance(value, (str, int)) and not isinstance(value, bool) and len(str(value)) <= 32:

@@ -147,7 +147,9 @@ def _test(part: list[Line]) -> _Test:
             _settings(test, text)
     test.notes = [*_notes(test), *test.notes, *([failed] if failed else [])]
     on_gpus = "gpu_memory" in test.settings
-    test.workload = Message(by="verbs", both_ways=both_ways, from_gpu=on_gpus, to_gpu=on_gpus)
+    test.workload = Message(
+        by="verbs", one_sided="send" not in test.test, both_ways=both_ways, from_gpu=on_gpus, to_gpu=on_gpus
+    )
     return test
 
 

@@ -1,28 +1,15 @@
-"""What a GPU's own memory carries, and what copies and NIXL reach of the links that they cross.
+"""What copies and NIXL reach of the links that they cross.
 
-The links' limits are in `pcie` and `nvlink`; a GPU has more copy engines than one copy uses, so these never bound it.
+A GPU has more copy engines than one copy uses, so these never bound it.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.limits.limit import (
-    Bounds,
-    Constant,
-    Expected,
-    Limit,
-    NoLimit,
-    Source,
-    bandwidth_band,
-    bandwidth_limit,
-    no_bandwidth,
-    rate_step,
-)
-from railwright.limits.memory import copy_limit
+from railwright.limits.limit import Bounds, Constant, Expected, Limit
 from railwright.limits.sources import (
     COPIES_MEASURED,
-    CUDA_ATTRIBUTES,
     LOADS_MEASURED,
     NVBANDWIDTH_24,
     NVBANDWIDTH_H200,
@@ -30,10 +17,7 @@ from railwright.limits.sources import (
     SMALL_COPIES,
 )
 from railwright.topology.devices import Device
-from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
 
-TRANSFERS_A_CLOCK = Constant(TRANSFERS_A_MEMORY_CLOCK, "transfers a memory clock: double data rate", CUDA_ATTRIBUTES)
-LOCAL_SHARE = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBANDWIDTH_H200)
 KERNEL_SHARE = Constant(0.85, "of what copy engines reach over PCIe", NVBANDWIDTH_H200)
 KERNEL_READS_AT_LEAST = Constant(0.65, "of what engines reach, kernels that read host memory, on some", NVBANDWIDTH_24)
 BOTH_WAYS_SHARE = Constant(0.85, "of one direction alone, over PCIe", NVBANDWIDTH_H200)
@@ -47,32 +31,6 @@ COPY_BY_HOST_CLOCK = Constant(100.0, "times a load of the GPU's own memory, unti
 LIBRARY_COPY = Constant(2.0, "times what a program waits for a small copy, by a library", SMALL_COPIES)
 _LOADS_MEASURED_ON = "9."
 """The compute capability of the GPUs that both figures were measured on. Other GPUs get no band."""
-
-
-def memory_limit(gpu: Device) -> Limit | NoLimit:
-    """Reads and writes of a GPU's memory together: bus width x memory clock x 2."""
-    rated = gpu.facts.get("hbm_bandwidth_bytes_per_s")
-    bits, clock_hz = gpu.facts.get("memory_bus_bits"), gpu.facts.get("memory_clock_max_hz")
-    if not isinstance(bits, int) or not isinstance(clock_hz, int | float) or bits <= 0 or clock_hz <= 0:
-        if isinstance(rated, int | float) and rated > 0:  # a shape knows its datasheet's figure instead
-            datasheet = Source(str(gpu.facts.get("source", "the GPU's datasheet")))
-            return bandwidth_limit(rated, f"memory of {gpu.id}, {gpu.name}", gpu.id, (), (datasheet,))
-        why = f"the memory clock and bus width of {gpu.id} are not known: only NVIDIA's library tells them"
-        return no_bandwidth(why, f"{gpu.id}: memory clock, bus width")
-    value, mega = memory_rate(bits, clock_hz), clock_hz / 1e6
-    step = rate_step(f"{bits} bits x {mega:.0f} MHz x {TRANSFERS_A_CLOCK.value:.0f}", value)
-    because = f"memory of {gpu.id}, {bits} bits at {mega:.0f} MHz"
-    return bandwidth_limit(value, because, gpu.id, [step], (CUDA_ATTRIBUTES,))
-
-
-def local_copy_limit(gpu: Device) -> Bounds:
-    """A copy within one GPU, bytes counted once: each is read and written, so half of the memory's rate."""
-    whole = memory_limit(gpu)
-    if isinstance(whole, NoLimit):
-        return whole, None
-    limit = copy_limit(whole)
-    low = LOCAL_SHARE.value * limit.value
-    return limit, bandwidth_band(low, limit.value, "an H200 reaches 0.85 of it", LOCAL_SHARE.source)
 
 
 def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool, reads_host: bool = False) -> Expected:
@@ -109,24 +67,11 @@ def _part_of(band: Expected, share: Constant, how: str) -> Expected:
     )
 
 
-def remote_load(gpu: Device, own_s: tuple[float, float], *, over_pcie: bool) -> tuple[Limit, Expected | None]:
-    """The floor of one load of another's memory, and its band.
+def from_own_load(gpu: Device, own_s: tuple[float, float], times: Constant, how: str) -> Bounds:
+    """The floor and the band of what takes so many loads of the GPU's own memory at most.
 
-    `own_s`: one load of the GPU's own memory in the slowest and in the fastest launch of the run, seconds.
+    `own_s`: one such load in the slowest and in the fastest launch of the run, seconds.
     """
-    times, how = (LOAD_OVER_PCIE, "over PCIe") if over_pcie else (LOAD_OVER_NVLINK, "over NVLink")
-    return _times_own_load(gpu, own_s, times, how)
-
-
-def small_copy(gpu: Device, own_s: tuple[float, float], *, by_host_clock: bool) -> tuple[Limit, Expected | None]:
-    """The floor of a copy of a few bytes and its band, from one load of the GPU's own memory, as `remote_load`."""
-    clock = (COPY_BY_HOST_CLOCK, "by the host's clock") if by_host_clock else (COPY_BY_GPU_CLOCK, "by the GPU's clock")
-    return _times_own_load(gpu, own_s, *clock)
-
-
-def _times_own_load(
-    gpu: Device, own_s: tuple[float, float], times: Constant, how: str
-) -> tuple[Limit, Expected | None]:
     slowest, fastest = own_s
     floor = _floor(own_s, f"one load of {gpu.id}'s own memory, measured in this run")
     if not str(gpu.facts.get("compute_capability", "")).startswith(_LOADS_MEASURED_ON):
@@ -141,9 +86,7 @@ def _times_own_load(
     )
 
 
-def small_transfer(
-    alone_s: tuple[float, float], awaited_s: tuple[float, float], *, is_small: bool
-) -> tuple[Limit, Expected | None]:
+def small_transfer(alone_s: tuple[float, float], awaited_s: tuple[float, float], *, is_small: bool) -> Bounds:
     """The floor of a library's small transfer and its band, from the slowest and the fastest launches, seconds.
 
     `alone_s`: the GPU's part of a small copy. `awaited_s`: what a program waits for one.

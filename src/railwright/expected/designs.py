@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.expected.collective_rows import collective_row
+from railwright.expected.machine import Machine
+from railwright.expected.path_rows import PathLimit, rows_between
 from railwright.limits.bill import Cost, Optics, Parts, Prices, cost_of, parts_of, port_rate_bits_per_s
-from railwright.limits.cluster_path import cluster_path_limits
-from railwright.limits.collectives import collective_limit
 from railwright.limits.rates import Rate
 from railwright.limits.software import far_gpus
 from railwright.limits.switches import RADIX
-from railwright.limits.table import PathLimit
 from railwright.topology.cluster import Cluster
 from railwright.units import format_line_rate
 
@@ -104,6 +104,7 @@ def design_of(name: str, cluster: Cluster, question: Question) -> Design:
     if cluster.hosts < 2:
         raise UsageError(f"{cluster.hosts} host needs no network", hint="give --count 2 or more")
     parts = parts_of(cluster, question.radix, question.optics)
+    machine = Machine(cluster=cluster)
     return Design(
         name=name,
         hosts=cluster.hosts,
@@ -111,7 +112,7 @@ def design_of(name: str, cluster: Cluster, question: Question) -> Design:
         port_rate_bits_per_s=port_rate_bits_per_s(cluster.host),
         fabric=_fabric_words(cluster, question.radix),
         collectives=tuple(_reach(cluster, collective) for collective in question.collectives),
-        paths=tuple(row for path in _kv_paths(cluster) for row in cluster_path_limits(cluster, path)),
+        paths=tuple(row for path in _kv_paths(cluster) for row in rows_between(machine, path)),
         far_gpu=_far_gpu(cluster),
         parts=parts,
         cost=cost_of(parts, question.prices) if question.prices is not None else None,
@@ -119,7 +120,7 @@ def design_of(name: str, cluster: Cluster, question: Question) -> Design:
 
 
 def _reach(cluster: Cluster, collective: str) -> Reach:
-    found = collective_limit(cluster, collective)
+    found = collective_row(cluster, collective)
     return Reach(
         collective=found.collective,
         busbw_bytes_per_s=found.busbw_bytes_per_s,

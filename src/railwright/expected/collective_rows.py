@@ -1,0 +1,113 @@
+"""A collective as a row of `limits` and `whatif`: the limit, the band of what NCCL would choose, and why."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from railwright.busbw import factor
+from railwright.errors import UsageError
+from railwright.expected.machine import Machine
+from railwright.expected.nccl_collectives import reached
+from railwright.limits.choice import at_large_sizes, best_of
+from railwright.limits.flow_graph import flow_graph, not_counted
+from railwright.limits.limit import Source
+from railwright.limits.path import link_limit
+from railwright.limits.rates import Algorithm, Rate, Share
+from railwright.limits.software import software_limits
+from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, RING_SEEN
+from railwright.limits.traffic import collective_name
+from railwright.results.workload import Collective
+from railwright.topology.cluster import Cluster
+
+
+class CollectiveLimit(msgspec.Struct, frozen=True, kw_only=True, tag="collective", tag_field="record",
+                      omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
+    """The answer: the best algorithm's limit, the band of what NCCL would choose, and why."""
+
+    collective: str
+    cluster: str
+    hosts: int
+    ranks: int
+    algorithm: str
+    """What was asked for, or `auto`: the best of those that NCCL has there."""
+    size_bytes: int | None = None
+    algbw_bytes_per_s: Rate
+    busbw_bytes_per_s: Rate
+    time_s: Rate | None = None
+    """Of one operation of `size_bytes`: the limit is the least time."""
+    chosen: str
+    """The algorithm that is expected to be the fastest there."""
+    because: str
+    bottleneck: tuple[Share, ...]
+    software_limits: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    algorithms: tuple[Algorithm, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+def collective_row(
+    cluster: Cluster, collective: str, algorithm: str = "auto", size_bytes: int | None = None
+) -> CollectiveLimit:
+    """Limit, band and bottleneck of one collective. Raises UsageError and CannotJudge."""
+    if size_bytes is not None and size_bytes < 1:
+        raise UsageError(f"a collective of {size_bytes} bytes moves nothing", hint="give --size 1 or more")
+    collective = collective_name(collective)
+    asked = Collective(operation=collective, algorithm=algorithm, size_bytes=size_bytes, ranks=cluster.ranks)
+    found = reached(asked, Machine(cluster=cluster))
+    best = best_of(found.algorithms)
+    share = float(factor(collective, cluster.ranks))
+    return CollectiveLimit(
+        collective=collective,
+        cluster=cluster.name,
+        hosts=cluster.hosts,
+        ranks=cluster.ranks,
+        algorithm=algorithm,
+        size_bytes=size_bytes,
+        algbw_bytes_per_s=found.rate,
+        busbw_bytes_per_s=found.rate.times(share),
+        time_s=found.time,
+        chosen=found.likely.name,
+        because=_because(best),
+        bottleneck=best.bottleneck,
+        software_limits=software_limits(cluster, collective, best.name),
+        assumptions=_assumptions(cluster, collective, found.likely.name),
+        algorithms=tuple(_by_protocol(cluster, collective, one) for one in found.algorithms),
+        sources=_sources(cluster),
+    )
+
+
+def _by_protocol(cluster: Cluster, collective: str, one: Algorithm) -> Algorithm:
+    """The algorithm with what it reaches by the protocol that NCCL may use there."""
+    rate = at_large_sizes(cluster, collective, one)
+    return replace(one, algbw_bytes_per_s=rate, busbw_bytes_per_s=rate.times(float(factor(collective, cluster.ranks))))
+
+
+def _because(best: Algorithm) -> str:
+    if not best.bottleneck:
+        return f"{best.name}: nothing known holds it back"
+    first = best.bottleneck[0]
+    return f"{best.name}: {first.what} decides {first.share:.0%} of it, {first.because}"
+
+
+def _assumptions(cluster: Cluster, collective: str, chosen: str) -> tuple[str, ...]:
+    found = ["one rank for each GPU, all hosts alike, ranks numbered host by host"]
+    unknown = not_counted(flow_graph(cluster))
+    if unknown:
+        found.append(f"not known and so not counted, the limit may be lower: {', '.join(unknown[:4])}")
+    if chosen == "tree" and cluster.hosts > 1:
+        found.append(f"NCCL takes the tree or the ring: the band covers both ({RING_SEEN})")
+    if cluster.hosts > 1 and not cluster.fabric.tiers:
+        found.append("the fabric is non-blocking (a cluster file can say otherwise)")
+    if cluster.hosts > 1 and collective == "all_reduce" and not cluster.fabric.in_network_reduction:
+        found.append("the switches do not reduce (SHARP): with in_network_reduction=true in the cluster file they do")
+    return tuple(found)
+
+
+def _sources(cluster: Cluster) -> tuple[str, ...]:
+    named: dict[str, None] = {}
+    for link in cluster.host.links:
+        limit = link_limit(link)
+        documents: tuple[Source, ...] = getattr(limit, "sources", ())
+        named.update(dict.fromkeys(map(str, documents)))
+    return (*named, str(NCCL_TOPO), str(NCCL_TUNING))

@@ -1,0 +1,93 @@
+"""What healthy systems reach of links and of paths over them, in large transfers one way.
+
+Infinity Fabric and NVLink-C2C have no band: their overhead is not published, and no figures of healthy machines are at
+hand. Nor has TCP, of which a host's cores decide, nor memory.
+"""
+
+from __future__ import annotations
+
+from railwright.errors import UsageError
+from railwright.expected.machine import Machine
+from railwright.limits import memory, pcie
+from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, bandwidth_band
+from railwright.limits.path import has_unknown_link, limit_inside, over_nics
+from railwright.limits.sources import (
+    EFA_MEASURED,
+    H200_MEASURED,
+    NCCL_TESTS_212,
+    NVBANDWIDTH_H200,
+    PCIE_BENCH,
+    RDMA_MEASURED,
+)
+from railwright.results.declarations import no_limit
+from railwright.results.workload import Crossing
+from railwright.topology.devices import (
+    Device,
+    EfaLink,
+    EthernetLink,
+    InfinibandLink,
+    Link,
+    NvlinkLink,
+    Path,
+    PcieLink,
+    Topology,
+)
+from railwright.units import BITS_PER_BYTE
+
+_NVLINK = Constant(0.8, "of links x rate, large copies", NCCL_TESTS_212)
+_RDMA = Constant(0.95, "of the payload rate, large messages", RDMA_MEASURED)
+_EFA = Constant(0.96, "of the line rate, large transfers over SRD", EFA_MEASURED)
+_LOCAL = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBANDWIDTH_H200)
+
+
+def expect_crossing(workload: Crossing, machine: Machine) -> Bounds:
+    """What the narrowest link of a path carries; of a copy inside it where both ends are one GPU or one memory."""
+    try:
+        path = machine.inside(workload.path) if ">" in workload.path else machine.between(workload.path)
+    except UsageError as error:
+        return no_limit(workload, error.message)
+    if len(path.devices) == 1:
+        gpu = machine.gpu(path.devices[0])
+        return within_gpu(gpu) if gpu is not None else (memory.limit_inside(machine.host, path.devices[0]), None)
+    if workload.nics > 1:
+        return over_nics(path, workload.nics), None
+    return over(machine.host, path)
+
+
+def over(host: Topology, path: Path) -> Bounds:
+    """The narrowest link of a path of that host, whose ids may be followed by `@host`, and its band.
+
+    A link of unknown rate may be narrower: then the limit holds, but nothing is expected.
+    """
+    limit = limit_inside(host, path)
+    if isinstance(limit, NoLimit) or has_unknown_link(path):
+        return limit, None
+    return limit, band_of(next(link for link in path.links if link.id == limit.bottleneck), limit)
+
+
+def within_gpu(gpu: Device) -> Bounds:
+    """A copy within one GPU, bytes counted once: each is read and written, so half of the memory's rate."""
+    limit = memory.copy_limit(memory.gpu_memory_limit(gpu))
+    if isinstance(limit, NoLimit):
+        return limit, None
+    low = _LOCAL.value * limit.value
+    return limit, bandwidth_band(low, limit.value, "an H200 reaches 0.85 of it", _LOCAL.source)
+
+
+def band_of(link: Link, limit: Limit) -> Expected | None:
+    """What healthy systems reach of a link's limit; None where no document says."""
+    protocol, value = link.protocol, limit.value
+    if isinstance(protocol, PcieLink) and (rates := pcie.rates(protocol)) is not None:
+        because = "between the payload rate with acknowledgements at the specified rate and without"
+        return bandwidth_band(rates.with_dllps, value, because, PCIE_BENCH)
+    if isinstance(protocol, NvlinkLink):
+        because = "large copies reach 0.8 or more of links x rate on healthy machines"
+        return bandwidth_band(_NVLINK.value * value, value, because, NCCL_TESTS_212, H200_MEASURED)
+    if isinstance(protocol, EfaLink) and protocol.line_rate_bits_per_s is not None:
+        because = "healthy EFA ports reach 0.969 of their line rate in large transfers"
+        low = _EFA.value * protocol.line_rate_bits_per_s / BITS_PER_BYTE
+        return bandwidth_band(low, value, because, EFA_MEASURED)
+    if isinstance(protocol, InfinibandLink) or (isinstance(protocol, EthernetLink) and protocol.rdma):
+        because = "healthy RDMA ports reach their payload rate with large messages"
+        return bandwidth_band(_RDMA.value * value, value, because, RDMA_MEASURED)
+    return None

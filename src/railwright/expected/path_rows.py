@@ -1,0 +1,44 @@
+"""Paths as rows of `limits` and `whatif`: each is large transfers over it, and asks `expect` what they should reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from railwright.expected.expect import expect
+from railwright.expected.machine import Machine
+from railwright.limits.limit import Expected, Limit, NoLimit
+from railwright.results.workload import Crossing
+from railwright.topology.devices import Path, PathKind
+from railwright.topology.routes import equally_near
+
+
+class PathLimit(msgspec.Struct, frozen=True, kw_only=True, tag="limit", tag_field="record", omit_defaults=True,
+                forbid_unknown_fields=True):  # fmt: skip
+    """One path with its limit, each direction."""
+
+    path: str
+    kind: PathKind
+    devices: tuple[str, ...]
+    limit: Limit | NoLimit
+    expected: Expected | None = None
+
+
+def rows_inside(machine: Machine, texts: Iterable[str]) -> tuple[PathLimit, ...]:
+    """The row of each `source>target` of one host. Raises UsageError for what is no path of it."""
+    return tuple(_row(machine.inside(text), text, machine) for text in texts)
+
+
+def rows_between(machine: Machine, text: str) -> tuple[PathLimit, ...]:
+    """The row of `gpu0:gpu0@2`, and of the same over all NICs that are equally near. Raises UsageError."""
+    path = machine.between(text)
+    row = _row(path, text, machine)
+    nics = equally_near(machine.graph, path) if path.kind == "NET" and isinstance(row.limit, Limit) else 1
+    return (row, _row(path, text, machine, nics)) if nics > 1 else (row,)
+
+
+def _row(path: Path, text: str, machine: Machine, nics: int = 1) -> PathLimit:
+    limit, band = expect(Crossing(path=text, nics=nics), machine)
+    name = f"{path.id} over {nics} NICs" if nics > 1 else path.id
+    return PathLimit(path=name, kind=path.kind, devices=path.devices, limit=limit, expected=band)

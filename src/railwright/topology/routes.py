@@ -1,0 +1,90 @@
+"""The path that a text names: `gpu0>nic0` inside one host, `gpu0:gpu0@2` between two hosts of a cluster."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from railwright.errors import UsageError
+from railwright.topology.cluster import Cluster, split_id
+from railwright.topology.devices import Device, Link, Path, Topology
+from railwright.topology.paths import KIND_ORDER, Affinity, Graph
+
+
+def path_inside(graph: Graph, text: str) -> Path:
+    """The path of `source>target`, of no link where both are one GPU or one memory. Raises UsageError."""
+    source, separator, target = text.partition(">")
+    if not separator:
+        hint = "write two device ids, like 'gpu0>nic0', and quote the >"
+        raise UsageError(f"not a path: {text!r}", hint=hint)
+    path = graph.find(source.strip(), target.strip())
+    if path is None:
+        reason = f"{source} and {target} are not connected in {graph.topology.name}"
+        raise UsageError(reason, hint="see `railwright topo`")
+    here = path.devices[0]
+    if len(path.devices) == 1 and graph.devices[here].kind not in ("gpu", "memory"):
+        reason = f"both ends of '{here}>{here}' are {here}: it crosses no link"
+        raise UsageError(reason, hint="give two devices; a copy inside one has a limit in a GPU and in a memory")
+    return path
+
+
+def path_between(cluster: Cluster, text: str) -> Path:
+    """The path of `gpu0:gpu0@2`: out over the sender's nearest NIC, in over the receiver's. Raises UsageError."""
+    one, colon, other = text.partition(":")
+    if not colon or not one or not other:
+        raise UsageError(f"not a path: {text[:80]!r}", hint="write two devices, like gpu0:gpu0@2")
+    if cluster.hosts == 1 and any(end.partition("@")[2].strip() not in ("", "0") for end in (one, other)):
+        reason = f"{text[:80]!r} names a host by its number, and there is one host only"
+        raise UsageError(reason, hint="give --count 2 or more, or leave the @ out")
+    (source, here), (target, there) = split_id(one.strip(), cluster), split_id(other.strip(), cluster)
+    topology = _two_hosts(cluster, here, there)
+    ends = [name if topology.device(name) else f"{name}@{number}" for name, number in ((source, here), (target, there))]
+    if ends[0] == ends[1]:
+        raise UsageError(f"both ends of {text[:80]!r} are {ends[0]}", hint="write two devices, like gpu0:gpu0@2")
+    found = Graph(topology).find(ends[0], ends[1])
+    if found is None:
+        raise UsageError(f"{one} and {other} are not connected in {cluster.name}", hint="see railwright topo")
+    return found
+
+
+def _two_hosts(cluster: Cluster, here: int, there: int) -> Topology:
+    """Both machines with `@host` after each id, and the switches between them."""
+    host = cluster.host
+    fabrics = host.of_kind("fabric")
+    devices: list[Device] = []
+    links: list[Link] = []
+    for number in dict.fromkeys((here, there)):
+        named = {device.id: f"{device.id}@{number}" for device in host.devices if device not in fabrics}
+        devices += [replace(device, id=named[device.id]) for device in host.devices if device.id in named]
+        links += [replace(link, a=named.get(link.a, link.a), b=named.get(link.b, link.b)) for link in host.links]
+    return Topology(name=cluster.name, source=host.source, devices=(*devices, *fabrics), links=tuple(links))
+
+
+def equally_near(graph: Graph, path: Path) -> int:
+    """How many NICs of its host are as near as the nearest to each end of a path, at the end that has fewer."""
+    counts = []
+    for device, at, _ in (end.partition("@") for end in (path.devices[0], path.devices[-1])):
+        ways = [graph.find(nic.id, device) for nic in graph.topology.of_kind("nic") if at]
+        kinds = [KIND_ORDER.index(way.kind) for way in ways if way is not None]
+        counts.append(kinds.count(min(kinds)) if kinds else 0)
+    return min(counts)
+
+
+def paths_that_matter(topology: Topology) -> tuple[str, ...]:
+    """GPU to its nearest NIC, to a peer, to memory and out of the machine; drives and NICs; each memory."""
+    graph = Graph(topology)
+    gpus = [gpu.id for gpu in topology.of_kind("gpu")]
+    memories = {memory.numa: memory.id for memory in topology.of_kind("memory")}
+    affinity = Affinity(topology)
+    wanted = []
+    for gpu in topology.of_kind("gpu"):
+        wanted += [f"{gpu.id}>{nic}" for nic in affinity.nearest(gpu.id)[:1]]
+        wanted += [f"{gpu.id}>{memories[gpu.numa]}"] if gpu.numa in memories else []
+        wanted += [f"{gpu.id}>{fabric.id}" for fabric in topology.of_kind("fabric")]
+    wanted += [f"{gpus[0]}>{gpu}" for gpu in gpus[1:]]
+    wanted += [f"{nic.id}>{fabric.id}" for nic in topology.of_kind("nic") for fabric in topology.of_kind("fabric")]
+    nearest = next(iter(memories.values()), None)
+    for drive in topology.of_kind("drive"):
+        home = memories.get(drive.numa, nearest)
+        wanted += [f"{drive.id}>{home}"] if home else []
+    wanted += [f"cpu{numa}>{memory}" for numa, memory in memories.items() if topology.device(f"cpu{numa}")]
+    return tuple(path for path in wanted if graph.find(*path.split(">")) is not None)

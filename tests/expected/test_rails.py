@@ -1,0 +1,131 @@
+"""Messages of a library between hosts: over how many ports, and what that says of a table."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from msgspec.structs import replace
+
+from railwright.expected.expect import expect
+from railwright.expected.machine import Machine
+from railwright.explain.table import explain
+from railwright.limits.path import link_limit
+from railwright.results.readers import registry
+from railwright.results.workload import Message
+from railwright.topology.cluster import cluster_of, ports
+from railwright.topology.devices import Device, InfinibandLink, InternalLink, Link, PcieLink, Topology
+from railwright.topology.expand import expand
+
+MIB = 2**20
+EIGHT = Machine(cluster=cluster_of(expand("hgx-h100", {}), 2))
+PORT = link_limit(ports(EIGHT.host)[0][1]).value
+
+
+def of(machine: Machine = EIGHT, **fields: object):
+    return expect(Message(size_bytes=4 * MIB, **fields), machine)
+
+
+@pytest.mark.parametrize(("pairs", "expected"), [(2, 4), (4, 4), (6, 6), (8, 8), (64, 8)])
+def test_pairs_use_as_many_ports_as_they_are_and_the_host_has_and_near_ones_in_any_case(pairs, expected) -> None:
+    limit, band = of(pairs=pairs)
+    assert limit.value == pytest.approx(expected * PORT)
+    assert f"{expected} ports that {pairs} pairs can use at once, each: 400 Gb/s port of nic0" in limit.because
+    assert band.low == pytest.approx(min(pairs, 8) * 0.95 * PORT)
+    assert band.doubtful_to == pytest.approx(0.85 * 0.95 * PORT), "all of them may have taken one port"
+
+
+def test_one_pair_of_a_library_may_stripe_over_near_ports_and_is_expected_at_one() -> None:
+    limit, band = of()
+    assert limit.value == pytest.approx(4 * PORT)
+    assert "4 ports that a library can use at once" in limit.because
+    assert band.low == pytest.approx(0.95 * PORT)
+    assert of(by="verbs")[0].value == PORT, "a tool of verbs opens one port"
+
+
+def test_gpus_use_the_next_port_as_well_and_no_more_than_their_own_slot() -> None:
+    limit, _ = of(from_gpu=True, to_gpu=True)
+    slot = next(link for link in EIGHT.host.links if link.b == "gpu0" and isinstance(link.protocol, PcieLink))
+    assert PORT < limit.value == link_limit(slot).value < 2 * PORT
+    assert of(from_gpu=True, to_gpu=True, pairs=8)[0].value == pytest.approx(8 * PORT), "each pair has its own GPU"
+
+
+@pytest.mark.parametrize(
+    ("variables", "pairs", "expected"),
+    [
+        ({"UCX_NET_DEVICES": "mlx5_0:1"}, 1, 1),
+        ({"UCX_NET_DEVICES": "mlx5_0:1"}, 8, 1),
+        ({"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1,mlx5_2:1"}, 1, 3),
+        ({"UCX_NET_DEVICES": "all"}, 1, 4),
+        ({"UCX_MAX_RNDV_RAILS": "1"}, 1, 1),
+        ({"UCX_MAX_RNDV_RAILS": "1"}, 3, 3),
+        ({"UCX_MAX_RNDV_RAILS": "6"}, 1, 6),
+        ({"UCX_MAX_RNDV_RAILS": "2", "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1"}, 4, 2),
+        ({"UCX_MAX_RNDV_RAILS": "many", "UCX_NET_DEVICES": ","}, 1, 1),
+    ],
+)
+def test_what_the_job_asked_of_ucx_counts(variables, pairs, expected) -> None:
+    told = dataclasses.replace(EIGHT, environment=variables)
+    assert of(told, pairs=pairs)[0].value == pytest.approx(expected * PORT)
+
+
+def test_a_single_port_is_the_limit_of_any_number_of_pairs() -> None:
+    one = Machine(cluster=cluster_of(expand("hgx-h100", {"nics": "1"}), 2))
+    assert of(one)[0] == of(one, pairs=8)[0] == of(one, by="verbs")[0]
+    assert of(one, pairs=8)[1].low == of(one)[1].low
+
+
+def two_ports_of_a_card() -> Topology:
+    """A ConnectX-6 with two ports of HDR in a slot of PCIe 4.0, as in openucx/ucx issue 8851."""
+    kinds = {"cpu0": "cpu", "memory0": "memory", "card0": "card", "nic0": "nic", "nic1": "nic", "fabric0": "fabric"}
+    slot = PcieLink(gt_per_s=16.0, width=16, max_payload_bytes=256)
+    port = InfinibandLink(line_rate_bits_per_s=200e9, mtu_bytes=4096)
+    return Topology(
+        name="two ports",
+        source="shape",
+        devices=tuple(Device(id=name, kind=kind) for name, kind in kinds.items()),  # type: ignore[arg-type]
+        links=(
+            Link(a="cpu0", b="memory0", protocol=InternalLink(name="")),
+            Link(a="cpu0", b="card0", protocol=slot),
+            *(Link(a="card0", b=nic, protocol=InternalLink(name="card")) for nic in ("nic0", "nic1")),
+            *(Link(a=nic, b="fabric0", protocol=port) for nic in ("nic0", "nic1")),
+        ),
+    )
+
+
+@pytest.mark.parametrize("pairs", [1, 2])
+def test_two_ports_of_a_card_carry_no_more_than_its_slot(pairs) -> None:
+    """One pair had 21.3 GB/s over both ports there, of which each gives 24.8 and the slot 28.8."""
+    limit, _ = of(Machine(cluster=cluster_of(two_ports_of_a_card(), 2)), pairs=pairs)
+    assert limit.value == pytest.approx(28.8e9, rel=0.01)
+
+
+def test_both_ways_and_a_fault_of_the_ports_count_for_all_of_them() -> None:
+    assert of(both_ways=True, pairs=8)[0].value == pytest.approx(16 * PORT)
+    capped = dataclasses.replace(EIGHT, case=replace(EIGHT.supposed, port_cap_bytes_per_s=10e9))
+    assert of(capped, pairs=8)[0].value == pytest.approx(8 * 10e9)
+
+
+@pytest.mark.parametrize(
+    ("rate", "state"),
+    [(38_000, "slow"), (46_000, "unknown"), (47_900, "ok"), (96_000, "ok"), (190_000, "ok"), (210_000, "suspicious")],
+)
+def test_a_table_of_one_pair_over_several_ports_is_not_suspicious(rate, state) -> None:
+    (file,) = registry.read(f"# OSU MPI Bandwidth Test v7.3\n# Size      Bandwidth (MB/s)\n4194304 {rate}\n")
+    found = explain(file, EIGHT)
+    assert [row.verdict.state for row in found.rows] == [state]
+    assert state in ("slow", "unknown") or all(one.fault == "healthy" for one in found.hypotheses)
+
+
+@pytest.mark.parametrize(
+    ("rate", "state"), [(30_000, "slow"), (232_000, "unknown"), (385_000, "ok"), (410_000, "suspicious")]
+)
+def test_a_table_of_many_pairs_is_held_against_all_ports(rate, state) -> None:
+    """aws/aws-parallelcluster pull request 7038: healthy hosts of eight ports may reach 0.58 of them."""
+    text = (
+        "# OSU MPI Multiple Bandwidth / Message Rate Test v7.3\n# [ pairs: 8 ] [ window size: 64 ]\n"
+        f"# Size                  MB/s        Messages/s\n4194304 {rate} {rate * 1e6 / 4194304:.2f}\n"
+    )
+    (file,) = registry.read(text)
+    states = [row.verdict.state for row in explain(file, EIGHT).rows if row.quantity == "bandwidth_bytes_per_s"]
+    assert states == [state]
