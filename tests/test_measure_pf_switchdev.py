@@ -80,7 +80,7 @@ def test_the_page_shows_the_sum_of_two_pods_against_the_limit(parts):
 def test_two_pods_are_held_against_the_limit_of_the_port_that_they_share():
     record = json.loads((RECORDED / "contention.json").read_text())
     port = EthernetLink(line_rate_bits_per_s=record["line_rate_bits_per_s"], mtu_bytes=record["mtu_bytes"])
-    limit, _ = network.limit(Link(a="nic0", b="fabric", protocol=port))
+    limit = network.limit(Link(a="nic0", b="fabric", protocol=port))
     assert 8 * limit.value == pytest.approx(record["payload_limit_bits_per_s"])
     sums = {phase["name"]: phase["payload_bits_per_s"] / 8 / limit.value for phase in record["phases"]}
     assert all(0.9 < sums[name] < 1.02 for name in ("a alone", "b alone", "a and b", "to a and b")), sums

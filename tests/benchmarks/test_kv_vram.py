@@ -174,7 +174,7 @@ def test_emulation_is_one_finding_for_each_cause_with_all_its_paths_and_its_reme
     assert "ucx_error_handling_mode=none" in inside.remedy
     assert between.costs
     assert [one.seen for one in between.evidence] == ["UCX_PROTO_INFO: ucp_put by software emulation"]
-    assert tcp_fallback.CHECK.look(facts) == (), "no ptrace right would help"
+    assert tcp_fallback.FAULT.look(facts) == (), "no ptrace right would help"
 
 
 def test_a_transport_is_no_finding(two_gpus):

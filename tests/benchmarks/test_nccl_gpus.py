@@ -132,7 +132,8 @@ def test_the_limit_is_of_the_gpus_named_and_not_of_all_up_to_the_last(eight_gpus
     assert cluster("gpu2>gpu5", "gpu2,gpu5").ranks == 2
     assert cluster("gpu5>gpu2", "gpu5,gpu2").ranks == 2
     assert cluster("gpu2>gpu5").ranks == 6
-    assert cluster("gpu2>gpu99", "gpu2,gpu99") is None
+    with pytest.raises(UsageError, match="no GPUs gpu2>gpu99"):
+        cluster("gpu2>gpu99", "gpu2,gpu99")
 
     def busbw(path, **parameters):
         size = {"size_bytes": 2**30, "rate": "busbw", **parameters}

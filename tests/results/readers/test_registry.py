@@ -8,7 +8,7 @@ import pytest
 
 from railwright.results.readers.registry import FORMATS
 
-NOT_RECORDED = {"mkl_linpack"}
+NOT_RECORDED = {"linpack.mkl"}
 EXTERNAL = Path(__file__).parents[3] / "testdata/external"
 
 
