@@ -15,17 +15,23 @@ from railwright.units import format_duration, format_size
 
 _FORCED = ("algorithm", "protocol")
 _CLAIM = "algorithm"
-_TITLES = ("size", "best", "time", "NCCL's own", "time", "own / best", "")
+TITLES = ("size", "best", "time", "NCCL's own", "time", "own / best", "")
 _OWN = "NCCL's own"
 
 
 def cost_lines(points: Iterable[Judged]) -> Iterator[str]:
-    """A table for each curve where NCCL was left free and something was forced as well, each under its title."""
+    """Lays out the tables as text, each under its title."""
+    for title, rows in cost_tables(points):
+        yield from wording.table_lines(title, [TITLES, *rows])
+
+
+def cost_tables(points: Iterable[Judged]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """A title and rows for each curve where NCCL was left free and something was forced as well."""
     for title, curve in grouped(filter(_counts, points), _curve):
         sizes = sorted(grouped(curve, lambda point: size_of(point.parameters) or 0))
         rows = [row for size, group in sizes for row in _row(size, group)]
         if rows:
-            yield from wording.table_lines(wording.visible(title), [_TITLES, *rows])
+            yield wording.visible(title), rows
 
 
 def _counts(point: Judged) -> bool:

@@ -39,7 +39,7 @@ def test_explain_of_a_table_and_a_shape_loads_what_they_need_alone() -> None:
         "benchmarks",
         "native",
         "topology.sources.machine",
-        "results.readers.fio",
-        "results.readers.nccl_log",
+        "results.readers.fio.text",
+        "results.readers.nccl_log.log",
     )
     assert not {f"railwright.{name}" for name in others} & loaded

@@ -16,11 +16,11 @@ from measure_gpu.session import COMMANDS, NOT_RUN, NOTES
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Judged
-from railwright.report.nccl_choice import CostTable, cost_tables
+from railwright.report.nccl_choice import TITLES, cost_tables
 from railwright.results.records import Run
 from railwright.results.store import load
 from railwright.topology.cpu_list import format_cpu_list
-from railwright.units import MIB, format_duration, format_size
+from railwright.units import MIB, format_size
 
 TABLES = "measured.md"
 _NO_TIME = re.compile(rf"(?P<name>.+)-(?P<number>\d+)(?P<whose>(?:-nccl-tests)?){NOT_RUN}")
@@ -169,18 +169,10 @@ def _choices(raw: Path) -> list[tuple[int, tuple[Judged, ...]]]:
 def _choice(raw: Path) -> list[str]:
     told = []
     for gpus, points in _choices(raw):
-        for table in cost_tables(points):
-            told += [f"### NCCL's choice on {gpus} GPUs", "", *_costs(table)]
+        for title, rows in cost_tables(points):
+            told += [f"### NCCL's choice on {gpus} GPUs", "", title, "", f"| {' | '.join(TITLES)} |"]
+            told += ["|" + "---|" * len(TITLES), *(f"| {' | '.join(row)} |" for row in rows), ""]
     return told
-
-
-def _costs(table: CostTable) -> list[str]:
-    lines = [table.title, "", "| size | best | time | NCCL's own | time | own / best | |", "|" + "---|" * 7]
-    for row in table.rows:
-        noise = "within noise" if row.within_noise and row.ratio > 1 else ""
-        cells = (format_size(row.size_bytes), row.best, format_duration(row.best_s), row.own)
-        lines.append(f"| {' | '.join(cells)} | {format_duration(row.own_s)} | {row.ratio:.2f} | {noise} |")
-    return [*lines, ""]
 
 
 def _table(curve: Curve) -> list[str]:

@@ -14,15 +14,22 @@ from railwright.topology.sources.nvidia_model import MOST_GPUS, MOST_PAIRED, Cud
 # CUdevice_attribute of cuda.h (CUDA 13.0).
 ATTRIBUTES = {
     "sm_count": 16,
+    "memory_clock_khz": 36,
+    "memory_bus_bits": 37,
     "l2_bytes": 38,
     "copy_engines": 40,
+    "virtual_memory_management": 102,
+    "gpudirect_rdma_with_vmm": 110,
     "gpudirect_rdma": 116,
+    "gpudirect_rdma_flush_options": 117,
+    "gpudirect_rdma_write_ordering": 118,
     "dma_buf": 124,
     "fabric_handles": 128,
     "multicast": 132,
+    "host_numa": 134,
 }
 # CUdevice_P2PAttribute of cuda.h.
-_ACCESS, _ATOMICS = 2, 3
+_PERFORMANCE_RANK, _ACCESS, _ATOMICS, _ARRAYS = 1, 2, 3, 4
 _ADDRESS_BYTES = 32
 _NO_SUCH_FUNCTION = 500
 """CUDA_ERROR_NOT_FOUND: a named symbol was not found."""
@@ -72,10 +79,9 @@ class _Driver:
         """A CUdevice_attribute."""
         return self._integer("cuDeviceGetAttribute", number, device)
 
-    def between(self, source: int, target: int, number: int) -> bool | None:
+    def between(self, source: int, target: int, number: int) -> int | None:
         """A CUdevice_P2PAttribute."""
-        value = self._integer("cuDeviceGetP2PAttribute", number, source, target)
-        return None if value is None else bool(value)
+        return self._integer("cuDeviceGetP2PAttribute", number, source, target)
 
 
 def ask_cuda() -> CudaAnswer:
@@ -102,8 +108,18 @@ def _pairs(driver: _Driver, devices: Sequence[tuple[int, str]]) -> tuple[CudaPai
         CudaPair(
             source=source,
             target=target,
-            access=driver.between(one, other, _ACCESS),
-            atomics=driver.between(one, other, _ATOMICS),
+            access=_flag(driver.between(one, other, _ACCESS)),
+            atomics=_flag(driver.between(one, other, _ATOMICS)),
+            performance_rank=_natural(driver.between(one, other, _PERFORMANCE_RANK)),
+            arrays=_flag(driver.between(one, other, _ARRAYS)),
         )
         for (one, source), (other, target) in itertools.permutations(devices, 2)
     )
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _natural(value: int | None) -> int | None:
+    return value if value is not None and 0 <= value <= 1024 else None

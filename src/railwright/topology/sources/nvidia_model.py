@@ -21,6 +21,7 @@ Small = Annotated[int, msgspec.Meta(ge=0, le=1024)]
 SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=2**50)]
 Hertz = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Watts = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+BytesPerS = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Remote = Literal["gpu", "switch", "npu", "unknown"]
 MOST_GPUS = 256
 MOST_PAIRED = 64
@@ -36,6 +37,8 @@ class Nvlink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     active: bool
     version: Small | None = None
     """NVML's own numbering (nvml.h, NVML_NVLINK_VERSION_*): 6 is NVLink 4."""
+    bytes_per_s: BytesPerS | None = None
+    """One direction, as the link is clocked, before its own overhead: 26.562e9 where the datasheet counts 25e9."""
     remote: Remote = "unknown"
     remote_address: Address | None = None
     """Not readable in most virtual machines."""
@@ -49,6 +52,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nvlink: Text = ""
     read: Text = ""
     write: Text = ""
+    ancestor: Text = ""
+    """The nearest thing above both on PCIe, as NVML sees it."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,12 +61,15 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     address: Address
     name: Text = ""
+    uuid: Text = ""
     compute_capability: Text = ""
     pcie_generation: Small | None = None
     pcie_width: Small | None = None
     pcie_max_generation: Small | None = None
     """Of the GPU in its slot."""
     pcie_max_width: Small | None = None
+    pcie_max_generation_of_gpu: Small | None = None
+    """Of the GPU alone."""
     nvlink_count: Small | None = None
     """How many NVLinks the GPU has, active or not."""
     nvlinks: Annotated[tuple[Nvlink, ...], msgspec.Meta(max_length=64)] = ()
@@ -69,22 +77,30 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fabric_problem: Text = ""
     """Why it did not join the NVLink fabric, in NVML's words; empty where it did."""
     memory_bytes: SizeBytes | None = None
+    memory_used_bytes: SizeBytes | None = None
     memory_bus_bits: Annotated[int, msgspec.Meta(ge=0, le=2**20)] | None = None
     ecc: bool | None = None
     ecc_uncorrected: Count | None = None
     """Since the driver was loaded."""
     row_remap_pending: bool | None = None
     row_remap_failed: bool | None = None
+    sm_clock_hz: Hertz | None = None
     sm_clock_max_hz: Hertz | None = None
     sm_clock_application_hz: Hertz | None = None
+    memory_clock_hz: Hertz | None = None
     memory_clock_max_hz: Hertz | None = None
+    power_w: Watts | None = None
     power_limit_w: Watts | None = None
     power_default_w: Watts | None = None
+    temperature_c: Annotated[int, msgspec.Meta(ge=-100, le=1000)] | None = None
     event_reasons: Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None = None
     """Why its clocks are what they are, as bits (nvml.h, nvmlClocksEventReasons)."""
     persistence: bool | None = None
     compute_mode: Text = ""
     mig: bool | None = None
+    processes: Small | None = None
+    utilisation: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    """Percent of the time in which a kernel ran."""
 
 
 class NvmlAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,6 +125,8 @@ class CudaPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     target: Address
     access: bool | None = None
     atomics: bool | None = None
+    performance_rank: Small | None = None
+    arrays: bool | None = None
 
 
 class CudaGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

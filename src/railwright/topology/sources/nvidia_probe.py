@@ -38,6 +38,7 @@ _PEER_STATUS = {
 }
 # pynvml gives this one index as a tuple (nvml.h: NVML_P2P_CAPS_INDEX_READ = 0).
 _PEER_READ, _PEER_WRITE, _PEER_NVLINK = 0, pynvml.NVML_P2P_CAPS_INDEX_WRITE, pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+_ANCESTORS = {0: "same board", 10: "one switch", 20: "several switches", 30: "host bridge", 40: "CPU", 50: "system"}
 
 
 def ask_nvml() -> NvmlAnswer:
@@ -81,23 +82,28 @@ def _gpu(address: str, handle: object) -> Gpu:
     return Gpu(
         address=address,
         name=_text(ask(pynvml.nvmlDeviceGetName, handle)),
+        uuid=_text(ask(pynvml.nvmlDeviceGetUUID, handle)),
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else "",
         pcie_generation=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
         pcie_width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         pcie_max_generation=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         pcie_max_width=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        pcie_max_generation_of_gpu=ask(pynvml.nvmlDeviceGetGpuMaxPcieLinkGeneration, handle),
         nvlink_count=count,
         nvlinks=nvlinks,
         fabric_state=fabric_state,
         fabric_problem=fabric_problem,
         memory_bytes=memory.total if memory else None,
+        memory_used_bytes=memory.used if memory else None,
         memory_bus_bits=ask(pynvml.nvmlDeviceGetMemoryBusWidth, handle),
+        processes=nvidia_nvml.process_count(handle),
+        utilisation=nvidia_nvml.utilisation(handle),
         **_health(handle),
     )
 
 
 def _health(handle: object) -> dict[str, Any]:
-    """Clocks and power at most, memory errors and modes."""
+    """Clocks, power, temperature, memory errors and modes."""
     sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
     rows = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
@@ -107,11 +113,15 @@ def _health(handle: object) -> dict[str, Any]:
         "ecc_uncorrected": ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, *uncorrected),
         "row_remap_pending": bool(rows[2]) if rows else None,
         "row_remap_failed": bool(rows[3]) if rows else None,
+        "sm_clock_hz": nvidia_nvml.clock_hz(handle, sm),
         "sm_clock_max_hz": scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, sm), 1e6),
         "sm_clock_application_hz": scaled(ask(pynvml.nvmlDeviceGetApplicationsClock, handle, sm), 1e6),
+        "memory_clock_hz": nvidia_nvml.clock_hz(handle, memory),
         "memory_clock_max_hz": scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, memory), 1e6),
+        "power_w": nvidia_nvml.power_w(handle),
         "power_limit_w": scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle), 1e-3),
         "power_default_w": scaled(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle), 1e-3),
+        "temperature_c": nvidia_nvml.temperature_c(handle),
         "event_reasons": nvidia_nvml.event_reasons(handle),
         "persistence": None if persistence is None else bool(persistence),
         "compute_mode": _COMPUTE_MODES.get(ask(pynvml.nvmlDeviceGetComputeMode, handle), ""),
@@ -122,23 +132,25 @@ def _health(handle: object) -> dict[str, Any]:
 def _nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
     """The number of NVLinks, and each of them."""
     count = _field(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+    speed = _field(handle, pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON)
     found = []
     for link in range(min(count, 64) if count is not None else pynvml.NVML_NVLINK_MAX_LINKS):
         is_active = ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
         if is_active:
-            found.append(_active_nvlink(handle, link))
+            found.append(_active_nvlink(handle, link, speed))
         elif is_active is not None:
             found.append(Nvlink(link=link, active=False))
     return count if count is not None else (len(found) or None), tuple(found)
 
 
-def _active_nvlink(handle: object, link: int) -> Nvlink:
+def _active_nvlink(handle: object, link: int, speed_mb_per_s: int | None) -> Nvlink:
     pci = ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
     address = nvidia_nvml.address_of(pci) if pci is not None else None
     return Nvlink(
         link=link,
         active=True,
         version=ask(pynvml.nvmlDeviceGetNvLinkVersion, handle, link),
+        bytes_per_s=speed_mb_per_s * 1e6 if speed_mb_per_s else None,
         remote=_REMOTES.get(ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link), "unknown"),
         remote_address=None if address in NO_ADDRESS else address,
     )
@@ -172,6 +184,7 @@ def _pairs(every: list[tuple[str, Any]]) -> tuple[Pair, ...]:
             nvlink=_peer(one, other, _PEER_NVLINK),
             read=_peer(one, other, _PEER_READ),
             write=_peer(one, other, _PEER_WRITE),
+            ancestor=_ANCESTORS.get(ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other), ""),
         )
         for (source, one), (target, other) in itertools.permutations(every, 2)
     )
