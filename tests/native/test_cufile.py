@@ -18,7 +18,7 @@ from railwright.native import cufile, vendor_libraries
 
 GPU = "0000:1b:00.0"
 SIZE, BLOCK = 1 << 20, 1 << 16
-SCRIPT = Path(__file__).parents[2] / "scripts/measured/host-paths/try-cufile"
+SCRIPT = Path(__file__).parents[2] / "scripts/measured/gpus/try-cufile"
 COUNTERS = SCRIPT.with_name("try-cufile-counters")
 
 CHILD = """

@@ -15,12 +15,13 @@ from railwright.report.text.topology import render_topology
 from railwright.topology.devices import NvlinkLink, PcieLink
 from railwright.topology.paths import Graph
 from railwright.topology.sources import nvidia
+from railwright.topology.sources.asked import AskedRoot
 from railwright.topology.sources.capture import capture
 from railwright.topology.sources.load import load
 from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.machine import discover
-from railwright.topology.sources.nvidia import PROBE, ProbedRoot
-from railwright.topology.sources.root import Unreadable
+from railwright.topology.sources.nvidia import PROBE, ask_nvidia
+from railwright.topology.sources.root import Root, Unreadable
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 from .machines import archive, files_of, write_archive
@@ -44,9 +45,14 @@ def stood_in(stand_ins, monkeypatch):  # noqa: F811
     return inject
 
 
+def asked(files: Root) -> Root:
+    """Files of a machine, beside which NVIDIA's libraries are asked."""
+    return AskedRoot(files, {PROBE: ask_nvidia})
+
+
 def test_live_machine_has_what_sysfs_hides(stood_in):
     stood_in()
-    topology = discover(ProbedRoot(open_capture(archive(MACHINE))), "live")
+    topology = discover(asked(open_capture(archive(MACHINE))), "live")
     gpu = topology.device("gpu1")
     assert gpu.name == "NVIDIA H200"
     assert gpu.facts["memory_bytes"] == 143771 * 2**20
@@ -63,7 +69,7 @@ def test_live_machine_has_what_sysfs_hides(stood_in):
 
 def test_the_text_and_the_picture_show_it(stood_in):
     stood_in()
-    topology = discover(ProbedRoot(open_capture(archive(MACHINE))), "live")
+    topology = discover(asked(open_capture(archive(MACHINE))), "live")
     text = render_topology(topology)
     assert "nvswitch0 to gpu0, gpu1  18x NVLink 4 each" in text
     assert re.search(r"^  gpu0, gpu1  compute capability 9.0, .* 140 GiB at 4917 GB/s, 3 copy engines$", text, re.M)
@@ -75,7 +81,7 @@ def test_the_text_and_the_picture_show_it(stood_in):
 @pytest.mark.parametrize("redact", [False, True])
 def test_a_capture_shows_the_same_machine_again(stood_in, tmp_path, redact):
     stood_in()
-    done = capture(ProbedRoot(open_capture(archive(MACHINE))), tmp_path / "here.jsonl", redact=redact)
+    done = capture(asked(open_capture(archive(MACHINE))), tmp_path / "here.jsonl", redact=redact)
     stood_in(STANDIN_NVML_HANG="1")  # reading a capture asks nobody
     again = load(str(tmp_path / "here.jsonl"))
     alike = [msgspec.structs.replace(one, name="", source="live") for one in (again, done.topology)]
@@ -93,13 +99,13 @@ def test_a_captured_machine_starts_no_child(stood_in, monkeypatch):
 
 def test_a_machine_without_nvidia_gpus_starts_no_child(monkeypatch):
     monkeypatch.setattr(nvidia, "run", lambda *_, **__: pytest.fail("a child was started"))
-    discover(ProbedRoot(open_capture(archive("2cpu-firecracker-vm"))), "live")
+    discover(asked(open_capture(archive("2cpu-firecracker-vm"))), "live")
 
 
 def test_a_driver_that_hangs_costs_the_time_out_and_is_named(stood_in, monkeypatch):
     stood_in(STANDIN_NVML_HANG="1")
     monkeypatch.setattr(nvidia, "TIMEOUT_S", 1.5)
-    topology = discover(ProbedRoot(open_capture(archive(MACHINE))), "live")
+    topology = discover(asked(open_capture(archive(MACHINE))), "live")
     assert why(topology)["NVLink of gpu0, gpu1"] == "NVIDIA's library NVML gave no answer within 1.5 s"
     assert look("nvlink_below_maximum", topology)[0].certainty == "could not look"
     assert look("p2p_disabled", topology)[0].certainty == "could not look"
@@ -107,7 +113,7 @@ def test_a_driver_that_hangs_costs_the_time_out_and_is_named(stood_in, monkeypat
 
 def test_a_driver_that_crashes_is_named(stood_in):
     stood_in(STANDIN_NVML_CRASH="1")
-    topology = discover(ProbedRoot(open_capture(archive(MACHINE))), "live")
+    topology = discover(asked(open_capture(archive(MACHINE))), "live")
     assert "killed by SIGABRT" in why(topology)["NVLink of gpu0, gpu1"]
 
 
@@ -119,7 +125,7 @@ def test_what_nvml_said_is_kept_where_cuda_gave_no_answer():
 def test_a_line_on_standard_error_is_no_answer(stood_in, monkeypatch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nprint('{1} [a warning]', file=sys.stderr)\n")
     stood_in(PYTHONPATH=str(tmp_path))
-    topology = discover(ProbedRoot(open_capture(archive(MACHINE))), "live")
+    topology = discover(asked(open_capture(archive(MACHINE))), "live")
     assert topology.device("gpu1").name == "NVIDIA H200"
 
 
@@ -281,7 +287,7 @@ def test_escape_sequences_do_not_reach_the_terminal(tmp_path, document):
 
 def test_other_documents_are_read_as_live_ones(stood_in):
     stood_in()
-    root = ProbedRoot(open_capture(archive(MACHINE)))
+    root = asked(open_capture(archive(MACHINE)))
     assert json.loads(root.read(PROBE))["nvml"]["cuda"] == "13.0"
     assert root.read_bytes(PROBE) is root.read_bytes(PROBE)  # asked once
     assert isinstance(root.read("nvidia/other.json"), Unreadable)

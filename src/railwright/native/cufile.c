@@ -114,7 +114,7 @@ int rw_cufile_properties(unsigned *values) {
 /* From the first call on the open driver counts what each GPU's reads and writes are.
  *
  * It is never told to stop: where its counters are started once more, a thread of libcufile 1.15.1.6's own reads memory
- * that is gone and the process ends by SIGSEGV (scripts/measured/host-paths/try-cufile-counters; docs/measured/2xh200).
+ * that is gone and the process ends by SIGSEGV (scripts/measured/gpus/try-cufile-counters; docs/measured/2xh200).
  */
 int rw_cufile_count(int level) {
   static int is_counting;

@@ -14,7 +14,7 @@ from railwright.units import MIB
 
 HOST_PATHS = Path(__file__).resolve().parents[2] / "host-paths"
 BASELINE = HOST_PATHS / "baselines" / "gpu_copy.cu"
-TRY_CUFILE = HOST_PATHS / "try-cufile"
+TRY_CUFILE = Path(__file__).resolve().parents[1] / "try-cufile"
 _FEW = 4
 """GPUs between which every way over every pair still ends within a few minutes."""
 _BASELINE_SIZE = (str(512 * MIB), "5")
