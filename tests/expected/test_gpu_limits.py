@@ -130,8 +130,8 @@ def test_a_load_of_other_memory_is_held_against_one_of_the_gpu_s_own(path, nanos
     chase = {"kind": "chase", "size_bytes": 2**21}
     assert state(finder, "gpu_latency", path, nanoseconds * 1e-9, chase, "latency_s") == expected
     ampere = tuple(
-        replace(one, facts={**one.facts, "compute_capability": "8.0"}) if one.kind == "gpu" else one
-        for one in machine.devices
+        replace(device, facts={**device.facts, "compute_capability": "8.0"}) if device.kind == "gpu" else device
+        for device in machine.devices
     )
     older = Finder(replace(machine, devices=ampere), [own])
     assert state(older, "gpu_latency", path, nanoseconds * 1e-9, chase, "latency_s") in ("unknown", "suspicious")

@@ -114,7 +114,7 @@ def test_a_table_of_one_pair_over_several_ports_is_not_suspicious(rate, state) -
     (file,) = registry.read(f"# OSU MPI Bandwidth Test v7.3\n# Size      Bandwidth (MB/s)\n4194304 {rate}\n")
     found = explain(file, EIGHT)
     assert [row.verdict.state for row in found.rows] == [state]
-    assert state in ("slow", "unknown") or all(one.fault == "healthy" for one in found.hypotheses)
+    assert state in ("slow", "unknown") or all(hypothesis.fault == "healthy" for hypothesis in found.hypotheses)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_a_protocol_is_a_change_and_no_faster_than_the_free_choice(protocol):
         free = collective_row(cluster_of(load(machine), hosts), "all_reduce")
         assert held.busbw_bytes_per_s.limit <= free.busbw_bytes_per_s.limit
         assert held.busbw_bytes_per_s.middle <= 1.001 * free.busbw_bytes_per_s.middle
-        names = {one.name for one in held.algorithms}
+        names = {algorithm.name for algorithm in held.algorithms}
         assert (protocol == "Simple") or not names & {"nvls", "nvlstree"}
 
 

@@ -94,8 +94,8 @@ def test_v100_has_its_rate_without_tensor_cores():
 def test_a_gpu_whose_memory_is_not_known_is_compared_with_none():
     host = load("hgx-h100")
     devices = tuple(
-        replace(one, facts={key: value for key, value in one.facts.items() if key != "memory_bytes"})
-        for one in host.devices
+        replace(device, facts={key: value for key, value in device.facts.items() if key != "memory_bytes"})
+        for device in host.devices
     )
     limit, band = expect_hpl(replace(host, devices=devices), 8, 200_000)
     assert band is None

@@ -28,7 +28,7 @@ def with_cpu(topology, words):
     vendor, family, model = words.split()
     facts = {"vendor": vendor, "family": int(family), "model": int(model)}
     devices = tuple(
-        replace(one, facts=one.facts | facts) if one.kind == "cpu" else one for one in topology.devices
+        replace(device, facts=device.facts | facts) if device.kind == "cpu" else device for device in topology.devices
     )  # fmt: skip
     return replace(topology, devices=devices)
 
@@ -70,7 +70,7 @@ def test_the_constants_say_what_the_rows_say():
         seen = values("calibration", cpu=cpu, path="across sockets")
         assert nccl._SOCKETS[name][1].value == pytest.approx(1.1 * max(seen) * 1e9, rel=0.01)
     without = [value / GEN5_PAYLOAD for value in values("calibration", peers="off")]
-    low, high = (one.value for one in nccl._WITHOUT_PEERS)
+    low, high = (peer.value for peer in nccl._WITHOUT_PEERS)
     assert low < min(without)
     assert max(without) < high
     assert high / low < 1.5

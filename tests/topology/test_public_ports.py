@@ -42,7 +42,7 @@ def nic_with(files, tmp_path):
     kept = {path: content for path, content in files_of(MACHINE).items() if not path.startswith(PORT)}
     path = write_archive(tmp_path / "machine.jsonl", {**kept, "capture.json": b'{"format": 2}', **files})
     topology = load(str(path))
-    nic = next(one for one in topology.of_kind("nic") if one.facts.get("rdma_device") == DEVICE.rpartition("/")[2])
+    nic = next(nic for nic in topology.of_kind("nic") if nic.facts.get("rdma_device") == DEVICE.rpartition("/")[2])
     links = [link.protocol for link in topology.links if nic.id in (link.a, link.b)]
     return nic, [link for link in links if not isinstance(link, PcieLink)]
 

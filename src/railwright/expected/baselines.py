@@ -102,10 +102,10 @@ class Baselines:
     def _on(self, path: str, pages: str) -> dict[int, Ceiling]:
         """By size. Runs that copied on huge pages alone have no others, and below 64 KiB pages decide nothing."""
         kinds: dict[str, dict[int, Ceiling]] = {}
-        for (at, kind, size), one in self._copies.items():
+        for (at, kind, size), copy in self._copies.items():
             if at == path:
-                kinds.setdefault(kind, {})[size] = one
-        small = {size: one for every in kinds.values() for size, one in every.items() if size < PAGES_DECIDE_FROM_BYTES}
+                kinds.setdefault(kind, {})[size] = copy
+        small = {size: copy for kind in kinds.values() for size, copy in kind.items() if size < PAGES_DECIDE_FROM_BYTES}
         return small | kinds.get(pages, kinds.get(HUGE, {}))
 
     def fastest_message(self, workload: Workload) -> float | None:
@@ -115,7 +115,7 @@ class Baselines:
         so those of both kinds show better what a socket can do.
         """
         kinds = (replace(workload, pages=pages) for pages in ("small", HUGE))
-        return min((found.best for one in kinds if (found := self.of("plain socket", one)) is not None), default=None)
+        return min((found.best for kind in kinds if (found := self.of("plain socket", kind)) is not None), default=None)
 
     def has(self, supply: Baseline) -> bool:
         """Whether anything of that kind was measured, and verified."""
@@ -125,7 +125,7 @@ class Baselines:
 
     def smallest_message(self, path: str) -> Ceiling | None:
         """The latency of the smallest message of a plain socket."""
-        found = [(key[2], one) for (kind, key), one in self._others.items()
+        found = [(key[2], other) for (kind, key), other in self._others.items()
                  if kind == "plain socket" and isinstance(key, tuple) and key[:2] == (path, "latency_s")]  # fmt: skip
         return min(found, key=lambda pair: pair[0], default=(0, None))[1]
 

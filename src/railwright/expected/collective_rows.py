@@ -72,7 +72,7 @@ def collective_row(
         bottleneck=best.bottleneck,
         software_limits=software_limits(cluster, collective, best.name),
         assumptions=_assumptions(cluster, collective, found.likely.name),
-        algorithms=tuple(_by_protocol(cluster, collective, one) for one in found.algorithms),
+        algorithms=tuple(_by_protocol(cluster, collective, algorithm) for algorithm in found.algorithms),
         sources=_sources(cluster),
     )
 

@@ -134,8 +134,8 @@ def _incomparable(has_peers: bool, share: float) -> str:
 
 
 def _peers(model: Device) -> _Peers | None:
-    for one in _PEERS:
-        named = any(word in model.name for word in one.has) and not any(word in model.name for word in one.has_not)
-        if named and (memory_bytes(model) >= _LARGE_MEMORY.value or not one.large):
-            return one
+    for peer in _PEERS:
+        named = any(word in model.name for word in peer.has) and not any(word in model.name for word in peer.has_not)
+        if named and (memory_bytes(model) >= _LARGE_MEMORY.value or not peer.large):
+            return peer
     return None

@@ -42,7 +42,7 @@ class OwnReads:
             medians.setdefault(_alike(result.path, result.quantity, result.parameters), {}).setdefault(
                 _how(result), []
             ).append(result)
-        self._best = {alike: _best([_read(one) for one in every.values()], alike) for alike, every in medians.items()}
+        self._best = {alike: _best([_read(one) for one in median.values()], alike) for alike, median in medians.items()}
 
     def __bool__(self) -> bool:
         return bool(self._best)
@@ -91,7 +91,7 @@ def _in_flight(parameters: Mapping[str, Scalar]) -> int:
 
 
 def _read(launches: list[Result]) -> _Read:
-    medians = sorted(one.summary.median for one in launches if one.summary is not None)
+    medians = sorted(launch.summary.median for launch in launches if launch.summary is not None)
     first = launches[0].parameters
     return _Read(quantile(medians, 0.5), _in_flight(first), {name: first[name] for name in _HOW if name in first})
 

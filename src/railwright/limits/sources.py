@@ -1,4 +1,4 @@
-"""The documents that the limits are computed from, each named once."""
+"""The documents behind the limits, each named once."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ NCCL_412 = Source("NCCL issue 412", "16 GB/s is normal where NIC and GPU meet at
 CROSS_NUMA_MEASURED = Source(
     "p2pBandwidthLatencyTest of RTX PRO 6000, testdata/calibration/pcie.csv",
     "across sockets 32 to 39 GB/s with Zen 4 and 37 to 51 with Zen 5, where NCCL plans 16: 2.4 times the plan for CPUs"
-    " that nobody showed; within a socket 52 to 57 GB/s",
+    " without measurements; within a socket 52 to 57 GB/s",
 )
 ROME_SOCKETS_MEASURED = Source(
     "p2pBandwidthLatencyTest of 8 A40, two EPYC 7302, nccl-tests issue 74",

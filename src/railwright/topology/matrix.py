@@ -103,7 +103,7 @@ def matrix_of(text: str) -> Matrix | None:
         if line.startswith("GPU0") and (names := _header(line)):
             found = _rows(names, lines[place + 1 :])
             if found is not None:
-                return found._replace(models=tuple(dict.fromkeys(one[1] for one in map(_LISTED.match, lines) if one)))
+                return found._replace(models=tuple(dict.fromkeys(line[1] for line in map(_LISTED.match, lines) if line)))
     return None
 
 

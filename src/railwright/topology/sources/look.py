@@ -102,9 +102,9 @@ def _said_of(matrix: Matrix, changes: dict[str, str]) -> tuple[Shape | None, Net
         if key not in known:
             raise unknown_name("change to what nvidia-smi topo -m printed", key, known)
     model = changes.get("gpu", next(iter(matrix.models), ""))
-    shapes = [one for one in SHAPES.values() if one.gpu is not None and model and is_model(model, one.gpu.name)]
+    shapes = [shape for shape in SHAPES.values() if shape.gpu is not None and model and is_model(model, shape.gpu.name)]
     if "gpu" in changes and not shapes:
         raise UsageError(f"gpu={model[:60]!r} is no known GPU", hint="give a model like H100, A100 or B200")
-    fitting = [one for one in shapes if matrix.nvlinks == (one.nvlink.link.links if one.nvlink else 0)]
+    fitting = [shape for shape in shapes if matrix.nvlinks == (shape.nvlink.link.links if shape.nvlink else 0)]
     port = port_with(matrix.port, changes) if "nic-rate" in changes else None
     return next(iter([*fitting, *shapes]), None), port

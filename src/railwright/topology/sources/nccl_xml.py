@@ -131,7 +131,7 @@ class _Machine:
         facts: dict[str, str | int | None] = {"compute_capability": f"{sm // 10}.{sm % 10}" if sm else None}
         facts["vendor"] = "amd" if gpu.get("gcn") else "nvidia"
         if gpu.find("c2c") is not None:
-            cpu = next(one.id for one in self.parts.devices() if one.kind == "cpu" and one.numa == node)
+            cpu = next(device.id for device in self.parts.devices() if device.kind == "cpu" and device.numa == node)
             under = (cpu, C2cLink())
         number = _number(gpu.attrib, "dev")
         own = f"gpu{number}" if number is not None else ""

@@ -30,7 +30,7 @@ def ask_ports(said: Callable[..., str | None]) -> tuple[PortSettings, ...]:
     `said` gives what a program prints, by the program and its words; None where there is none, or it failed.
     """
     netdevs = [entry.parents[1] for entry in sorted(Path("/sys/class/net").glob("*/device/infiniband"))]
-    found = [ask_port(said, one.name) for one in [one for one in netdevs if not is_representor(one)][:MOST]]
+    found = [ask_port(said, one.name) for one in [netdev for netdev in netdevs if not is_representor(netdev)][:MOST]]
     return tuple(one for one in found if one != PortSettings(netdev=one.netdev))
 
 

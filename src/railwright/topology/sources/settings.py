@@ -93,9 +93,9 @@ def _of_policies(name: str) -> Callable[[Root], Told]:
         if not policies:
             return Unreadable(_POLICIES, ABSENT)
         answers = [root.read(f"{_POLICIES}/{policy}/{name}") for policy in policies]
-        if refused := next((one for one in answers if isinstance(one, Unreadable)), None):
+        if refused := next((answer for answer in answers if isinstance(answer, Unreadable)), None):
             return refused
-        counts = Counter(text.word(one) for one in answers)
+        counts = Counter(text.word(answer) for answer in answers)
         if not all(_WORD.fullmatch(word) for word in counts):
             return Unreadable(f"{_POLICIES}/{policies[0]}/{name}", "is no word that the kernel uses")
         if len(counts) == 1:
@@ -173,7 +173,7 @@ def _shared_memory(root: Root) -> Told:
     if isinstance(content, Unreadable):
         return content
     mounts = [line.split(" ") for line in content.splitlines()]
-    options = next((one[3] for one in reversed(mounts) if len(one) > 3 and one[1] == f"/{_SHM}"), None)
+    options = next((mount[3] for mount in reversed(mounts) if len(mount) > 3 and mount[1] == f"/{_SHM}"), None)
     if options is None:
         return Unreadable(_SHM, ABSENT)
     if match := re.search(r"(?:^|,)size=(\d{1,15})k(?:,|$)", options):

@@ -39,7 +39,7 @@ def subnet_of(cables: str, tables: str = "") -> Subnet:
         wires.setdefault(frozenset(ends), Wire(ends, told))
         if not nodes[row.node].is_switch and (lid := _LID.search(row.rest)):
             lids[ends[0]] = int(lid[1])
-    if not any(one.is_switch for one in nodes.values()):
+    if not any(node.is_switch for node in nodes.values()):
         raise UsageError("no switch is in it", hint="give what ibnetdiscover prints, without options")
     known = tuple(wire for wire in wires.values() if all(end.guid in nodes for end in wire.ends))
     return Subnet(nodes, known, lids, _tables(tables, nodes) if tables else {})

@@ -117,11 +117,11 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
         notes.missing("software", f"{TOOLS} is not what is written there: {printable(str(error).encode())[:160]}")
         return {}, {}
     ucx = found.ucx or Ucx(version=NONE)
-    polling = (one.program if one.interval_s is None else f"{one.program} every {one.interval_s:g} s"
-              for one in found.pollers[:MOST])  # fmt: skip
+    polling = (poller.program if poller.interval_s is None else f"{poller.program} every {poller.interval_s:g} s"
+              for poller in found.pollers[:MOST])  # fmt: skip
     facts: dict[str, Scalar] = {
         "driver_pollers": ", ".join(map(_shown, polling)) or NONE,
-        "driver_polled_s": min((one.interval_s for one in found.pollers if one.interval_s), default=NONE),
+        "driver_polled_s": min((poller.interval_s for poller in found.pollers if poller.interval_s), default=NONE),
         "ofi_nccl": _shown(found.ofi_nccl or NONE),
         "ucx": _shown(ucx.version),
         "ucx_transports": _listed(ucx.transports),
@@ -131,10 +131,10 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
     if found.mpi is not None and found.mpi.cuda is not None:
         facts["mpi_cuda"] = found.mpi.cuda
     for name, why in found.problems.items():
-        for fact in [one for one in facts if one.partition("_")[0] == name]:
+        for fact in [fact for fact in facts if fact.partition("_")[0] == name]:
             notes.missing(SETTING, _shown(why), fact)
             del facts[fact]
-    return facts, {one.netdev: port_settings(one) for one in found.ports[:MOST] if _NAME.fullmatch(one.netdev)}
+    return facts, {port.netdev: port_settings(port) for port in found.ports[:MOST] if _NAME.fullmatch(port.netdev)}
 
 
 def _listed(names: tuple[str, ...]) -> str:
