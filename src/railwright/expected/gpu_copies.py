@@ -1,6 +1,6 @@
-"""What copies and NIXL reach of the links that they cross.
+"""The shares of the links that copies and NIXL reach.
 
-A GPU has more copy engines than one copy uses, so these never bound it.
+A GPU has more copy engines than a copy uses, so these never bound it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ COPY_BY_GPU_CLOCK = Constant(60.0, "times a load of the GPU's own memory, a copy
 COPY_BY_HOST_CLOCK = Constant(100.0, "times a load of the GPU's own memory, until the host knows of it", SMALL_COPIES)
 LIBRARY_COPY = Constant(2.0, "times what a program waits for a small copy, by a library", SMALL_COPIES)
 _LOADS_MEASURED_ON = "9."
-"""The compute capability of the GPUs that both figures were measured on. Other GPUs get no band."""
+"""The compute capability of the GPUs on which both figures were measured. Other GPUs get no band."""
 
 
 def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool, reads_host: bool = False) -> Expected:
-    """The band of one direction by copy engine, for copies by a kernel or with the other direction busy too.
+    """Return the band of copies by a kernel, or with the other direction busy too, from that of one direction by copy
+    engine.
 
-    What engines reach both ways at once differs from one run to the next, and what a kernel does that reads host memory
-    (`reads_host`) from host to host, so between their two ends there is no verdict.
+    The rate of engines both ways at once differs between runs, and the rate of a kernel that reads host memory
+    (`reads_host`) between hosts. So between the two ends there is no verdict.
     """
     if by_kernel and both_ways:
         return _part_of(band, BOTH_KERNELS_SHARE, "two kernels that copy at once")
@@ -54,7 +55,9 @@ def _down_to(found: Expected, share: Constant, band: Expected) -> Expected:
 
 
 def over_nvlink(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
-    """The band of one direction. Two kernels share a link that one alone does not fill; copy engines lose nothing."""
+    """Return the band of one direction. Two kernels share a link that one alone does not fill; copy engines lose
+    nothing.
+    """
     return _part_of(band, BOTH_KERNELS_OF_NVLINK, "two kernels that copy at once") if by_kernel and both_ways else band
 
 
@@ -62,15 +65,15 @@ def _part_of(band: Expected, share: Constant, how: str) -> Expected:
     return replace(
         band,
         low=share.value * band.low,
-        because=f"{share.value:.2f} of the expected rate of one copy, for {how}",
+        because=f"{share.value:.2f} of the expected rate of one copy: {how}",
         sources=(*band.sources, share.source),
     )
 
 
 def from_own_load(gpu: Device, own_s: tuple[float, float], times: Constant, how: str) -> Bounds:
-    """The floor and the band of what takes so many loads of the GPU's own memory at most.
+    """Return the floor and band of an operation that takes at most `times` loads of the GPU's own memory.
 
-    `own_s`: one such load in the slowest and in the fastest launch of the run, seconds.
+    `own_s` is one such load in the slowest and in the fastest launch of the run, in seconds.
     """
     slowest, fastest = own_s
     floor = _floor(own_s, f"one load of {gpu.id}'s own memory, measured in this run")
@@ -87,9 +90,9 @@ def from_own_load(gpu: Device, own_s: tuple[float, float], times: Constant, how:
 
 
 def small_transfer(alone_s: tuple[float, float], awaited_s: tuple[float, float], *, is_small: bool) -> Bounds:
-    """The floor of a library's small transfer and its band, from the slowest and the fastest launches, seconds.
+    """Return the floor and band of a library's small transfer from the slowest and fastest launches, in seconds.
 
-    `alone_s`: the GPU's part of a small copy. `awaited_s`: what a program waits for one.
+    `alone_s` is the GPU's part of a small copy. `awaited_s` is the time that a program waits for one.
     """
     slowest, fastest = awaited_s
     floor = _floor(alone_s, "a copy of a few bytes by the GPU's own clock, measured in this run")
@@ -100,13 +103,13 @@ def small_transfer(alone_s: tuple[float, float], awaited_s: tuple[float, float],
         low=floor.value,
         high=LIBRARY_COPY.value * fastest,
         doubtful_to=LIBRARY_COPY.value * slowest,
-        because=f"a library takes at most {LIBRARY_COPY.value:.0f} times what a program waits for such a copy",
+        because=f"a library takes at most {LIBRARY_COPY.value:.0f} times the wait for such a copy",
         sources=(LIBRARY_COPY.source,),
     )
 
 
 def _floor(launches_s: tuple[float, float], because: str) -> Limit:
-    """The fastest of the launches, of which the slowest and the fastest are given, in seconds."""
+    """Return the fastest launch as a limit; `launches_s` is (slowest, fastest) in seconds."""
     slowest, fastest = launches_s
     return Limit(
         quantity="latency_s", value=fastest, kind="measured_ceiling", because=because, varies=slowest / fastest,

@@ -1,7 +1,7 @@
-"""The best reads of a drive in a run: what its other reads are held against where the raw device is closed.
+"""The best reads of a drive in a run, which its other reads are held against if the raw device is closed.
 
-Reads are alike if all but their depth, threads and engine is the same. Of them the best is a reference: nothing in the
-run stands above it.
+Reads are alike if all but their depth, threads and engine is the same. The best of them is a baseline: the run has
+nothing better.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from railwright.topology.devices import Scalar
 _CONCAVE = Source("Railwright docs/limits.md", "direct reads of a file")
 SHARE = Constant(0.5, "of the best reads of the run, for each read in flight", _CONCAVE)
 _HOW = ("depth", "threads", "engine")
-"""What alike reads differ in."""
+"""The parameters in which alike reads differ."""
 _KEPT = ("size_bytes", "pages", "order")
-"""What they must share, so far as a benchmark varies it."""
+"""The parameters that alike reads share, if a benchmark varies them."""
 
 
 class _Read(NamedTuple):
@@ -33,7 +33,7 @@ class _Read(NamedTuple):
 
 
 class OwnReads:
-    """The reads of one run, by what makes them alike."""
+    """The reads of a run, grouped into alike reads."""
 
     def __init__(self, results: Iterable[Result]) -> None:
         """`results` are the sound ones of benchmarks that read files."""
@@ -48,12 +48,12 @@ class OwnReads:
         return bool(self._best)
 
     def is_best(self, point: Workload) -> bool:
-        """Whether nothing of the run stands above the point."""
+        """Report whether no read of the run is better than the point."""
         best = self._best.get(_alike(point.path, point.quantity, point.varied))
         return best is not None and all(best.how.get(name) == point.varied.get(name) for name in _HOW)
 
     def bounds(self, point: Workload) -> Bounds | None:
-        """The best alike reads as a ceiling; None where there are none.
+        """Return the best alike reads as a ceiling; None without any.
 
         Throughput is concave in the reads in flight, so with fewer of them it is at least in proportion; the time of
         one read grows at most in proportion to them.
@@ -72,7 +72,7 @@ class OwnReads:
             quantity=point.quantity,
             low=best.value if is_latency else edge,
             high=edge if is_latency else None,
-            because="rate is at least in proportion to the reads in flight, and half of that is allowed for an engine",
+            because="the rate is at least in proportion to the reads in flight; half of it is allowed for the engine",
             sources=(SHARE.source,),
         )
 
@@ -98,4 +98,4 @@ def _read(launches: list[Result]) -> _Read:
 
 def _best(reads: list[_Read], alike: Hashable) -> _Read:
     is_latency = isinstance(alike, tuple) and alike[1] == "latency_s"
-    return (min if is_latency else max)(reads, key=lambda one: one.value)
+    return (min if is_latency else max)(reads, key=lambda read: read.value)

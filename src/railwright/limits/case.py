@@ -11,7 +11,7 @@ from railwright.topology.cluster import Cluster
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster with the choices of its software. A fault is a changed case: its limits are what the fault would leave."""
+    """A cluster with the choices of its software. A fault is a changed case, with the limits that it would leave."""
 
     cluster: Cluster
     algorithm: str = "auto"

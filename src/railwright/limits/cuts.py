@@ -59,14 +59,14 @@ def _groups(host: Topology) -> Iterator[tuple[str, _Group]]:
 
 
 def _with(island: _Group, below: _Group) -> tuple[tuple[_Group, _Group], ...]:
-    """Return (added, taken away): unchanged, without those GPUs, and with all of them if NVLink leads out of the group."""
+    """Return (added, taken away): unchanged, without those GPUs, and with all of them if NVLink leads out."""
     none: _Group = frozenset()
     kept, without, whole = (none, none), (none, island), (island, none)
     return (kept, without) if island <= below else (kept, without, whole)
 
 
 def _islands(host: Topology) -> list[_Group]:
-    """Return the groups of GPUs joined by NVLink or Infinity Fabric over any number of steps; single GPUs are left out."""
+    """Return the groups of GPUs that NVLink or Infinity Fabric joins in any number of steps, without single GPUs."""
     peers: dict[str, list[str]] = defaultdict(list)
     for link in host.links:
         if isinstance(link.protocol, GPU_LINKS):

@@ -54,7 +54,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     bottleneck: str = ""
     """The id of that link or device; empty for a measured ceiling."""
     varies: float = 1.0
-    """The factor by which the next launch of a measured ceiling may be better, from the spread of its launches; at least 1."""
+    """The factor by which the next launch of a measured ceiling may be better, from their spread; at least 1."""
     derivation: tuple[Step, ...] = ()
     sources: tuple[Source, ...] = ()
 

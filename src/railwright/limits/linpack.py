@@ -26,7 +26,7 @@ _MODEL = re.compile(r"\b(?:[A-Z]{1,4}[0-9]{2,4}[A-Z]?|PCIE|NVL)\b")
 
 
 def fp64_limit(host: Topology, gpus: int, order: int) -> Limit | NoLimit:
-    """Return the limit in flop/s of `gpus` GPUs like those of `host` for a matrix of `order` rows, whatever the solver."""
+    """Return the limit in flop/s of `gpus` GPUs like those of `host`, for any solver of a matrix of `order` rows."""
     model = first_gpu(host)
     rate = fp64_rate(model) if model else None
     if model is None or rate is None:

@@ -195,7 +195,7 @@ class Bands:
         return Band((through_memory or low).value, high.value)
 
     def _inside_cpu(self, resource: Resource) -> Band:
-        """Return the band of peer-to-peer traffic through a root complex; a Grace CPU passes it at the full rate (P2C)."""
+        """Return the band of peer-to-peer traffic through a root complex; Grace passes it at the full rate (P2C)."""
         cpu = self._host.device(resource.link.a)
         directly = not self._through_memory
         crosses = directly and cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"

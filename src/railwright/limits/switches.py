@@ -89,7 +89,7 @@ def _links(ports: int, above: int) -> int:
 
 
 def _even(ports: Iterable[int], above: int, radix: int, most: int) -> bool:
-    """Report whether switches with those ports down can each be joined evenly to `above` switches of `most` ports down."""
+    """Report whether switches with those ports down can be joined evenly to `above` switches of `most` ports down."""
     each = list(ports)
     upwards = all(down + above * _links(down, above) <= radix for down in set(each))
     return upwards and sum(_links(down, above) for down in each) <= most
@@ -154,7 +154,7 @@ def described(fabric: Fabric, hosts: int, rails: int) -> tuple[SwitchTier, ...]:
 
 
 def _ports_down(fabric: Fabric, level: int, hosts: int, rails: int) -> int:
-    """Return the ports down of a group of that tier with `hosts` hosts: to NICs, or to the uplinks of the groups below."""
+    """Return the ports down of a group of that tier with `hosts` hosts: to NICs, or to uplinks from below."""
     if level == 0:
         return hosts * rails
     groups, rest = divmod(hosts, fabric.tiers[level - 1].hosts)

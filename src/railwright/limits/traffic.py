@@ -80,7 +80,7 @@ def domain_hosts(cluster: Cluster) -> int:
 
 
 def protocol_of(cluster: Cluster) -> str:
-    """Return the only protocol that NCCL may use there (NCCL_PROTO), empty if NCCL chooses. Send and receive ignore it."""
+    """Return the only protocol that NCCL may use (NCCL_PROTO), else empty. Send and receive ignore it."""
     host = cluster.host.device("host0")
     return str(host.facts.get("nccl_protocol", "")) if host else ""
 
