@@ -305,7 +305,7 @@ def test_a_drive_s_link_bounds_its_writes_and_nothing_is_expected_of_them() -> N
     assert isinstance(limit, Limit)
     assert limit.kind == "derived"
     assert "PCIe" in limit.because
-    assert "an upper limit alone" in limit.because
+    assert "only an upper limit" in limit.because
     assert expected is None
     for quantity in ("latency_s", "operations_per_s"):
         none, _ = finder.find("file_write", quantity, f"memory0>{drive}", {"size_bytes": 4096})

@@ -212,7 +212,7 @@ def test_ranks_that_share_a_core_are_marked_and_never_judged(railwright):
     found = railwright.results("mpi_all_reduce")
     assert [result.outcome for result in found] == ["measured"] * 6
     assert all(result.settings["functional"] is True and result.verification.bytes_wrong == 0 for result in found)
-    assert "a functional run, its 2 ranks shared cores" in " ".join(done.out.split())
+    assert "functional run: its 2 ranks shared cores" in " ".join(done.out.split())
     railwright.expect_nothing_left()
 
 
@@ -370,7 +370,7 @@ def test_a_functional_run_is_unknown_by_that_reason_even_where_a_limit_is_known(
     finder = LimitFinder(expand("laptop", {}), [copy, crowded], DECLARATIONS)
     limit, expected = finder.find(crowded)
     assert isinstance(limit, NoLimit)
-    assert (limit.why, expected) == ("a functional run, its 4 ranks shared cores", None)
+    assert (limit.why, expected) == ("functional run: its 4 ranks shared cores", None)
     assert not isinstance(finder.find(alone)[0], NoLimit)
 
 

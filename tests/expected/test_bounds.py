@@ -51,7 +51,7 @@ def test_a_kind_that_nothing_here_finds_has_no_limit():
     declared = {"memory_copy": (Declaration("bandwidth_bytes_per_s", Unheard()),)}
     limit, _ = LimitFinder(expand("laptop", {}), (), declared).find(copied())
     assert isinstance(limit, NoLimit)
-    assert limit.why == "nothing here knows the workload Unheard"
+    assert limit.why == "no limit is derived for the workload Unheard"
 
 
 def test_a_record_cannot_make_itself_a_ceiling():

@@ -39,7 +39,7 @@ def test_reading_is_held_against_the_slower_of_its_parts_in_its_own_bytes() -> N
 
     limit, band = bounds(1 * GB, 2 * GB, "encoded")  # 0.5 GB/s of encoded bytes are decoded
     assert limit.value == pytest.approx(0.5 * GB)
-    assert limit.because.startswith("decoding the same bytes alone, in this run (beside it fetching alone 1.00 GB/s)")
+    assert limit.because.startswith("decoding the same bytes alone, in this run (fetching alone 1.00 GB/s)")
     assert band.low == pytest.approx(GB / 3)
     limit, band = bounds(1 * GB, 8 * GB, "in memory")
     assert limit.value == pytest.approx(4 * GB)

@@ -86,7 +86,7 @@ def test_a_drive_that_is_slower_than_its_link_is_never_called_slow(benchmark, pa
     assert state(drives, benchmark, path, gigabytes * 1e9, {"size_bytes": 2**20, "way": "bounce"}) == expected
     limit, band = drives.find(benchmark, "bandwidth_bytes_per_s", path, {})
     assert band is None
-    assert ": an upper limit alone, " in limit.because
+    assert ": only an upper limit, " in limit.because
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_linpack_with_little_memory_is_compared_with_nobody():
 def test_the_band_of_linpack_names_the_peers_and_what_each_of_their_gpus_reaches():
     limit, band = expect_hpl(load("dgx-a100"), 8, 280_000)
     assert band.because == (
-        "10.0 TFLOP/s to 17.2 TFLOP/s a GPU, what 9 of 10 systems of the TOP500 with A100 80 GB reach"
+        "10.0 TFLOP/s to 17.2 TFLOP/s a GPU, the range of 9 of 10 systems of the TOP500 with A100 80 GB"
     )
     assert limit.because == "8 x NVIDIA A100 SXM4 80GB, FP64 matrix rate"
 
@@ -151,4 +151,4 @@ def test_the_band_of_linpack_names_the_peers_and_what_each_of_their_gpus_reaches
 def test_linpack_on_a_gpu_without_known_peers_says_so():
     limit, band = expect_hpl(load("dgx-b200"), 8, 10**6)
     assert band is None
-    assert limit.because.endswith("an upper limit alone, no system of the TOP500 with this GPU was looked up")
+    assert limit.because.endswith("only an upper limit, no TOP500 systems with this GPU are recorded")

@@ -166,7 +166,7 @@ def test_a_path_inside_a_host_and_to_the_fabric_are_paths_too() -> None:
         (("-c", "all_to_all", "-a", "ring"), "all_to_all with ring", "direct"),
         (("-c", "all_reduce", "--count", "2", "-a", "collnet"), "cannot run on this cluster", "ring, tree"),
         (("-c", "all_reduce", "-a", "nvlstree"), "cannot run on this cluster", "ring, tree"),
-        (("-c", "all_reduce", "--size", "0"), "a collective of 0 bytes moves nothing", "1 or more"),
+        (("-c", "all_reduce", "--size", "0"), "a collective must move at least 1 byte, got 0", "1 or more"),
         (("-c", "all_reduce", "--size", "-1"), "not a size: '-1'", "64K"),
         (("-c", "all_reduce", "--size", "1e30"), "not a size: '1e30'", "64K"),
         (("-c", "all_reduce", "--size", "1000T"), "size '1000T' is above 64 TiB", "fits"),

@@ -139,7 +139,7 @@ def test_records_are_what_their_schema_says() -> None:
     [
         (("--host", "hgx-h100"), "the number of hosts is not given"),
         (("--count", "16"), "there is no design"),
-        (("--count", "1", "--host", "hgx-h100"), "1 host needs no network"),
+        (("--count", "1", "--host", "hgx-h100"), "a design must have at least 2 hosts, got 1"),
         (("--count", "0", "--host", "hgx-h100"), "0 hosts make no sense"),
         ((*SIXTEEN, "--host", "mi300x", "--vary", "nics=2,4"), "--vary belongs to one host, 2 are given"),
         ((*SIXTEEN, "--vary", "nics"), "not values of a change: 'nics'"),
