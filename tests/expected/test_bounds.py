@@ -1,4 +1,4 @@
-"""What a result is held against is declared by its benchmark, and by nothing else."""
+"""Benchmarks alone declare the limits and baselines that a result is held against."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_quantity_that_no_benchmark_declares_has_no_limit_and_neither_has_a_st
 
 def test_a_kind_that_nothing_here_finds_has_no_limit():
     class Unheard(Workload, frozen=True):
-        """A kind of a later version."""
+        """A workload of a later version."""
 
     declared = {"memory_copy": (Declaration("bandwidth_bytes_per_s", Unheard()),)}
     limit, _ = LimitFinder(expand("laptop", {}), (), declared).find(copied())
@@ -55,7 +55,7 @@ def test_a_kind_that_nothing_here_finds_has_no_limit():
 
 
 def test_a_record_cannot_make_itself_a_ceiling():
-    """Neither a benchmark that supplies none nor words of its own in the record do."""
+    """A benchmark without baselines cannot supply one, nor can words in the record."""
     point = ("mpi_bandwidth", "bandwidth_bytes_per_s", "memory0>memory0", {"size_bytes": MIB, "transport": "shm"})
     for forged in (copied("mpi_bandwidth"), copied("a_stranger", supplies="thread copy")):
         limit, _ = Finder(expand("laptop", {}), [forged]).find(*point)
@@ -76,7 +76,7 @@ def test_unverified_and_wrong_copies_are_no_ceiling():
 
 
 def test_references_are_the_simplest_measurements_alone():
-    """A copy by a GPU, a collective or a library's message is never one, whatever is known of it."""
+    """A copy by a GPU, a collective or a library's message is never a baseline."""
     references = {name for name, rows in DECLARATIONS.items() if any(row.is_reference for row in rows)}
     assert references == {
         "memory_stream", "memory_copy", "core_latency", "gpu_latency", "tcp_stream", "device_read", "hpl",
@@ -89,8 +89,8 @@ def test_references_are_the_simplest_measurements_alone():
     for name in ("hpl", "gpu_hpl"):
         (product,) = (row for row in DECLARATIONS[name] if row.is_reference)
         assert product.when == {"part": ("dgemm",)}
-    (own,) = (row for row in DECLARATIONS["gpu_latency"] if row.is_reference)
-    assert (own.ends, own.when) == ("same", {"kind": ("chase",)})
+    (row_of_own_loads,) = (row for row in DECLARATIONS["gpu_latency"] if row.is_reference)
+    assert (row_of_own_loads.ends, row_of_own_loads.when) == ("same", {"kind": ("chase",)})
 
 
 def test_a_benchmark_names_its_ceilings_and_what_these_need():
@@ -100,7 +100,7 @@ def test_a_benchmark_names_its_ceilings_and_what_these_need():
     assert ceilings_of("memory_copy", DECLARATIONS) == ()
     assert ceilings_of("gpu_hpl", DECLARATIONS) == ()  # its own dgemm, and not that of the CPUs
     assert set(ceilings_of("kv_transfer", DECLARATIONS)) == {"memory_copy", "core_latency", "tcp_stream"}
-    named = {name for one in EVERY for name in ceilings_of(one.name, DECLARATIONS)}
+    named = {name for benchmark in EVERY for name in ceilings_of(benchmark.name, DECLARATIONS)}
     assert named <= set(DECLARATIONS)
 
 
@@ -207,7 +207,7 @@ def test_as_many_sockets_are_the_limit_as_send_at_once_and_one_of_them_is_expect
 
 
 def test_a_message_by_tcp_is_as_fast_as_any_by_a_socket_and_expected_against_the_launches_of_its_pages():
-    """As on a VM with 2 cores, where each launch of a ping-pong is fast or slow by a factor of two."""
+    """The case of a VM with 2 cores, where each launch of a ping-pong is fast or slow by a factor of two."""
 
     def launch(pages, *seconds):
         return msgspec.structs.replace(

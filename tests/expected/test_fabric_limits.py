@@ -1,4 +1,4 @@
-"""Ranks on hosts whose links are known: what they are held against, and what of it is expected."""
+"""Limits and bands of ranks on hosts whose links are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of encoded data against fetching and decoding, each alone; reading ahead against the reader and the pace."""
+"""Reading encoded data against fetching and decoding alone; reading ahead against the reader and the consumers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_reading_ahead_is_held_against_the_slower_of_the_reader_and_all_consumer
 
     limit, band = bounds(5)
     assert limit.value == pytest.approx(0.5 * GB), "two ranks take 5 samples of 50 MB"
-    assert limit.because == "2 x 5 samples/s are taken, 0.50 GB/s (the reader alone, in this run, makes 1.00 GB/s)"
+    assert limit.because == "2 x 5 samples/s are consumed, 0.50 GB/s (the reader alone reaches 1.00 GB/s in this run)"
     assert band.low == pytest.approx(GB / 3)
     limit, band = bounds(5, "operations_per_s")
     assert (limit.value, band.low) == (pytest.approx(10), pytest.approx(20 / 3))

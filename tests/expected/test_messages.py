@@ -1,4 +1,4 @@
-"""What messages should reach: their bytes over a rate, and a start that every message pays."""
+"""Bounds of messages: their bytes over a rate, and a start that every message pays."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_the_limit_is_the_rate_at_every_size_and_only_the_band_knows_the_start(w
 
 
 def test_a_batch_shares_the_start_of_its_request() -> None:
-    single, many = (at(Message(one_sided=True, batch=batch), 64 * KIB)[1] for batch in (1, 64))
-    assert many.low > 2 * single.low
+    single, batch_of_64 = (at(Message(one_sided=True, batch=batch), 64 * KIB)[1] for batch in (1, 64))
+    assert batch_of_64.low > 2 * single.low
     start = start_of(Message(one_sided=True), in_one_host=False, over_efa=False)
     assert single.low < 64 * KIB / start.expected_s
 
@@ -76,7 +76,7 @@ def test_a_fault_is_the_same_question_of_a_machine_with_it() -> None:
 
 
 def test_a_changed_machine_finds_its_collectives_anew() -> None:
-    """A machine keeps what linear programs gave it; another number of hosts is another machine."""
+    """A machine caches the results of its linear programs; another number of hosts is another machine."""
     reduce = Collective(operation="all_reduce", size_bytes=2**30, ranks=16)
     limits = {expect(reduce, dataclasses.replace(TWO, cluster=cluster_of(TWO.host, hosts)))[0].value
               for hosts in (1, 2, 4)}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Messages of a library between hosts: over how many ports, and what that says of a table."""
+"""Messages of a library between hosts: the ports that they use, and the verdicts on their tables."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ def test_gpus_use_the_next_port_as_well_and_no_more_than_their_own_slot() -> Non
     ],
 )
 def test_what_the_job_asked_of_ucx_counts(variables, pairs, expected) -> None:
-    told = dataclasses.replace(EIGHT, environment=variables)
-    assert of(told, pairs=pairs)[0].value == pytest.approx(expected * PORT)
+    configured = dataclasses.replace(EIGHT, environment=variables)
+    assert of(configured, pairs=pairs)[0].value == pytest.approx(expected * PORT)
 
 
 def test_a_single_port_is_the_limit_of_any_number_of_pairs() -> None:
-    one = Machine(cluster=cluster_of(expand("hgx-h100", {"nics": "1"}), 2))
-    assert of(one)[0] == of(one, pairs=8)[0] == of(one, by="verbs")[0]
-    assert of(one, pairs=8)[1].low == of(one)[1].low
+    single = Machine(cluster=cluster_of(expand("hgx-h100", {"nics": "1"}), 2))
+    assert of(single)[0] == of(single, pairs=8)[0] == of(single, by="verbs")[0]
+    assert of(single, pairs=8)[1].low == of(single)[1].low
 
 
 def two_ports_of_a_card() -> Topology:
-    """A ConnectX-6 with two ports of HDR in a slot of PCIe 4.0, as in openucx/ucx issue 8851."""
+    """Return a ConnectX-6 with two ports of HDR in a slot of PCIe 4.0, as in openucx/ucx issue 8851."""
     kinds = {"cpu0": "cpu", "memory0": "memory", "card0": "card", "nic0": "nic", "nic1": "nic", "fabric0": "fabric"}
     slot = PcieLink(gt_per_s=16.0, width=16, max_payload_bytes=256)
     port = InfinibandLink(line_rate_bits_per_s=200e9, mtu_bytes=4096)
@@ -95,7 +95,7 @@ def two_ports_of_a_card() -> Topology:
 
 @pytest.mark.parametrize("pairs", [1, 2])
 def test_two_ports_of_a_card_carry_no_more_than_its_slot(pairs) -> None:
-    """One pair had 21.3 GB/s over both ports there, of which each gives 24.8 and the slot 28.8."""
+    """A pair reached 21.3 GB/s over both ports there; each port carries 24.8 and the slot 28.8."""
     limit, _ = of(Machine(cluster=cluster_of(two_ports_of_a_card(), 2)), pairs=pairs)
     assert limit.value == pytest.approx(28.8e9, rel=0.01)
 

@@ -226,10 +226,10 @@ def test_two_equal_designs_do_not_beat_each_other(three: tuple[Design, ...]) -> 
 
 
 def test_prices_decide_the_dearest_and_the_front() -> None:
-    """With optics dear and hosts free, copper beats glass; the fabric's parts are the same."""
-    asked = msgspec.structs.replace(ASKED, prices=PRICES)
-    glass = design_of("glass", cluster("hgx-h100"), asked)
-    copper = design_of("copper", cluster("hgx-h100"), msgspec.structs.replace(asked, optics="none"))
+    """With expensive optics and free hosts, copper beats glass; the fabric's parts are the same."""
+    question = msgspec.structs.replace(ASKED, prices=PRICES)
+    glass = design_of("glass", cluster("hgx-h100"), question)
+    copper = design_of("copper", cluster("hgx-h100"), msgspec.structs.replace(question, optics="none"))
     marked = compared([glass, copper])
     assert marked[0].beaten_by == ("copper",)
     assert marked[1].saving is not None

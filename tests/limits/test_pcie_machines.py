@@ -1,6 +1,6 @@
-"""PCIe machines against published tables: testdata/calibration/pcie.csv, whose systems are split before they are used.
+"""PCIe machines against published tables: testdata/calibration/pcie.csv, whose systems are split before use.
 
-Rows for calibration say what the constants of `nccl` lean on. The systems kept aside are only compared.
+Rows for calibration support the constants of `nccl`. The systems kept aside are only compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GEN5_PAYLOAD = 57.5
 
 
 def with_cpu(topology, words):
-    """The same machine with the processor of the row, named as in /proc/cpuinfo."""
+    """Return the same machine with the processor of the row, named as in /proc/cpuinfo."""
     vendor, family, model = words.split()
     facts = {"vendor": vendor, "family": int(family), "model": int(model)}
     devices = tuple(

@@ -1,4 +1,4 @@
-"""Lists of CPUs as the kernel writes them: read, and written alike."""
+"""Lists of CPUs as the kernel writes them: parsed and formatted."""
 
 import pytest
 

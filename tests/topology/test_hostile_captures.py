@@ -1,4 +1,4 @@
-"""A capture is somebody else's file: it must not reach out of itself, hang, or end in a traceback."""
+"""A capture is somebody else's file: it must not reach outside itself, hang, or cause a traceback."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def captured(tmp_path):
 
 
 def bytes_read():
-    """By this process so far, from files and caches alike."""
+    """Return the bytes that this process has read so far, from files and caches alike."""
     (line,) = (line for line in Path("/proc/self/io").read_text().splitlines() if line.startswith("rchar: "))
     return int(line.split()[1])
 
@@ -143,7 +143,7 @@ def test_deep_nesting_ends(tmp_path):
     assert any("bridges above" in item.why for item in topology.unknown)
     nested = tmp_path / "json.jsonl"
     nested.write_text('{"path":' + "[" * 200_000 + "\n")
-    with pytest.raises(UsageError, match="neither sys nor proc"):
+    with pytest.raises(UsageError, match="has neither sys nor proc"):
         load(str(nested))
 
 

@@ -1,4 +1,4 @@
-"""Every machine of testdata/hosts is understood as its expected.txt says."""
+"""Every machine of testdata/hosts yields the facts of its expected.txt."""
 
 import os
 

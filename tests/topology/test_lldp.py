@@ -1,4 +1,4 @@
-"""Cables as lldpd hears them."""
+"""Cables from the output of lldpd."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_what_only_others_heard_was_not_looked_at() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"lldp": 3}', '{"lldp": []}'])
 def test_other_text_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="host0: not what lldpctl prints"):
+    with pytest.raises(UsageError, match="host0: not the output of lldpctl"):
         cabling_of_lldp({"host0": text})
 
 

@@ -1,4 +1,4 @@
-"""What people call machines: every spelling that was seen, and the same with other case, dashes and vendors."""
+"""Names that people use for machines: every known spelling, also with other case, dashes and vendors."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_a_number_of_gpus_is_a_change_and_not_forgotten(written, name):
         ("hgx-h100 x8", "hgx-h100 with --count 8"),
     ],
 )  # fmt: skip
-def test_several_hosts_are_no_machine_and_said_with_the_option(written, asked):
-    with pytest.raises(UsageError, match=f"did you mean {asked}"):
+def test_several_hosts_are_no_machine_and_said_with_the_option(written, suggestion):
+    with pytest.raises(UsageError, match=f"did you mean {suggestion}"):
         load(written)
 
 

@@ -1,4 +1,4 @@
-"""Which GPUs NVIDIA's libraries list, how many switches NVLink leads to, and how that is told."""
+"""The GPUs that NVIDIA's libraries list, the number of switches behind NVLink, and their text."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from .probed import MACHINE, ask, look, machine_with, why
 
 @pytest.fixture
 def document(stand_ins):  # noqa: F811 - pytest's way to ask for a fixture
-    """The probe's answer for two healthy H200, as plain data that a test may change."""
+    """Return the probe's answer for two healthy H200, as plain data that a test may change."""
     return ask(stand_ins)
 
 
@@ -46,7 +46,7 @@ def test_a_gpu_that_neither_library_lists_is_lost_and_not_hidden_by_a_variable(t
     ("nodes", "allowed", "container", "lost"),
     [
         (2, 2, True, True),  # a container that was given both
-        (1, 1, True, False),  # one that was given the other
+        (1, 1, True, False),  # a container that was given the other
         (2, 1, False, False),  # a job whose cgroup allows one
         (2, 2, False, True),
         (1, 1, False, True),  # no node was made for a GPU that could not be started
@@ -89,13 +89,13 @@ def test_a_gpu_that_is_hidden_from_cuda_is_said(tmp_path, document):
 
 def test_gpus_that_are_alike_are_told_by_the_runs_of_their_numbers(tmp_path, document):
     gpus = load(str(archive("8xh100-8nic"))).of_kind("gpu")
-    every = [{**document["nvml"]["gpus"][0], "address": gpu.address, "mig": gpu.id == "gpu3"} for gpu in gpus]
-    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": every}, "cuda": {}}, "8xh100-8nic")
+    listed = [{**document["nvml"]["gpus"][0], "address": gpu.address, "mig": gpu.id == "gpu3"} for gpu in gpus]
+    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": listed}, "cuda": {}}, "8xh100-8nic")
     text = render_topology(topology)
     assert re.search(r"^  gpu0-2, gpu4-7  compute capability", text, re.M)
     assert re.search(r"^  gpu3  compute capability", text, re.M)
-    del every[6]
-    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": every}, "cuda": {}}, "8xh100-8nic")
+    del listed[6]
+    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": listed}, "cuda": {}}, "8xh100-8nic")
     words = "to gpu0-5, gpu7"
     assert words in render_topology(topology)
     assert words in render_topology_svg(topology)

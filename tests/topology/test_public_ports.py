@@ -1,4 +1,4 @@
-"""What tools and sysfs said of NIC ports in public reports, and what we say of the same ports."""
+"""NIC ports in public reports: the output of tools and sysfs, and our reading of the same ports."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def by_source(report):
 
 
 def nic_with(files, tmp_path):
-    """The first RDMA NIC of a machine that has these files, and the types of its links to the fabric."""
+    """Return the first RDMA NIC of a machine with these files, and the types of its links to the fabric."""
     kept = {path: content for path, content in files_of(MACHINE).items() if not path.startswith(PORT)}
     path = write_archive(tmp_path / "machine.jsonl", {**kept, "capture.json": b'{"format": 2}', **files})
     topology = load(str(path))
@@ -59,11 +59,11 @@ def test_a_table_of_gids_is_what_show_gids_lists(report, tmp_path):
         files[f"{PORT}/gid_attrs/types/{index}"] = VERSIONS[version]
         files[f"{PORT}/gid_attrs/ndevs/{index}"] = netdev.encode()
     nic, _ = nic_with(files, tmp_path)
-    told = gids(nic)
-    assert told is not None
-    assert [(one.number, one.version, one.netdev) for one in told] == [(int(row[1]), row[4], row[5]) for row in first]
-    assert [one.kind == "IPv4" for one in told] == [bool(row[3]) for row in first]
-    assert next((one.number for one in told if one.is_routable), -1) == report["first_routable"]
+    found = gids(nic)
+    assert found is not None
+    assert [(gid.number, gid.version, gid.netdev) for gid in found] == [(int(row[1]), row[4], row[5]) for row in first]
+    assert [gid.kind == "IPv4" for gid in found] == [bool(row[3]) for row in first]
+    assert next((gid.number for gid in found if gid.is_routable), -1) == report["first_routable"]
 
 
 @pytest.mark.parametrize("report", REPORTS["mlnx_qos"], ids=by_source)
@@ -76,10 +76,10 @@ def test_priorities_are_what_mlnx_qos_says(report):
 
 @pytest.mark.parametrize("report", REPORTS["dcb"], ids=by_source)
 def test_priorities_are_what_dcb_says(report):
-    """The words that it prints for people, as the same program prints them in JSON."""
+    """The table for people, compared with the JSON of the same program."""
     lossless = [word == "on" for _, word in re.findall(r"\b([0-7]):(on|off)", report["text"])]
     assert lossless_of_dcb(json.dumps({"pfc_cap": 8, "prio_pfc": lossless})) == tuple(report["lossless"])
-    table = [[DSCP_OF[name], int(one)] for name, one in re.findall(r"\b([A-Z]+\d+):([0-7])", report["text"])]
+    table = [[DSCP_OF[name], int(priority)] for name, priority in re.findall(r"\b([A-Z]+\d+):([0-7])", report["text"])]
     assert [list(pair) for pair in dscp_of_dcb(json.dumps({"dscp_prio": table}))] == report["dscp"]
 
 

@@ -1,4 +1,4 @@
-"""Settings are told as they are, as not there, or as not to be read: never one for the other."""
+"""A setting is its value, absent, or unreadable; these three are never confused."""
 
 import json
 
@@ -82,7 +82,7 @@ TOLD = {
 
 
 def with_settings(held, **changed):
-    """A captured machine with these settings, as a capture of today's format says it."""
+    """Return the files of a captured machine with these settings, in today's format."""
     return {**files_of("8gpu-pcie"), "capture.json": json.dumps({"format": 2}).encode(), **held, **changed}
 
 
@@ -92,7 +92,7 @@ def facts_of(topology):
 
 
 def not_read(topology):
-    return [(one.what, one.why) for one in topology.unknown if one.what.startswith("setting")]
+    return [(item.what, item.why) for item in topology.unknown if item.what.startswith("setting")]
 
 
 def read(tmp_path, files):
@@ -101,19 +101,19 @@ def read(tmp_path, files):
 
 def test_each_setting_is_told(tmp_path):
     topology = read(tmp_path, with_settings(SETTINGS))
-    told = facts_of(topology)
+    facts = facts_of(topology)
     without_frequency_files = {name for name, value in TOLD.items() if value is None}
-    assert {name: told[name] for name in TOLD if name in told and name not in without_frequency_files} == {
+    assert {name: facts[name] for name in TOLD if name in facts and name not in without_frequency_files} == {
         name: value for name, value in TOLD.items() if value is not None
     }
     # Its policies are there and these files of them are not.
-    assert {told[name] for name in without_frequency_files} == {NONE}
+    assert {facts[name] for name in without_frequency_files} == {NONE}
     assert not_read(topology) == []
 
 
 def test_what_a_machine_does_not_have_is_none(tmp_path):
-    told = facts_of(read(tmp_path, with_settings({})))
-    assert {name: told[name] for name in TOLD if told.get(name) != NONE} == {}
+    facts = facts_of(read(tmp_path, with_settings({})))
+    assert {name: facts[name] for name in TOLD if facts.get(name) != NONE} == {}
 
 
 def test_what_an_older_capture_does_not_hold_is_not_taken_for_none(tmp_path):

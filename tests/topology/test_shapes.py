@@ -1,4 +1,4 @@
-"""The named machines: sources, names, and what their makers say of their links."""
+"""The named machines: sources, names, and their makers' figures for links."""
 
 from collections import Counter
 from pathlib import Path
@@ -30,7 +30,7 @@ WITH_GPUS = [name for name, shape in SHAPES.items() if shape.layout.gpus]
 
 
 def gpu_link_bytes_per_s(topology, gpu_id):
-    """The sum of the limits of a GPU's NVLinks or Infinity Fabric links."""
+    """Return the sum of the limits of a GPU's NVLinks or Infinity Fabric links."""
     total = 0.0
     for link in topology.links:
         if gpu_id in (link.a, link.b) and isinstance(link.protocol, NvlinkLink | XgmiLink):
@@ -41,7 +41,7 @@ def gpu_link_bytes_per_s(topology, gpu_id):
 
 
 def nearest(name, gpu_id="gpu0"):
-    """(kind, NICs) of the NICs that are nearest to a GPU."""
+    """Return (kind, NICs) of the NICs that are nearest to a GPU."""
     affinity = Affinity(load(name))
     found = affinity.nearest(gpu_id)
     return affinity.kind(gpu_id, found[0]), found

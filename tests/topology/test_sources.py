@@ -1,4 +1,4 @@
-"""What sysfs shows of machines that are not in testdata/hosts: VFs, representors, clouds, controllers, old kernels."""
+"""Sysfs of machines that are not in testdata/hosts: VFs, representors, clouds, controllers, old kernels."""
 
 import pytest
 
@@ -19,7 +19,7 @@ BUS = "sys/devices/pci0000:00"
 
 
 class Machine:
-    """One or two NUMA nodes, and what a test adds."""
+    """A machine of one or two NUMA nodes, extended by each test."""
 
     def __init__(self, nodes=1):
         self.files = {"sys/devices/system/node/online": f"0-{nodes - 1}" if nodes > 1 else "0",

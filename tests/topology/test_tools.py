@@ -1,4 +1,4 @@
-"""What programs of a machine say of its software: read from their own words, kept in captures, never trusted."""
+"""The software of a machine from its programs: parsed from their output, kept in captures, never trusted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEBIAN = """\
 #         Device: memory
 #           Type: intra-node
 """
-# By openucx/ucx issue 8808: an H100 server whose UCX knows GPUs and RDMA.
+# From openucx/ucx issue 8808: an H100 server whose UCX knows GPUs and RDMA.
 WITH_GPUS = """\
 #      Transport: rc_verbs
 #         Device: mlx5_0:1
@@ -75,7 +75,7 @@ def test_ucx_is_read_by_its_own_words():
     assert found.version == "1.17.0"
     assert found.transports == ("rc_verbs", "rc_mlx5", "ud_mlx5", "cuda_copy", "cuda_ipc")
     assert found.devices == ("mlx5_0:1", "mlx5_1:1")
-    # As threads show it whose markdown has eaten the first character of each line.
+    # As in threads whose markdown removed the first character of each line.
     assert tools.ucx_of("Library version: 1.9.0", WITH_GPUS.replace("#", "")) == found.__class__(
         version="1.9.0", transports=found.transports, devices=found.devices
     )
@@ -215,7 +215,7 @@ def test_hostile_words_stay_words():
         **DOCUMENT, "pollers": [{"program": name} for name in names * 1000], "ofi_nccl": "\x07" * 300,
         "ucx": {"version": "\n", "transports": names * 1000, "devices": names},
         "ports": [{"netdev": "\x1b", "lossless": [9]}]}), Notes())  # fmt: skip
-    told = msgspec.json.encode([facts, pfc]).decode()
-    assert "\\u001b" not in told
-    assert "\\u0007" not in told
-    assert len(told) < 2_000_000
+    encoded = msgspec.json.encode([facts, pfc]).decode()
+    assert "\\u001b" not in encoded
+    assert "\\u0007" not in encoded
+    assert len(encoded) < 2_000_000

@@ -139,8 +139,8 @@ class Names:
         near = difflib.get_close_matches(written, self._spelling, n=3, cutoff=_NEAR)
         similar = tuple(self._spelling[match] for match in near)
         models = {word for word in parts.words if any(character.isdigit() for character in word)}
-        same = [shape for shape, candidate in self._shapes.items()
-                if candidate.gpu is not None and models.intersection(_BETWEEN.split(candidate.gpu.name.lower()))]  # fmt: skip
+        same = [shape for shape, found in self._shapes.items()
+                if found.gpu is not None and models.intersection(_BETWEEN.split(found.gpu.name.lower()))]  # fmt: skip
         if not same:
             return similar
         fits = [shape for shape in same if self._has_memory(shape, parts)]

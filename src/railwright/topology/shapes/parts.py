@@ -78,7 +78,7 @@ class NvlinkPart(msgspec.Struct, frozen=True, kw_only=True):
     """NVLinks from each GPU: to the NVSwitches, which the topology shows as one device, or directly to other GPUs."""
 
     link: NvlinkLink
-    """Number of NVLinks of a GPU."""
+    """All NVLinks of a GPU together."""
     switch_chips: int = 0
     pairs: tuple[tuple[int, int, int], ...] = ()
     """(GPU, GPU, links) without a switch."""
