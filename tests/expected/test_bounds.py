@@ -35,7 +35,7 @@ def test_the_last_declaration_of_each_quantity_covers_whatever_is_varied():
             assert (dict(last.when), last.ends) == ({}, "any"), f"{name}, {quantity}"
 
 
-def test_a_quantity_that_no_benchmark_declares_has_no_limit_and_neither_has_a_stranger():
+def test_undeclared_quantities_and_unknown_benchmarks_have_no_limit():
     finder = Finder(expand("laptop", {}), [copied()])
     for benchmark, quantity in (("memory_copy", "latency_s"), ("a_stranger", "bandwidth_bytes_per_s")):
         limit, band = finder.find(benchmark, quantity, "memory0>memory0", {"size_bytes": MIB})
@@ -44,7 +44,7 @@ def test_a_quantity_that_no_benchmark_declares_has_no_limit_and_neither_has_a_st
         assert band is None
 
 
-def test_a_kind_that_nothing_here_finds_has_no_limit():
+def test_an_unknown_workload_has_no_limit():
     class Unheard(Workload, frozen=True):
         """A workload of a later version."""
 
@@ -67,7 +67,7 @@ def test_a_record_cannot_make_itself_a_ceiling():
                                                  "path": "p", "supplies": "thread copy"}), type=Result)  # fmt: skip
 
 
-def test_unverified_and_wrong_copies_are_no_ceiling():
+def test_unverified_and_wrong_copies_are_not_ceilings():
     point = ("mpi_bandwidth", "bandwidth_bytes_per_s", "memory0>memory0", {"size_bytes": MIB, "transport": "shm"})
     unchecked = msgspec.structs.replace(copied(), verification=None)
     wrong = msgspec.structs.replace(copied(), verification=Verification(method="m", bytes_checked=9, bytes_wrong=1))
@@ -75,7 +75,7 @@ def test_unverified_and_wrong_copies_are_no_ceiling():
         assert isinstance(Finder(expand("laptop", {}), [unsound]).find(*point)[0], NoLimit)
 
 
-def test_references_are_the_simplest_measurements_alone():
+def test_only_the_simplest_measurements_are_baselines():
     """A copy by a GPU, a collective or a library's message is never a baseline."""
     references = {name for name, rows in DECLARATIONS.items() if any(row.is_reference for row in rows)}
     assert references == {
@@ -93,7 +93,7 @@ def test_references_are_the_simplest_measurements_alone():
     assert (row_of_own_loads.ends, row_of_own_loads.when) == ("same", {"kind": ("chase",)})
 
 
-def test_a_benchmark_names_its_ceilings_and_what_these_need():
+def test_a_benchmark_names_its_ceilings_and_their_requirements():
     assert ceilings_of("mpi_latency", DECLARATIONS) == ("memory_copy", "core_latency", "tcp_stream")
     assert ceilings_of("kv_vram", DECLARATIONS) == ("gpu_latency",)
     assert ceilings_of("file_read", DECLARATIONS) == ("device_read",)
@@ -121,7 +121,7 @@ def test_the_first_declaration_that_covers_a_result_counts():
     assert why(parameters={"order": "random"}) == "the rest"
 
 
-def test_messages_are_held_against_copies_on_their_own_pages_and_less_is_expected_of_small_ones():
+def test_messages_are_held_against_copies_on_equal_pages_and_small_pages_lower_the_band():
     def copies(rate, **pages):
         return [
             msgspec.structs.replace(copied(), parameters={"size_bytes": size, "threads": 1, **pages},
@@ -190,7 +190,7 @@ def test_sockets_are_matched_by_pages_from_64_kib_up():
     assert limit(2 * MIB, "small") == 5e9, "records of old name no pages"
 
 
-def test_as_many_sockets_are_the_limit_as_send_at_once_and_one_of_them_is_expected():
+def test_the_limit_is_one_socket_per_sender_and_the_band_is_one_socket():
     socket = msgspec.structs.replace(copied("tcp_stream"), parameters={"size_bytes": MIB}, summary=summarise([2e9]))
     point = {"size_bytes": MIB, "transport": "tcp", "pairs": 3}
 
@@ -206,7 +206,7 @@ def test_as_many_sockets_are_the_limit_as_send_at_once_and_one_of_them_is_expect
     assert isinstance(found("mpi_bandwidth", "memory0>memory0", functional=True)[0], NoLimit)
 
 
-def test_a_message_by_tcp_is_as_fast_as_any_by_a_socket_and_expected_against_the_launches_of_its_pages():
+def test_a_tcp_message_has_the_fastest_socket_as_limit_and_its_own_pages_as_band():
     """The case of a VM with 2 cores, where each launch of a ping-pong is fast or slow by a factor of two."""
 
     def launch(pages, *seconds):

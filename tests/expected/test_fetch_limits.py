@@ -50,7 +50,7 @@ def test_reading_is_held_against_the_slower_of_its_parts_in_its_own_bytes() -> N
         assert isinstance(bounds(GB, GB, "encoded", settings)[0], NoLimit)
 
 
-def test_without_the_parts_of_the_very_same_point_nothing_is_judged() -> None:
+def test_missing_parts_of_the_same_point_give_no_limit() -> None:
     parameters = {"part": "both", "bytes": "encoded", "threads": 4, "cache": "hot"}
     finder = Finder(expand("laptop", {}), (seen("fetch", GB, cache="hot"), seen("decode", GB)))
     limit, _ = finder.find("parquet_read", "bandwidth_bytes_per_s", "pagecache>memory0", parameters, {})

@@ -186,7 +186,7 @@ def test_communication_that_is_hidden_whole_is_not_suspicious(finder):
     assert state(finder, "train_step", "gpu0>gpu1", 5e11, {**step, "rate": "busbw"}) == "suspicious"
 
 
-def test_a_path_that_is_not_there_has_no_limit(finder):
+def test_an_unknown_path_has_no_limit(finder):
     limit, band = finder.find("gpu_copy", "bandwidth_bytes_per_s", "gpu0>gpu7", PEER)
     assert isinstance(limit, NoLimit)
     assert band is None
@@ -222,7 +222,7 @@ def test_with_nvls_switched_off_an_all_reduce_is_held_against_rings(gigabytes, s
     assert held_against(allowed, gigabytes)[0] == state_with
 
 
-def test_nvls_that_is_asked_for_and_switched_off_has_no_limit():
+def test_nvls_requested_and_switched_off_has_no_limit():
     finder = Finder(load(str(archive(EIGHT))), ())
     forced = {**LARGE, "algorithm": "NVLS"}
     assert held_against(finder, 400, None, forced)[1].value == pytest.approx(700e9)

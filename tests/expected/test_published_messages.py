@@ -106,7 +106,7 @@ def test_four_of_five_rows_are_ok() -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.source)
-def test_what_is_far_worse_is_slow(table) -> None:
+def test_much_worse_values_are_slow(table) -> None:
     """A value three times worse is slow if bytes decide, and so is a small message that takes 80 us more."""
     by_time = table.workload.quantity == TIME
     for size, state in states(table, worse=3.2).items():

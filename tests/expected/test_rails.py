@@ -27,7 +27,7 @@ def of(machine: Machine = EIGHT, **fields: object):
 
 
 @pytest.mark.parametrize(("pairs", "expected"), [(2, 4), (4, 4), (6, 6), (8, 8), (64, 8)])
-def test_pairs_use_as_many_ports_as_they_are_and_the_host_has_and_near_ones_in_any_case(pairs, expected) -> None:
+def test_pairs_use_one_port_each_up_to_the_hosts_ports_and_at_least_the_near_ones(pairs, expected) -> None:
     limit, band = of(pairs=pairs)
     assert limit.value == pytest.approx(expected * PORT)
     assert f"{expected} ports that {pairs} pairs can use at once, each: 400 Gb/s port of nic0" in limit.because
@@ -64,7 +64,7 @@ def test_gpus_use_the_next_port_as_well_and_no_more_than_their_own_slot() -> Non
         ({"UCX_MAX_RNDV_RAILS": "many", "UCX_NET_DEVICES": ","}, 1, 1),
     ],
 )
-def test_what_the_job_asked_of_ucx_counts(variables, pairs, expected) -> None:
+def test_the_jobs_ucx_settings_count(variables, pairs, expected) -> None:
     configured = dataclasses.replace(EIGHT, environment=variables)
     assert of(configured, pairs=pairs)[0].value == pytest.approx(expected * PORT)
 

@@ -284,6 +284,6 @@ def test_every_row_has_the_same_limit_band_and_verdict(name) -> None:
         assert ours.verdict.state == theirs.verdict.state, point
 
 
-def test_the_records_are_of_every_kind() -> None:
+def test_the_records_cover_every_kind() -> None:
     kinds = {type(workload_of(archived(*CASES[name][:3])[0], DECLARATIONS)) for name in CASES}
     assert kinds == {Collective, Copy, Files, Linpack, Memory, Message}

@@ -131,7 +131,7 @@ def test_pxn_keeps_all_to_all_on_its_rail_where_rails_are_not_joined():
     assert without.algbw_bytes_per_s.expected_high < with_pxn.algbw_bytes_per_s.expected_low
 
 
-def test_the_bottleneck_says_what_doubling_it_brings():
+def test_the_bottleneck_reports_the_gain_from_doubling_it():
     found = limit("hgx-h100 nics=2", 16, "all_to_all")
     (ports,) = found.bottleneck
     assert (ports.what, round(ports.share, 3)) == ("NIC port", 1.0)
@@ -164,7 +164,7 @@ def archive_text(name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-def test_what_is_expected_grows_with_the_size_and_stays_below_the_limit():
+def test_the_band_grows_with_the_size_and_stays_below_the_limit():
     cluster = cluster_of(load("hgx-h100"), 4)
     found = algorithms(Case(cluster=cluster), "all_reduce", explained=False)
     last = 0.0
@@ -186,7 +186,7 @@ def unlike(name):
 
 @pytest.mark.parametrize("shape", {unlike(name): name for name in SHAPES}.values())
 @pytest.mark.parametrize("collective", ["all_reduce", "all_to_all", "send_recv"])
-def test_every_shape_has_a_limit_or_says_why_not(shape, collective):
+def test_every_shape_has_a_limit_or_a_reason(shape, collective):
     cluster = cluster_of(load(shape), 4 if load(shape).of_kind("nic") else 1)
     if cluster.ranks < 2:
         with pytest.raises(UsageError, match="needs two GPUs"):
@@ -249,7 +249,7 @@ def test_a_gpu_that_reaches_no_nic_is_named():
         (("hgx-h100 nics=0", 2), "has no NIC port"),
     ],
 )
-def test_clusters_that_make_no_sense_are_refused(arguments, words):
+def test_invalid_clusters_are_refused(arguments, words):
     with pytest.raises(UsageError, match=words):
         cluster_of(load(arguments[0]), arguments[1])
 
@@ -266,7 +266,7 @@ def test_clusters_that_make_no_sense_are_refused(arguments, words):
         ((Tier(hosts=16, switches=-2),), "-2 switches"),
     ],
 )
-def test_fabrics_that_make_no_sense_are_refused(tiers, words):
+def test_invalid_fabrics_are_refused(tiers, words):
     with pytest.raises(UsageError, match=words):
         cluster_of(load("hgx-h100"), 16, Fabric(tiers=tiers))
 

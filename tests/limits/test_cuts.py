@@ -111,7 +111,7 @@ def test_no_group_of_gpus_passes_on_more_than_its_links_carry():
     assert just_that["tree"] > 10  # a chain passes more through its GPUs, which then decide
 
 
-def test_eight_pcie_gpus_in_pairs_are_held_back_by_the_link_between_their_switches():
+def test_the_link_between_switches_limits_eight_pcie_gpus_in_pairs():
     found = collective_row(cluster_of(load("h100-pcie-8gpu-nvlink"), 1), "all_reduce")
     one_link = 57.5e9  # PCIe 5.0 x16, MaxPayload 256 B: what every tree sends from one socket to the other, up and down
     assert found.busbw_bytes_per_s.limit == pytest.approx(one_link * 14 / 8, rel=2e-3)

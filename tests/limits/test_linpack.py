@@ -72,7 +72,7 @@ def test_h100_on_pcie_is_not_held_against_sxm():
     assert "H100 PCIe" in pcie.because
 
 
-def test_a_matrix_beyond_the_memory_is_remarked_on_and_a_tiny_one_is_compared_with_none():
+def test_a_matrix_beyond_the_memory_is_reported_and_a_tiny_one_has_no_peers():
     host = load("hgx-h100")
     order = int((1.5 * 8 * 85.9e9 / 8) ** 0.5)
     assert "times the GPUs' memory" in expect_hpl(host, 8, order)[0].because
@@ -93,7 +93,7 @@ def test_v100_has_its_rate_without_tensor_cores():
     assert band is not None
 
 
-def test_a_gpu_whose_memory_is_not_known_is_compared_with_none():
+def test_a_gpu_of_unknown_memory_has_no_peers():
     host = load("hgx-h100")
     devices = tuple(
         replace(device, facts={key: value for key, value in device.facts.items() if key != "memory_bytes"})

@@ -63,7 +63,7 @@ def test_no_system_both_calibrates_and_tests():
     assert len(values("holdout")) >= 12
 
 
-def test_the_constants_say_what_the_rows_say():
+def test_the_constants_agree_with_the_rows():
     rome = values("calibration", cpu="AuthenticAMD 23 49", path="across sockets")
     assert nccl._SOCKETS["Zen 2"][1].value == pytest.approx(1.2 * max(rome) * 1e9, rel=0.01)
     for name, cpu in (("Zen 3 or 4", "AuthenticAMD 25 17"), ("AMD", "AuthenticAMD 26 2")):
@@ -95,5 +95,5 @@ def test_a_processor_s_class_is_that_of_its_family_and_model(cpu, name):
 @pytest.mark.parametrize(
     ("shape", "known"), [("h100-pcie nics-at=cpu", False), ("h100-pcie", True), ("rtx-4090", False), ("mi250x", False)]
 )
-def test_only_where_each_switch_has_a_nic_the_cpu_passes_on_gpus_data_alone(shape, known):
+def test_the_cpu_carries_only_gpus_data_if_each_switch_has_a_nic(shape, known):
     assert nccl._every_gpu_has_a_nic_at_its_switch(load(shape)) is known

@@ -135,14 +135,14 @@ def test_linpack_of_the_yandex_clusters_against_their_peers(shape, gpus, order, 
     assert verdict(tera * 1e12 * gpus, limit, band) == state
 
 
-def test_linpack_with_little_memory_is_compared_with_nobody():
+def test_linpack_with_little_memory_has_no_peers():
     limit, band = expect_hpl(load("dgx-a100"), 8, 92_160)
     assert limit.value == pytest.approx(8 * 19.5e12)
     assert band is None
     assert limit.because.endswith("the matrix fills 10 % of the GPUs' memory, comparable runs 70 % and more")
 
 
-def test_the_band_of_linpack_names_the_peers_and_what_each_of_their_gpus_reaches():
+def test_the_band_of_linpack_names_the_peers_and_their_rate_a_gpu():
     limit, band = expect_hpl(load("dgx-a100"), 8, 280_000)
     assert band.because == (
         "10.0 TFLOP/s to 17.2 TFLOP/s a GPU, the range of 9 of 10 systems of the TOP500 with A100 80 GB"

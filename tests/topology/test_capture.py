@@ -134,7 +134,7 @@ def test_existing_destinations_are_refused(tmp_path):
     assert (tmp_path / "file.jsonl").read_text() == "x"
 
 
-def test_what_could_not_be_read_stays_explained(tmp_path):
+def test_a_capture_keeps_the_reasons_of_unreadable_files(tmp_path):
     files = files_of("8gpu-pcie")
     del files[TABLE]
     files["capture.json"] = json.dumps({"unreadable": {TABLE: "permission denied"}}).encode()

@@ -117,7 +117,7 @@ def test_machines_without_gpus_or_nics_work():
         ("P5.48XLARGE", {"nick": "2"}, "nick"),
     ],
 )
-def test_nonsense_is_refused_with_what_is_allowed(name, changes, message):
+def test_invalid_changes_are_refused_with_a_hint(name, changes, message):
     with pytest.raises(UsageError) as caught:
         expand(name, changes)
     assert message in caught.value.message
@@ -126,7 +126,7 @@ def test_nonsense_is_refused_with_what_is_allowed(name, changes, message):
 
 @pytest.mark.parametrize("text", ["", "  ", "hgx-h100 nics", "hgx-h100 =2", "hgx-h100 nics=", "hgx-h100 nics=1 nics=2",
                                   "no/such/dir", "nothing.jsonl", "hgx-h101", "a\0b"])  # fmt: skip
-def test_what_is_no_machine_is_refused(text):
+def test_invalid_machines_are_refused(text):
     with pytest.raises(UsageError):
         load(text)
 

@@ -6,7 +6,7 @@ from railwright.topology.gpus import runs
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "expected"),
     [
         ("", ""),
         ("gpu0", "gpu0"),

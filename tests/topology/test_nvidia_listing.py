@@ -24,7 +24,7 @@ def document(stand_ins):  # noqa: F811 - pytest's way to ask for a fixture
     return ask(stand_ins)
 
 
-def test_a_gpu_that_nvml_does_not_list_is_said(tmp_path, document):
+def test_a_gpu_that_nvml_does_not_list_is_reported(tmp_path, document):
     document["nvml"]["gpus"].pop()
     topology = machine_with(tmp_path, document)
     assert why(topology)["NVLink of gpu1"] == "NVIDIA's library does not list this GPU"
@@ -78,7 +78,7 @@ def test_the_probe_counts_the_device_nodes(monkeypatch, tmp_path):
     assert nvidia_probe._device_nodes() == {}
 
 
-def test_a_gpu_that_is_hidden_from_cuda_is_said(tmp_path, document):
+def test_a_gpu_that_is_hidden_from_cuda_is_reported(tmp_path, document):
     document["cuda"]["gpus"].pop()
     topology = machine_with(tmp_path, document)
     assert topology.device("gpu1").facts["cuda_visible"] is False
@@ -87,7 +87,7 @@ def test_a_gpu_that_is_hidden_from_cuda_is_said(tmp_path, document):
     assert why(topology)["CUDA attributes of gpu1"] == "CUDA does not list this GPU"
 
 
-def test_gpus_that_are_alike_are_told_by_the_runs_of_their_numbers(tmp_path, document):
+def test_equal_gpus_are_printed_as_ranges(tmp_path, document):
     gpus = load(str(archive("8xh100-8nic"))).of_kind("gpu")
     listed = [{**document["nvml"]["gpus"][0], "address": gpu.address, "mig": gpu.id == "gpu3"} for gpu in gpus]
     topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": listed}, "cuda": {}}, "8xh100-8nic")
@@ -109,7 +109,7 @@ def test_switches_are_not_counted_where_the_other_ends_have_no_address(tmp_path,
     assert (switch.name, "chips" in switch.facts) == ("NVSwitches", False)
 
 
-def test_an_address_of_all_ones_in_a_capture_is_no_chip(tmp_path, document):
+def test_an_address_of_all_ones_in_a_capture_does_not_count_as_a_switch(tmp_path, document):
     links = [link for gpu in document["nvml"]["gpus"] for link in gpu["nvlinks"]]
     four = machine_with(tmp_path, document)
     assert (four.of_kind("nvswitch")[0].name, "number of NVSwitches" in why(four)) == ("4 NVSwitches", False)

@@ -119,12 +119,12 @@ def test_a_driver_that_crashes_is_named(stood_in):
     assert "killed by SIGABRT" in why(topology)["NVLink of gpu0, gpu1"]
 
 
-def test_what_nvml_said_is_kept_where_cuda_gave_no_answer():
+def test_nvmls_answer_is_kept_if_cuda_gives_none():
     text = '{"nvml": {"driver": "580"}}{"cuda": {"gpus": [{"addr'
     assert nvidia._answers(text) == {"nvml": {"driver": "580"}}
 
 
-def test_a_line_on_standard_error_is_no_answer(stood_in, monkeypatch, tmp_path):
+def test_a_line_on_standard_error_is_not_an_answer(stood_in, monkeypatch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nprint('{1} [a warning]', file=sys.stderr)\n")
     stood_in(PYTHONPATH=str(tmp_path))
     topology = discover(asked(open_capture(archive(MACHINE))), "live")
@@ -180,7 +180,7 @@ def test_links_between_two_gpus_need_no_switch(tmp_path, stand_ins):  # noqa: F8
     assert not topology.of_kind("nvswitch")
 
 
-def test_links_whose_other_end_is_hidden_are_taken_for_links_to_switches(tmp_path, stand_ins):  # noqa: F811
+def test_links_with_hidden_other_ends_count_as_links_to_switches(tmp_path, stand_ins):  # noqa: F811
     topology = machine_with(tmp_path, ask(stand_ins, STANDIN_NVML_REMOTE="hidden"))
     assert Graph(topology).find("gpu0", "gpu1").devices == ("gpu0", "nvswitch0", "gpu1")
 
@@ -270,7 +270,7 @@ def first_gpu(document, **changed):
         lambda document: {**document, "nvml": {"gpus": [{"address": "0000:00:06.0"}] * 1000}},
     ],
 )
-def test_a_document_that_no_machine_can_have_is_refused_as_a_whole(tmp_path, document, spoil):
+def test_an_impossible_document_is_refused_as_a_whole(tmp_path, document, spoil):
     topology = machine_with(tmp_path, spoil(document))
     assert "nvidia/probe.json" in why(topology)["NVLink of gpu0, gpu1"]
     assert "memory_bytes" not in topology.device("gpu0").facts

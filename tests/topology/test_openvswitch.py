@@ -48,12 +48,12 @@ def setting(tmp_path, raw, where=DATABASES[0]):
         (b"", None),
     ],
 )
-def test_the_setting_is_what_the_last_record_left(tmp_path, raw, value):
+def test_the_last_record_decides_the_setting(tmp_path, raw, value):
     assert setting(tmp_path, raw)[0] == value
     assert setting(tmp_path, raw, DATABASES[1])[0] == value
 
 
-def test_a_machine_without_it_has_none(tmp_path):
+def test_a_machine_without_open_vswitch_has_no_setting(tmp_path):
     machine = load(str(write_archive(tmp_path / "machine.jsonl", {**files_of("8gpu-pcie"), **FORMAT})))
     assert machine.of_kind("host")[0].facts["ovs_hw_offload"] == "none"
 

@@ -58,7 +58,7 @@ def test_a_matrix_gives_trees_sockets_and_nvlinks() -> None:
     assert machine.of_kind("nic")[0].facts["rdma_device"] == "mlx5_0"
 
 
-def test_what_a_matrix_does_not_say_is_unknown_and_asked_for() -> None:
+def test_facts_missing_from_a_matrix_are_unknown_with_a_hint() -> None:
     machine = load(str(TOPO_M))
     assert [item.what for item in machine.unknown] == ["the model of the GPUs", "NIC4", "the rate of the NICs"]
     with pytest.raises(UsageError, match="must be a known GPU"):
@@ -67,7 +67,7 @@ def test_what_a_matrix_does_not_say_is_unknown_and_asked_for() -> None:
         load(f"{TOPO_M} nics=2")
 
 
-def test_a_matrix_that_is_cut_off_says_what_it_does_not_tell(tmp_path: Path) -> None:
+def test_a_truncated_matrix_reports_its_missing_rows(tmp_path: Path) -> None:
     whole = TOPO_M.read_text(encoding="utf-8")
     cut = whole[: whole.index("\nGPU6 ")]
     unknown = {item.what for item in load(written(tmp_path, cut, "cut.txt")).unknown}

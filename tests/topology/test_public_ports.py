@@ -48,7 +48,7 @@ def nic_with(files, tmp_path):
 
 
 @pytest.mark.parametrize("report", REPORTS["show_gids"], ids=by_source)
-def test_a_table_of_gids_is_what_show_gids_lists(report, tmp_path):
+def test_a_gid_table_agrees_with_show_gids(report, tmp_path):
     rows = ROW.findall(report["text"])
     first = [row for row in rows if row[0] == rows[0][0]]
     files = {f"{PORT}/link_layer": b"Ethernet\n"}
@@ -67,7 +67,7 @@ def test_a_table_of_gids_is_what_show_gids_lists(report, tmp_path):
 
 
 @pytest.mark.parametrize("report", REPORTS["mlnx_qos"], ids=by_source)
-def test_priorities_are_what_mlnx_qos_says(report):
+def test_priorities_agree_with_mlnx_qos(report):
     assert lossless_of_mlnx_qos(report["text"]) == tuple(report["lossless"])
     table = dict(dscp_of_mlnx_qos(report["text"]))
     assert len(table) == 64
@@ -75,7 +75,7 @@ def test_priorities_are_what_mlnx_qos_says(report):
 
 
 @pytest.mark.parametrize("report", REPORTS["dcb"], ids=by_source)
-def test_priorities_are_what_dcb_says(report):
+def test_priorities_agree_with_dcb(report):
     """The table for people, compared with the JSON of the same program."""
     lossless = [word == "on" for _, word in re.findall(r"\b([0-7]):(on|off)", report["text"])]
     assert lossless_of_dcb(json.dumps({"pfc_cap": 8, "prio_pfc": lossless})) == tuple(report["lossless"])
@@ -84,7 +84,7 @@ def test_priorities_are_what_dcb_says(report):
 
 
 @pytest.mark.parametrize("report", REPORTS["sysfs"], ids=by_source)
-def test_a_port_is_what_its_files_were_found_to_mean(report, tmp_path):
+def test_a_port_has_the_facts_found_from_its_files(report, tmp_path):
     files = {f"{DEVICE}/{name}": content.encode() + b"\n" for name, content in report["files"].items()}
     netdevs = {path: b"" for path in files_of(MACHINE) if path.startswith(NETDEV)}
     kept = {f"{PORT}/link_layer": b"InfiniBand\n", f"{PORT}/state": b"4: ACTIVE\n"}

@@ -45,7 +45,7 @@ def roce(*entries, **more):
     return {f"{port}/link_layer": b"Ethernet\n", **table(port, *entries), **more}
 
 
-def test_the_table_is_told_without_addresses(tmp_path):
+def test_the_gid_table_has_no_addresses(tmp_path):
     device, _ = nic(
         tmp_path,
         **roce(
@@ -56,20 +56,20 @@ def test_the_table_is_told_without_addresses(tmp_path):
 
 
 @pytest.mark.parametrize("entry", [(b"what\n", b"RoCE v2\n"), (FOUR, b"RoCE v7\n"), (FOUR, None)])
-def test_a_table_that_makes_no_sense_is_not_told(tmp_path, entry):
+def test_an_invalid_gid_table_is_omitted(tmp_path, entry):
     device, path = nic(tmp_path, **roce((LOCAL, b"RoCE v2\n"), entry))
     assert "roce_gids" not in device.facts
     assert any(note.what.startswith("GIDs of") for note in load(str(path)).unknown)
 
 
-def test_an_empty_table_and_one_that_is_not_held_differ(tmp_path):
+def test_an_empty_table_differs_from_a_missing_one(tmp_path):
     device, _ = nic(tmp_path, **roce())
     assert device.facts["roce_gids"] == "none"
     other, _ = nic(tmp_path, **{f"{ports()[0]}/link_layer": b"Ethernet\n"})
     assert "roce_gids" not in other.facts
 
 
-def test_ecn_is_on_where_both_ways_are(tmp_path):
+def test_ecn_is_on_if_both_directions_are(tmp_path):
     first = ports()[0]
     netdev = next(
         path.rpartition("/")[0] for path in files_of(MACHINE)
@@ -87,14 +87,14 @@ def test_ecn_is_on_where_both_ways_are(tmp_path):
     assert "roce_ecn" not in nic(tmp_path, **roce(), **(third | {f"{netdev}/ecn/roce_np/enable/7": b"x"}))[0].facts
 
 
-def test_errors_are_those_that_count_errors(tmp_path):
+def test_only_error_counters_are_errors(tmp_path):
     counters = {f"{ports()[0]}/counters/{name}": b"0\n" for name in ("symbol_error", "link_downed", "port_xmit_wait")}
     assert nic(tmp_path, **counters)[0].facts["port_errors"] == "none"
     some = counters | {f"{ports()[0]}/counters/link_downed": b"3\n", f"{ports()[0]}/counters/port_xmit_wait": b"9\n"}
     assert nic(tmp_path, **some)[0].facts["port_errors"] == "link_downed 3"
 
 
-def test_packets_that_mlx5_lost_count_and_those_that_came_in_another_order_do_not(tmp_path):
+def test_lost_packets_of_mlx5_are_errors_and_reordered_ones_are_not(tmp_path):
     counters = {f"{ports()[0]}/counters/symbol_error": b"0\n", f"{ports()[0]}/hw_counters/out_of_sequence": b"812\n"}
     assert nic(tmp_path, **counters)[0].facts["port_errors"] == "none"
     lost = counters | {f"{ports()[0]}/hw_counters/local_ack_timeout_err": b"2705\n"}
@@ -120,12 +120,12 @@ def test_iwarp_has_nothing_of_roce(tmp_path):
     assert not {"roce_gids", "roce_ecn"} & set(nic_found.facts)
 
 
-def test_what_pods_left_empty_does_not_hide_the_rest_of_a_table(tmp_path):
+def test_entries_left_empty_by_pods_do_not_hide_later_ones(tmp_path):
     device, _ = nic(tmp_path, **roce(*[(ZERO, None)] * 20, (FOUR, b"RoCE v2\n")))
     assert device.facts["roce_gids"] == "20:v2/IPv4/eth2"
 
 
-def test_a_capture_keeps_them_and_a_redacted_one_no_address(tmp_path):
+def test_a_capture_keeps_gids_and_a_redacted_one_hides_addresses(tmp_path):
     device, path = nic(tmp_path, **roce((LOCAL, b"IB/RoCE v1\n"), (FOUR, b"RoCE v2\n"), (SIX, b"RoCE v2\n")))
     for redact in (False, True):
         again = tmp_path / f"again-{redact}.jsonl"

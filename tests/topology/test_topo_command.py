@@ -33,7 +33,7 @@ def test_text_of_a_capture():
     assert topo("--from", str(archive("8xh100-2nic"))) == (HOSTS / "8xh100-2nic/expected.txt").read_text()
 
 
-def test_gpus_that_are_alike_are_told_once_and_one_that_differs_apart():
+def test_equal_gpus_share_a_line_and_a_different_one_has_its_own():
     topology = load(str(archive("2xh200-probed-vm")))
     lines = gpu_lines(topology)
     assert lines[0].startswith("GPUs  driver ")
@@ -91,7 +91,7 @@ def test_errors_are_railwrights_own():
             CliRunner().invoke(verb.topo, arguments, catch_exceptions=False)
 
 
-def test_nothing_readable_cannot_be_judged(tmp_path):
+def test_an_unreadable_machine_cannot_be_judged(tmp_path):
     (tmp_path / "sys").mkdir()
     with pytest.raises(CannotJudge):
         CliRunner().invoke(verb.topo, ["--from", str(tmp_path)], catch_exceptions=False)

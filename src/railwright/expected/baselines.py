@@ -88,7 +88,7 @@ class Baselines:
 
         Below the smallest size they are those of that size: smaller copies take no longer, at no higher rate.
         """
-        known = self._on(path, pages)
+        known = self._copies_on(path, pages)
         if known and 0 < size_bytes < min(known):
             return min(known), known[min(known)]
         sizes = [size for size in known if size_bytes / 2 <= size <= size_bytes * 2]
@@ -97,9 +97,9 @@ class Baselines:
 
     def largest_copies(self, path: str, pages: str = HUGE) -> tuple[int, Ceiling] | None:
         """Return the copies of the largest size, with that size in bytes."""
-        return max(self._on(path, pages).items(), default=None)
+        return max(self._copies_on(path, pages).items(), default=None)
 
-    def _on(self, path: str, pages: str) -> dict[int, Ceiling]:
+    def _copies_on(self, path: str, pages: str) -> dict[int, Ceiling]:
         """Return the copies by size. Runs that copied only on huge pages have no others; below 64 KiB pages do not
         matter.
         """
@@ -157,18 +157,18 @@ def _place(supply: Baseline, workload: Workload) -> Hashable:
         case "dgemm":  # the same processes with as many threads
             return path, workload.ranks, (varied.get("host"), varied.get("hosts")), varied.get("threads")
         case "fetch":
-            return path, _apart_from(workload, "part", "bytes")
+            return path, _varied_except(workload, "part", "bytes")
         case "decode":  # the bytes are in memory, whatever their source
-            return _apart_from(workload, "part", "bytes", "cache")
+            return _varied_except(workload, "part", "bytes", "cache")
         case "reader alone":
-            return path, workload.ranks, _apart_from(workload, "part", "pace", "prefetch", "counted")
+            return path, workload.ranks, _varied_except(workload, "part", "pace", "prefetch", "counted")
         case "gpu load":  # from the reader's own memory, whatever memory the workload reads
             return path.partition(">")[2], size or 0
         case _:
             return path
 
 
-def _apart_from(workload: Workload, *names: str) -> Hashable:
+def _varied_except(workload: Workload, *names: str) -> Hashable:
     """Return the workload's varied parameters except `names`."""
     return tuple(sorted((name, value) for name, value in workload.varied.items() if name not in names))
 

@@ -72,12 +72,12 @@ def collective_row(
         bottleneck=best.bottleneck,
         software_limits=software_limits(cluster, collective, best.name),
         assumptions=_assumptions(cluster, collective, found.likely.name),
-        algorithms=tuple(_by_protocol(cluster, collective, algorithm) for algorithm in found.algorithms),
+        algorithms=tuple(_apply_protocol(cluster, collective, algorithm) for algorithm in found.algorithms),
         sources=_sources(cluster),
     )
 
 
-def _by_protocol(cluster: Cluster, collective: str, algorithm: Algorithm) -> Algorithm:
+def _apply_protocol(cluster: Cluster, collective: str, algorithm: Algorithm) -> Algorithm:
     """Return the algorithm with its rates by the protocol that NCCL may use there."""
     rate = at_large_sizes(cluster, collective, algorithm)
     return replace(

@@ -43,10 +43,10 @@ def expect_copy(workload: Copy, machine: Machine) -> Bounds:
         limit, band = links.within_gpu(gpu)
         # Half of the memory's rate is the limit of all GPUs; the engines' share of it was measured on Hopper alone.
         return limit, _large(workload, band) if workload.size_bytes is not None else None
-    return _between(workload, machine)
+    return _expect_between(workload, machine)
 
 
-def _between(workload: Copy, machine: Machine) -> Bounds:
+def _expect_between(workload: Copy, machine: Machine) -> Bounds:
     path = machine.path_over(workload.path)
     if path is None:
         between = Crossing(quantity=workload.quantity, path=workload.path.replace(">", ":"))
@@ -59,7 +59,7 @@ def _between(workload: Copy, machine: Machine) -> Bounds:
     guessed = half_of(limit) if is_guessable else None
     if guessed is not None and has_unknown_link(path):
         guessed = doubted_to(guessed, 0.0, "no document gives the rate of a link on the path")
-    band = _of_copy(
+    band = _copy_band(
         workload,
         band or guessed,
         over_pcie=over_pcie,
@@ -75,7 +75,7 @@ def _between(workload: Copy, machine: Machine) -> Bounds:
     return limit, band
 
 
-def _of_copy(
+def _copy_band(
     workload: Copy, band: Expected | None, *, over_pcie: bool, is_measured_both_ways: bool, is_known: bool
 ) -> Expected | None:
     """Return the band of a copy from pinned memory by an engine or kernel, one way or both; None from other memory."""

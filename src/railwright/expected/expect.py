@@ -46,7 +46,7 @@ def expect(workload: Workload, machine: Machine) -> Bounds:
     if workload.shares_cores:
         return no_limit(workload, f"functional run: its {workload.ranks} ranks shared cores")
     if is_between_hosts(workload):
-        return _between_hosts(workload, machine)
+        return _expect_between_hosts(workload, machine)
     match workload:
         case Collective():
             return expect_by_mpi(workload, machine) if workload.by == "mpi" else expect_by_nccl(workload, machine)
@@ -69,7 +69,7 @@ def is_between_hosts(workload: Workload) -> bool:
     return "@" in workload.path
 
 
-def _between_hosts(workload: Workload, machine: Machine) -> Bounds:
+def _expect_between_hosts(workload: Workload, machine: Machine) -> Bounds:
     """Return the bounds by the links between the hosts if they are known, else by plain sockets between the same
     hosts.
     """

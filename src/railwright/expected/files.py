@@ -30,11 +30,11 @@ def expect_files(workload: Files, machine: Machine) -> Bounds:
     if workload.of == "decoded" and measured is not None:
         return overlapped.fetch_and_decode(measured, workload)
     if not workload.path:
-        return _of_all_drives(workload, machine)
+        return _limit_all_drives(workload, machine)
     if workload.of == "drive" and not workload.upper_only:
         return links(workload, machine)
     if workload.of == "files" and measured is not None:
-        return _beside_the_raw_drive(workload, machine, measured)
+        return _expect_from_raw_drive(workload, machine, measured)
     return _upper_limit(workload, machine)
 
 
@@ -53,7 +53,7 @@ def is_best_read(workload: Workload, baselines: Baselines) -> bool:
     return baselines.of("raw device", workload) is None and baselines.reads.is_best(workload)
 
 
-def _of_all_drives(workload: Files, machine: Machine) -> Bounds:
+def _limit_all_drives(workload: Files, machine: Machine) -> Bounds:
     """Return the limit of all drives of all hosts together, for workloads without a path."""
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "no limit is derived for this quantity")
@@ -76,7 +76,7 @@ def _upper_limit(workload: Files, machine: Machine) -> Bounds:
     return replace(limit, because=f"{limit.because}: only an upper limit, {why}"), None
 
 
-def _beside_the_raw_drive(workload: Files, machine: Machine, baselines: Baselines) -> Bounds:
+def _expect_from_raw_drive(workload: Files, machine: Machine, baselines: Baselines) -> Bounds:
     """Return the same reads of the raw drive, else the best reads of the run, else the links to the drive."""
     device = baselines.of("raw device", workload)
     if device is None:

@@ -41,12 +41,12 @@ def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool, reads_host: b
     (`reads_host`) between hosts. So between the two ends there is no verdict.
     """
     if by_kernel and both_ways:
-        return _part_of(band, BOTH_KERNELS_SHARE, "two kernels that copy at once")
+        return _scale_band(band, BOTH_KERNELS_SHARE, "two kernels that copy at once")
     if by_kernel:
-        found = _part_of(band, KERNEL_SHARE, "a kernel that copies")
+        found = _scale_band(band, KERNEL_SHARE, "a kernel that copies")
         return _down_to(found, KERNEL_READS_AT_LEAST, band) if reads_host else found
     if both_ways:
-        return _down_to(_part_of(band, BOTH_WAYS_SHARE, "both directions busy"), BOTH_WAYS_AT_LEAST, band)
+        return _down_to(_scale_band(band, BOTH_WAYS_SHARE, "both directions busy"), BOTH_WAYS_AT_LEAST, band)
     return band
 
 
@@ -58,10 +58,12 @@ def over_nvlink(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected
     """Return the band of one direction. Two kernels share a link that one alone does not fill; copy engines lose
     nothing.
     """
-    return _part_of(band, BOTH_KERNELS_OF_NVLINK, "two kernels that copy at once") if by_kernel and both_ways else band
+    return (
+        _scale_band(band, BOTH_KERNELS_OF_NVLINK, "two kernels that copy at once") if by_kernel and both_ways else band
+    )
 
 
-def _part_of(band: Expected, share: Constant, how: str) -> Expected:
+def _scale_band(band: Expected, share: Constant, how: str) -> Expected:
     return replace(
         band,
         low=share.value * band.low,

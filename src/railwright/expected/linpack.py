@@ -67,10 +67,10 @@ def expect_linpack(workload: Linpack, machine: Machine) -> Bounds:
         if min(workload.n, workload.p, workload.q) < 1 or workload.quantity != "flop_per_s":
             return no_limit(workload, "no limit is derived for this row")
         return expect_hpl(machine.host, workload.p * workload.q, workload.n)
-    return _on_gpus(workload, machine) if workload.on_gpus else _on_cores(workload, machine)
+    return _expect_on_gpus(workload, machine) if workload.on_gpus else _expect_on_cores(workload, machine)
 
 
-def _on_cores(workload: Linpack, machine: Machine) -> Bounds:
+def _expect_on_cores(workload: Linpack, machine: Machine) -> Bounds:
     """Return dgemm of the same ranks, only as an upper limit: Linpack's share of it depends on its size."""
     if workload.shares_cores:
         return no_limit(workload, f"functional run: the threads of its {workload.ranks} ranks shared cores")
@@ -83,7 +83,7 @@ def _on_cores(workload: Linpack, machine: Machine) -> Bounds:
     return of_baseline(workload.quantity, product, product.best, because), None
 
 
-def _on_gpus(workload: Linpack, machine: Machine) -> Bounds:
+def _expect_on_gpus(workload: Linpack, machine: Machine) -> Bounds:
     """Return the GPUs' FP64 rate, or dgemm of the same run if it is unknown. No band: peers used other solvers."""
     limit = fp64_limit(machine.host, workload.ranks or 1, workload.n)
     product = machine.measured.of("dgemm", workload) if machine.measured is not None else None

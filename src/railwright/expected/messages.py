@@ -71,16 +71,16 @@ def expect_message(workload: Message, machine: Machine) -> Bounds:
     """Return the bounds of messages: by baselines inside one host, else by the ports."""
     path = path_of(workload, machine)
     if workload.by == "sockets" and machine.measured is None:
-        return _by_sockets(workload, machine)
+        return _expect_sockets(workload, machine)
     if machine.measured is not None and machine.cluster.hosts == 1 and (workload.path or workload.pages):
-        return _beside_baselines(replace(workload, path=path.replace(":", ">")), machine, machine.measured)
+        return _expect_from_baselines(replace(workload, path=path.replace(":", ">")), machine, machine.measured)
     if workload.quantity not in ("bandwidth_bytes_per_s", "latency_s"):
         return no_limit(workload, "no document gives a rate of messages")
     if path == INSIDE:
         ask = "give --beside RUN, a run of ours on it; " if workload.pages else ""
         why = f"no limit is known inside one host; {ask}if it ran between two hosts, give --count 2"
         return no_limit(workload, why)
-    return _over_links(workload, machine, path)
+    return _expect_links(workload, machine, path)
 
 
 def path_of(workload: Message, machine: Machine) -> str:
@@ -108,7 +108,7 @@ def tcp_band(limit: Limit) -> Expected:
     )
 
 
-def _by_sockets(workload: Message, machine: Machine) -> Bounds:
+def _expect_sockets(workload: Message, machine: Machine) -> Bounds:
     """Return the bounds of TCP between two hosts: the port's rate for TCP. A single flow depends on a core, and
     cores differ.
     """
@@ -126,7 +126,7 @@ def _by_sockets(workload: Message, machine: Machine) -> Bounds:
     return limit, tcp_band(limit) if isinstance(limit, Limit) else None
 
 
-def _beside_baselines(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
+def _expect_from_baselines(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
     """Return the bounds of messages inside one host: a time by a cache line and a copy, a rate by copies."""
     if workload.by == "sockets":
         why = "plain sockets are the baseline of TCP paths, and no document gives their rate"
@@ -165,7 +165,7 @@ def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bound
     return limit, band if is_large and isinstance(limit, Limit) else None
 
 
-def _over_links(workload: Message, machine: Machine, path: str) -> Bounds:
+def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     """Return the bounds of a stream over the links of a path, reduced by software and faults.
 
     The band of one pair is that of one port, whatever the library stripes; several pairs are expected to spread.
@@ -174,7 +174,7 @@ def _over_links(workload: Message, machine: Machine, path: str) -> Bounds:
     found, band = over(machine.host, way)
     if isinstance(found, NoLimit):
         return found, None
-    single, band = _as_supposed(way, workload, machine, found, band)
+    single, band = _apply_assumptions(way, workload, machine, found, band)
     limit = over_ports(single, workload, machine, way)
     spread = min(float(workload.pairs), limit.value / single.value)
     band = scaled(band, spread, spread) if band is not None else None
@@ -187,13 +187,13 @@ def _over_links(workload: Message, machine: Machine, path: str) -> Bounds:
     start = start_of(workload, in_one_host=in_one_host, over_efa=over_efa)
     if workload.quantity == "latency_s":
         rate = band.low if band is not None else single.value
-        return _as_time(limit, rate, workload, start, _OF_EFA if over_efa else _OF_SMALL)
+        return _message_time(limit, rate, workload, start, _OF_EFA if over_efa else _OF_SMALL)
     if band is None:
         return limit, half_of(single) if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
-    return limit, _in_bytes_per_s(band, workload, start, spread, in_one_host=in_one_host)
+    return limit, _stream_band(band, workload, start, spread, in_one_host=in_one_host)
 
 
-def _as_time(limit: Limit, rate: float, workload: Message, start: Start, share: float) -> Bounds:
+def _message_time(limit: Limit, rate: float, workload: Message, start: Start, share: float) -> Bounds:
     """Return the time of a message: at least its bytes over the limit; expected is the start plus its bytes over
     `rate`.
 
@@ -215,7 +215,7 @@ def _as_time(limit: Limit, rate: float, workload: Message, start: Start, share: 
     )
 
 
-def _in_bytes_per_s(
+def _stream_band(
     band: Expected, workload: Message, start: Start, spread: float, *, in_one_host: bool
 ) -> Expected | None:
     """Return the band of a stream of messages that each pay a start besides their bytes.
@@ -253,7 +253,7 @@ def _doubtful_share(workload: Message, size: int) -> tuple[float, str]:
     return (_OF_MPI_BOTH_WAYS if workload.both_ways else _OF_MPI), _WHY_MPI
 
 
-def _as_supposed(
+def _apply_assumptions(
     way: Path, workload: Message, machine: Machine, limit: Limit, band: Expected | None
 ) -> tuple[Limit, Expected | None]:
     """Return limit and band under the machine's assumptions: sockets, copies through host memory, or a lower rate."""

@@ -106,7 +106,7 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
         # Between hosts NCCL may take its ring even if another algorithm is faster, and is often told to.
         _, of_ring, _ = at_size(cluster, workload.operation, ring, size)
         band = doubted_to(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
-    return limit, _doubted(band, cluster)
+    return limit, _add_doubts(band, cluster)
 
 
 def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
@@ -121,7 +121,7 @@ def over_unknown_fabric(cluster: Cluster) -> bool:
     return cluster.hosts > _ONE_LEAF and not cluster.fabric.tiers and domains(cluster) > 1
 
 
-def _doubted(band: Expected, cluster: Cluster) -> Expected:
+def _add_doubts(band: Expected, cluster: Cluster) -> Expected:
     """Return the band with the doubtful range below it in which healthy machines of this kind differ."""
     if over_unknown_fabric(cluster):
         band = doubted_to(band, band.low * _TAPER, _WHY_FABRIC)

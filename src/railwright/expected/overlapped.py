@@ -42,8 +42,8 @@ def fetch_and_decode(baselines: Baselines, workload: Files) -> Bounds:
     )
     return limit, Expected(
         quantity=workload.quantity,
-        low=_in_turn(fetched * fetch.fastest, decoded * decode.fastest),
-        doubtful_to=_in_turn(fetched * fetch.low, decoded * decode.low),
+        low=_sequential_rate(fetched * fetch.fastest, decoded * decode.fastest),
+        doubtful_to=_sequential_rate(fetched * fetch.low, decoded * decode.low),
         because="fetching and decoding one after the other",
         sources=(SAME_RUN,),
     )
@@ -74,13 +74,13 @@ def read_ahead(baselines: Baselines, workload: Files) -> Bounds:
     )
     return limit, Expected(
         quantity=workload.quantity,
-        low=_in_turn(found.fastest, taken) * unit,
-        doubtful_to=_in_turn(found.low, taken) * unit,
+        low=_sequential_rate(found.fastest, taken) * unit,
+        doubtful_to=_sequential_rate(found.low, taken) * unit,
         because="reading and using samples one after the other",
         sources=(SAME_RUN,),
     )
 
 
-def _in_turn(fetch: float, decode: float) -> float:
+def _sequential_rate(fetch: float, decode: float) -> float:
     """Return the rate of two parts that do not overlap, in bytes/s."""
     return fetch * decode / (fetch + decode)

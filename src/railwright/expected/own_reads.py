@@ -39,8 +39,8 @@ class OwnReads:
         """`results` are the sound ones of benchmarks that read files."""
         medians: dict[Hashable, dict[Hashable, list[Result]]] = {}
         for result in results:
-            medians.setdefault(_alike(result.path, result.quantity, result.parameters), {}).setdefault(
-                _how(result), []
+            medians.setdefault(_alike_key(result.path, result.quantity, result.parameters), {}).setdefault(
+                _method(result), []
             ).append(result)
         self._best = {alike: _best([_read(one) for one in median.values()], alike) for alike, median in medians.items()}
 
@@ -49,7 +49,7 @@ class OwnReads:
 
     def is_best(self, point: Workload) -> bool:
         """Report whether no read of the run is better than the point."""
-        best = self._best.get(_alike(point.path, point.quantity, point.varied))
+        best = self._best.get(_alike_key(point.path, point.quantity, point.varied))
         return best is not None and all(best.how.get(name) == point.varied.get(name) for name in _HOW)
 
     def bounds(self, point: Workload) -> Bounds | None:
@@ -58,10 +58,10 @@ class OwnReads:
         Throughput is concave in the reads in flight, so with fewer of them it is at least in proportion; the time of
         one read grows at most in proportion to them.
         """
-        best = self._best.get(_alike(point.path, point.quantity, point.varied))
+        best = self._best.get(_alike_key(point.path, point.quantity, point.varied))
         if best is None:
             return None
-        share = _in_flight(point.varied) / best.in_flight
+        share = _count_in_flight(point.varied) / best.in_flight
         because = f"the best reads of this run, {best.in_flight} in flight: the raw device is closed"
         limit = Limit(
             quantity=point.quantity, value=best.value, kind="measured_ceiling", because=because, sources=(SAME_RUN,)
@@ -77,15 +77,15 @@ class OwnReads:
         )
 
 
-def _alike(path: str, quantity: str, varied: Mapping[str, Scalar]) -> Hashable:
+def _alike_key(path: str, quantity: str, varied: Mapping[str, Scalar]) -> Hashable:
     return path, quantity, *(varied.get(name) for name in _KEPT)
 
 
-def _how(result: Result) -> Hashable:
+def _method(result: Result) -> Hashable:
     return tuple(result.parameters.get(name) for name in _HOW)
 
 
-def _in_flight(parameters: Mapping[str, Scalar]) -> int:
+def _count_in_flight(parameters: Mapping[str, Scalar]) -> int:
     depth, threads = (parameters.get(name, 1) for name in ("depth", "threads"))
     return max(1, int(depth) * int(threads)) if isinstance(depth, int) and isinstance(threads, int) else 1
 
@@ -93,7 +93,7 @@ def _in_flight(parameters: Mapping[str, Scalar]) -> int:
 def _read(launches: list[Result]) -> _Read:
     medians = sorted(launch.summary.median for launch in launches if launch.summary is not None)
     first = launches[0].parameters
-    return _Read(quantile(medians, 0.5), _in_flight(first), {name: first[name] for name in _HOW if name in first})
+    return _Read(quantile(medians, 0.5), _count_in_flight(first), {name: first[name] for name in _HOW if name in first})
 
 
 def _best(reads: list[_Read], alike: Hashable) -> _Read:

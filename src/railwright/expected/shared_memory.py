@@ -89,7 +89,7 @@ def message(baselines: Baselines, workload: Message) -> Bounds:
     rates = _copied_rates(baselines, workload)
     if isinstance(copied, NoLimit) or rates is None:
         return limit, None
-    floor, _ = _as_time(copied, None, float(size))
+    floor, _ = _arrival_time(copied, None, float(size))
     if isinstance(floor, Limit) and isinstance(limit, Limit) and floor.value > limit.value:
         limit = floor
     least = limit.value if isinstance(limit, Limit) else line.fastest
@@ -208,13 +208,13 @@ def copied_blocks(baselines: Baselines, workload: Message) -> Bounds:
     if block < LEAST_BLOCK.value:
         band = None
     elif size > 2 * largest or block < _LARGE_BYTES:
-        band = _of_blocks(found[1])
+        band = _block_band(found[1])
     if workload.quantity == "bandwidth_bytes_per_s" or isinstance(limit, NoLimit):
         return replace(limit, quantity=workload.quantity), band
     awaited_bytes = float(size)
     if workload.until == "first layer" and layers > 0:
         awaited_bytes /= layers
-    return _as_time(limit, band, awaited_bytes)
+    return _arrival_time(limit, band, awaited_bytes)
 
 
 def plain_socket(baselines: Baselines, workload: Message) -> Bounds:
@@ -324,7 +324,7 @@ def collective(baselines: Baselines, workload: Collective) -> Bounds:
     return limit, replace(band, low=band.low * share, doubtful_to=doubtful_to, sources=(*band.sources, REDUCED.source))
 
 
-def _of_blocks(copied: Ceiling) -> Expected:
+def _block_band(copied: Ceiling) -> Expected:
     """Return the band of a request of many blocks, from the largest copy."""
     return Expected(
         quantity="bandwidth_bytes_per_s",
@@ -335,7 +335,7 @@ def _of_blocks(copied: Ceiling) -> Expected:
     )
 
 
-def _as_time(limit: Limit | NoLimit, band: Expected | None, awaited_bytes: float) -> Bounds:
+def _arrival_time(limit: Limit | NoLimit, band: Expected | None, awaited_bytes: float) -> Bounds:
     """Return the times in which `awaited_bytes` arrive at the rates of a limit and its band."""
     if isinstance(limit, NoLimit):
         return replace(limit, quantity="latency_s"), None

@@ -60,8 +60,8 @@ def at_size(
     ]
     best, likely = max(ranked, key=lambda pair: pair[0])
     ways = []
-    for choice in _near(cluster, ranked, best, size_bytes):
-        band = _at(cluster, collective, choice, size_bytes, protocol)
+    for choice in _find_candidates(cluster, ranked, best, size_bytes):
+        band = _find_band(cluster, collective, choice, size_bytes, protocol)
         if band is not None:
             ways.append(Way(algorithm=choice.name, low=band[0], high=min(band[1], limit)))
     rate = Rate(limit=limit)
@@ -74,7 +74,7 @@ def at_size(
 
 def at_large_sizes(cluster: Cluster, collective: str, algorithm: Algorithm) -> Rate:
     """Return the expected algbw of an algorithm by the cluster's protocol at sizes where bytes alone decide."""
-    low, high = _at(cluster, collective, algorithm, None, protocol_of(cluster)) or (None, None)
+    low, high = _find_band(cluster, collective, algorithm, None, protocol_of(cluster)) or (None, None)
     return Rate(limit=algorithm.algbw_bytes_per_s.limit, expected_low=low, expected_high=high)
 
 
@@ -82,7 +82,7 @@ def _usable(found: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
     return tuple(algorithm for algorithm in found if algorithm.in_nccl) or found
 
 
-def _at(
+def _find_band(
     cluster: Cluster, collective: str, algorithm: Algorithm, size_bytes: int | None, protocol: str
 ) -> tuple[float, float] | None:
     """Return (low, high) algbw of an algorithm at a size, in bytes/s; None if it has no band."""
@@ -98,7 +98,7 @@ def _at(
     return size_bytes / longest, size_bytes / shortest
 
 
-def _near(
+def _find_candidates(
     cluster: Cluster, ranked: list[tuple[float, Algorithm]], best: float, size_bytes: int | None
 ) -> list[Algorithm]:
     """Return the algorithms that NCCL may take there: several near the point where it changes from one to another.

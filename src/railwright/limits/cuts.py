@@ -47,18 +47,18 @@ def _groups(host: Topology) -> Iterator[tuple[str, _Group]]:
     islands = _islands(host)
     for number, island in enumerate(islands):
         yield f"NVLink's group {number}", island
-    for name, below in _below(host):
+    for name, below in _devices_below(host):
         touched = [island for island in islands if island & below]
         if len(touched) > _MOST_TOUCHED.value:
             touched = [frozenset().union(*touched)]
-        for number, variant in enumerate(itertools.product(*(_with(island, below) for island in touched))):
+        for number, variant in enumerate(itertools.product(*(_variants(island, below) for island in touched))):
             added, taken = (
                 (frozenset[str]().union(*sets) for sets in zip(*variant, strict=True)) if variant else ((), ())
             )
             yield f"{name} variant {number}", below.union(added).difference(taken)
 
 
-def _with(island: _Group, below: _Group) -> tuple[tuple[_Group, _Group], ...]:
+def _variants(island: _Group, below: _Group) -> tuple[tuple[_Group, _Group], ...]:
     """Return (added, taken away): unchanged, without those GPUs, and with all of them if NVLink leads out."""
     none: _Group = frozenset()
     kept, without, whole = (none, none), (none, island), (island, none)
@@ -75,7 +75,7 @@ def _islands(host: Topology) -> list[_Group]:
     return list(dict.fromkeys(frozenset(reach([gpu], peers)) for gpu in peers))
 
 
-def _below(host: Topology) -> Iterator[tuple[str, _Group]]:
+def _devices_below(host: Topology) -> Iterator[tuple[str, _Group]]:
     """Yield the devices below each switch, root port, NUMA node and socket."""
     down: dict[str, list[str]] = defaultdict(list)
     for link in host.links:  # link.a is the end nearer the CPU

@@ -71,13 +71,13 @@ def fp64_rate(gpu: Device) -> float | None:
     fact = gpu.facts.get("fp64_tensor_flop_per_s")
     if isinstance(fact, int | float):
         return float(fact)
-    kind = _kind_of(gpu.name)
+    kind = _parse_kind(gpu.name)
     parts = (shape.gpu for shape in SHAPES.values() if kind and shape.gpu is not None)
-    rates = {part.fp64_tensor_flop_per_s for part in parts if _kind_of(part.name) == kind}
+    rates = {part.fp64_tensor_flop_per_s for part in parts if _parse_kind(part.name) == kind}
     return rates.pop() if len(rates) == 1 else None
 
 
-def _kind_of(name: str) -> frozenset[str]:
+def _parse_kind(name: str) -> frozenset[str]:
     """Return the model and form in a name, as `H100` and `PCIE` of `NVIDIA H100 PCIe`; empty without a model."""
     words = set(_MODEL.findall(name.upper()))
     return frozenset(words) if any(any(letter.isdigit() for letter in word) for word in words) else frozenset()

@@ -123,7 +123,7 @@ class Bands:
         """Return the band of a resource."""
         at_a_gpu = self._gpus & {resource.link.a, resource.link.b}
         cap = self._case.gpu_cap_bytes_per_s if at_a_gpu else math.inf
-        low, high = self._of(resource)
+        low, high = self._find_band(resource)
         if at_a_gpu and self._no_peers and low is not None:
             rate = resource.limit_bytes_per_s
             low, high = min(low, _WITHOUT_PEERS[0].value * rate), min(high, _WITHOUT_PEERS[1].value * rate)
@@ -133,7 +133,7 @@ class Bands:
             min(min(high, cap) * self._share, most),
         )
 
-    def _of(self, resource: Resource) -> Band:
+    def _find_band(self, resource: Resource) -> Band:
         rate, protocol = resource.limit_bytes_per_s, resource.link.protocol
         if resource.kind in ("NIC port", "uplinks"):
             cap = self._case.port_cap_bytes_per_s if resource.kind == "NIC port" else math.inf
@@ -152,7 +152,7 @@ class Bands:
             return Band(_PCIE_LOW.value * raw, rate)
         if resource.kind == "C2C":
             return Band(_C2C_SHARE.value * rate, rate)
-        return self._between_sockets(resource) if isinstance(protocol, SmpLink) else self._inside_cpu(resource)
+        return self._socket_band(resource) if isinstance(protocol, SmpLink) else self._cpu_band(resource)
 
     def _bypasses_kernel(self, resource: Resource) -> bool:
         """Whether NCCL's plugin for that NIC takes TCP out of the kernel and into GPU memory (GPUDirect-TCPX)."""
@@ -183,7 +183,7 @@ class Bands:
         over_hosts = domain_hosts(self._case.cluster) > 1
         return found.value * (_NVLS_OVER_HOSTS.value if over_hosts else 1.0), found.value
 
-    def _between_sockets(self, resource: Resource) -> Band:
+    def _socket_band(self, resource: Resource) -> Band:
         if resource.link.protocol == SmpLink(name="in socket"):
             return Band(math.inf if self._through_memory else _ACROSS_CPU_LOW.value, math.inf)
         cpu = self._host.device(resource.link.a)
@@ -194,14 +194,14 @@ class Bands:
         through_memory = _SOCKETS_THROUGH_MEMORY.get(name) if self._no_peers else None
         return Band((through_memory or low).value, high.value)
 
-    def _inside_cpu(self, resource: Resource) -> Band:
+    def _cpu_band(self, resource: Resource) -> Band:
         """Return the band of peer-to-peer traffic through a root complex; Grace passes it at the full rate (P2C)."""
         cpu = self._host.device(resource.link.a)
         directly = not self._through_memory
         crosses = directly and cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"
-        return Band(max(_ACROSS_CPU_LOW.value, self._between_gpus()) if crosses else math.inf, math.inf)
+        return Band(max(_ACROSS_CPU_LOW.value, self._peer_rate()) if crosses else math.inf, math.inf)
 
-    def _between_gpus(self) -> float:
+    def _peer_rate(self) -> float:
         """Return the least rate between GPUs through a CPU, a share of their links; 0 if NICs' data crosses it too."""
         if self._case.cluster.hosts > 1 and not self._nics_below_switches:
             return 0.0

@@ -88,7 +88,7 @@ def rates(protocol: PcieLink) -> Rates | None:
         return None
     least, most = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
     known = protocol.max_payload_bytes if protocol.max_payload_bytes in range(least, most + 1) else None
-    low = payload_rate_with_dllps(raw, _as_specified(known or least))
+    low = payload_rate_with_dllps(raw, _specified_payload(known or least))
     return Rates(raw, payload_rate(raw, known or most), low, known or most)
 
 
@@ -109,6 +109,6 @@ def limit(link: Link) -> Limit | NoLimit:
     return bandwidth_limit(found.payload, because, link.id, steps, (PCIE_SPEC, INTEL_AN708, PCIE_BENCH))
 
 
-def _as_specified(max_payload_bytes: int) -> int:
+def _specified_payload(max_payload_bytes: int) -> int:
     """Return the largest power-of-two MaxPayload with a specified interval."""
     return max(size for size in _DLLP_INTERVAL if size <= max_payload_bytes)

@@ -54,13 +54,13 @@ def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, l
     """Yield (stage, the links of one machine, the number of machines) for all stages that the data pass."""
     if cluster.storage is not None:
         servers, server = cluster.storage
-        yield "drives of the servers", _links_of(server, "drive"), servers
+        yield "drives of the servers", _find_links(server, "drive"), servers
         yield "NIC ports of the servers", [link for _, link in ports(server)], servers
         yield "NIC ports of the clients", [link for _, link in ports(cluster.host)], clients
     else:
-        yield "drives", _links_of(cluster.host, "drive"), clients
+        yield "drives", _find_links(cluster.host, "drive"), clients
     if to_gpus:
-        yield "PCIe links of GPUs", _links_of(cluster.host, "gpu")[:to_gpus], clients
+        yield "PCIe links of GPUs", _find_links(cluster.host, "gpu")[:to_gpus], clients
 
 
 def _stage(what: str, links: list[Link], times: int) -> Stage | str:
@@ -79,6 +79,6 @@ def _words(what: str, number: int) -> str:
     return what.replace("drives", "drive").replace("ports", "port").replace("links", "link")
 
 
-def _links_of(host: Topology, kind: str) -> list[Link]:
+def _find_links(host: Topology, kind: str) -> list[Link]:
     names = {device.id for device in host.devices if device.kind == kind}
     return [link for link in host.links if link.b in names and isinstance(link.protocol, PcieLink)]

@@ -187,12 +187,12 @@ class Topology(Record, frozen=True, kw_only=True, dict=True):
     def of_kind(self, *kinds: DeviceKind) -> tuple[Device, ...]:
         """Return the devices of the given kinds, in the topology's order."""
         if len(kinds) == 1:
-            return self._of_each_kind.get(kinds[0], ())
+            return self._devices_by_kind.get(kinds[0], ())
         return tuple(device for device in self.devices if device.kind in kinds)
 
     def device(self, device_id: str) -> Device | None:
         """Return the device with that id, or None."""
-        return self._by_id.get(device_id)
+        return self._devices_by_id.get(device_id)
 
     @cached_property
     def is_described(self) -> bool:
@@ -213,12 +213,12 @@ class Topology(Record, frozen=True, kw_only=True, dict=True):
         return tuple((device, leaving[device.id]) for device in self.of_kind("nic") if device.id in leaving)
 
     @cached_property
-    def _of_each_kind(self) -> dict[DeviceKind, tuple[Device, ...]]:
+    def _devices_by_kind(self) -> dict[DeviceKind, tuple[Device, ...]]:
         kinds = dict.fromkeys(device.kind for device in self.devices)
         return {kind: tuple(device for device in self.devices if device.kind == kind) for kind in kinds}
 
     @cached_property
-    def _by_id(self) -> dict[str, Device]:
+    def _devices_by_id(self) -> dict[str, Device]:
         return {device.id: device for device in reversed(self.devices)}
 
 

@@ -15,18 +15,18 @@ _OF_THE_CPU = {("GH200", "120"), ("GH200", "480")}
 
 def names_a_model(name: str) -> bool:
     """Report whether a name contains a model."""
-    return bool(_model_of(name)[0])
+    return bool(_parse_model(name)[0])
 
 
 def is_model(seen: str, known: str) -> bool:
     """Report whether two names are of the same GPU. Makers, drivers and tools write the rest of a name in their own
     way.
     """
-    models, _ = _model_of(known)
-    return bool(models) and _model_of(seen) == _model_of(known) and _memories(seen, known)
+    models, _ = _parse_model(known)
+    return bool(models) and _parse_model(seen) == _parse_model(known) and _memories(seen, known)
 
 
-def _model_of(name: str) -> tuple[frozenset[str], frozenset[str]]:
+def _parse_model(name: str) -> tuple[frozenset[str], frozenset[str]]:
     words = re.findall(r"[A-Z0-9]{1,20}", name[:120].upper())
     models = (word for word in words if _MODEL.fullmatch(word) and not _MEMORY.fullmatch(word))
     return frozenset(models), frozenset(words) & frozenset(_FORM_FACTORS)

@@ -115,14 +115,14 @@ class _Search:
             here = way.devices[-1]
             # From a NIC the path to a Grace CPU is PHB, and P2C if it continues over NVLink-C2C.
             if here not in self._found:
-                self._found[here] = Path(kind=_kind_of(way.crossed), devices=way.devices, links=way.links)
+                self._found[here] = Path(kind=_find_kind(way.crossed), devices=way.devices, links=way.links)
             if self._best.get((here, rank), hops + 1) <= hops:
                 continue
             self._best[(here, rank)] = hops
             for neighbour, link in self._neighbours.get(here, ()):
                 if neighbour not in way.devices and (not hops or self._may_pass(way, link)):
                     onward = self._onward(way, neighbour, link)
-                    worst = max(rank, KIND_ORDER.index(_kind_of(onward.crossed)))
+                    worst = max(rank, KIND_ORDER.index(_find_kind(onward.crossed)))
                     heapq.heappush(self._queue, (worst, hops + 1, next(self._tickets), onward))
         return self._found.get(target)
 
@@ -149,7 +149,7 @@ class _Search:
 
 
 @lru_cache(maxsize=4096)
-def _kind_of(crossed: _Crossed) -> PathKind:
+def _find_kind(crossed: _Crossed) -> PathKind:
     if not crossed.protocols:
         return "LOC"
     if "fabric" in crossed.passed:

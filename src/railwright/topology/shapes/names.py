@@ -95,7 +95,7 @@ class Names:
         self._exact = {name.lower(): shape for name, shape in written.items()}
         self._compact: dict[str, str] = {}
         for name, shape in written.items():
-            for form in _forms(_taken_apart(name.lower())):
+            for form in _forms(_split_name(name.lower())):
                 self._compact.setdefault(form, shape)
             self._compact["".join(_BETWEEN.split(name.lower()))] = shape
         self._compact |= _SHORT
@@ -109,12 +109,12 @@ class Names:
             found = self._compact.get("".join(_BETWEEN.split(written)))
         if found is not None or not _A_NAME.fullmatch(written):
             return Named(found) if found else None
-        parts = _taken_apart(written)
-        found = self._with_memory(parts)
+        parts = _split_name(written)
+        found = self._find_by_memory(parts)
         if found is None or parts.number is None:
             return Named(found) if found else None
         most = self._shapes[found].layout.gpus
-        if not 0 < parts.number <= most or not (parts.counts_gpus or _is_of_gpus(parts.words)):
+        if not 0 < parts.number <= most or not (parts.counts_gpus or _counts_gpus(parts.words)):
             return None
         return Named(found, None if parts.number == most else parts.number)
 
@@ -122,17 +122,17 @@ class Names:
         """Return (shape, hosts) if the name can only mean several hosts: `16xH100`, `2x DGX H100`."""
         if not _A_NAME.fullmatch(_plain(name)) or self.find(name) is not None:
             return None
-        parts = _taken_apart(_plain(name))
-        found = self._with_memory(parts)
+        parts = _split_name(_plain(name))
+        found = self._find_by_memory(parts)
         if found is None or not parts.number:
             return None
-        each = self._shapes[found].layout.gpus if parts.counts_gpus or _is_of_gpus(parts.words) else 1
+        each = self._shapes[found].layout.gpus if parts.counts_gpus or _counts_gpus(parts.words) else 1
         return (found, parts.number // each) if each and parts.number % each == 0 else None
 
     def offered(self, name: str) -> tuple[str, ...]:
         """Return the nearest names, the likeliest first: known names of that GPU, else similar spellings."""
         written = _plain(name[:MAX_NAME])
-        parts = _taken_apart(written)
+        parts = _split_name(written)
         for form in _forms(parts):
             if form in OFFERED:
                 return OFFERED[form]
@@ -152,7 +152,7 @@ class Names:
                 nearest[shape] = shape if shape in similar else candidate
         return (*nearest.values(), *(candidate for candidate in ranked if candidate not in nearest))[:_MOST_OFFERED]
 
-    def _with_memory(self, parts: _Parts) -> str | None:
+    def _find_by_memory(self, parts: _Parts) -> str | None:
         """Return the shape of those words whose GPU has the memory in the name, if it gives one."""
         for form in _forms(parts):
             found = self._compact.get(form)
@@ -179,7 +179,7 @@ def _plain(name: str) -> str:
     return name.lower().replace("\N{MULTIPLICATION SIGN}", "x").replace("*", "x")
 
 
-def _taken_apart(written: str) -> _Parts:
+def _split_name(written: str) -> _Parts:
     """Split a name in lower case into its parts."""
     memory = _MEMORY.search(written)
     text = written[: memory.start()] + " " + written[memory.end() :] if memory else written
@@ -212,7 +212,7 @@ def _telling(words: Iterable[str]) -> str:
     return "".join(word for word in words if word not in _NOT_TELLING)
 
 
-def _is_of_gpus(words: tuple[str, ...]) -> bool:
+def _counts_gpus(words: tuple[str, ...]) -> bool:
     """Report whether a number next to these words counts GPUs: they name a GPU and no machine."""
     return not _telling(words).startswith(
         ("dgx", "hgx", "aws", "p3", "p4", "p5", "p6", "nd", "bmgpu", "a2", "a3", "a4")

@@ -59,14 +59,14 @@ def discover(root: Root, source: SourceKind) -> Topology:
     _add_virtual_buses(root, parts, cpu_of_node, notes)
     if any(device.kind == "nic" for device in parts.devices()):
         parts.add("fabric", device_id=FABRIC)
-    devices, links = tuple(_with_priorities(device, of_ports) for device in parts.devices()), parts.links()
+    devices, links = tuple(_add_priorities(device, of_ports) for device in parts.devices()), parts.links()
     if gpus := [device for device in devices if device.kind == "gpu" and is_nvidia(device)]:
         devices, links = with_nvidia(parts, gpus, read_probe(root), notes)
     refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=(*notes.unknown(), *refused))
 
 
-def _with_priorities(device: Device, of_ports: Mapping[str, Mapping[str, Scalar]]) -> Device:
+def _add_priorities(device: Device, of_ports: Mapping[str, Mapping[str, Scalar]]) -> Device:
     """Return a NIC with the priorities of its netdev, if known."""
     priorities = of_ports.get(str(device.facts.get("netdev")), {}) if device.kind == "nic" else {}
     return replace(device, facts={**device.facts, **priorities}) if priorities else device

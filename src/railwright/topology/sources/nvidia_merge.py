@@ -59,9 +59,9 @@ def with_nvidia(
             why = _clean(answer.cuda.problem) or "CUDA does not list this GPU"
             notes.missing("CUDA attributes", why, gpu.id)
     _add_nvlinks(parts, {gpu.id: known[gpu.address] for gpu in gpus if gpu.address in known}, answer.nvml, notes)
-    devices = _with_facts(parts.devices(), known, answer)
+    devices = _add_facts(parts.devices(), known, answer)
     of_device = {device.id: known[device.address] for device in devices if device.address in known}
-    return devices, tuple(_with_pcie(link, of_device.get(link.b)) for link in parts.links())
+    return devices, tuple(_fill_pcie(link, of_device.get(link.b)) for link in parts.links())
 
 
 def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes: Notes) -> None:
@@ -136,7 +136,7 @@ def _generation(gpu: Gpu) -> int:
     return found or _GENERATION_OF_VERSION.get(version, 0)
 
 
-def _with_facts(devices: tuple[Device, ...], known: Mapping[str, Gpu], answer: Probe) -> tuple[Device, ...]:
+def _add_facts(devices: tuple[Device, ...], known: Mapping[str, Gpu], answer: Probe) -> tuple[Device, ...]:
     """Return the devices with the answers of NVIDIA's libraries about GPUs and the host's driver."""
     ids = {device.address: device.id for device in devices if device.kind == "gpu"}
     in_container = any(device.kind == "host" and "container" in device.facts for device in devices)
@@ -232,7 +232,7 @@ def _cuda_facts(cuda: CudaAnswer, address: str) -> dict[str, Scalar | None]:
     return {"cuda_visible": True, **found}
 
 
-def _with_pcie(link: Link, gpu: Gpu | None) -> Link:
+def _fill_pcie(link: Link, gpu: Gpu | None) -> Link:
     """Return the link above a GPU with NVML's facts where sysfs shows none."""
     if gpu is None or not isinstance(link.protocol, PcieLink | InternalLink):
         return link

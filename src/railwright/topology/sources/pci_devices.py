@@ -81,7 +81,7 @@ class PciDevices:
                 device_id = self._add_unit(unit)
                 placed[device_id] = unit
                 if card:
-                    self.parts.link(card, device_id, InternalLink(name=_inside(unit)))
+                    self.parts.link(card, device_id, InternalLink(name=_internal_name(unit)))
                 else:
                     self._attach(function, device_id)
         return placed
@@ -195,7 +195,7 @@ def _is_behind_controller(unit: Unit) -> bool:
     return unit.drive is not None and not own_link
 
 
-def _inside(unit: Unit) -> str:
+def _internal_name(unit: Unit) -> str:
     if unit.drive is None:
         return "card"
     return "namespace" if unit.function.class_code >> 8 == _CLASS_NVME else "drive controller"

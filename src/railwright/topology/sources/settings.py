@@ -59,7 +59,7 @@ def read_settings(root: Root, notes: Notes) -> dict[str, Scalar]:
     return found
 
 
-def _parsed(path: str, parse: Callable[[str], Scalar | None], otherwise: str) -> Callable[[Root], Told]:
+def _file_reader(path: str, parse: Callable[[str], Scalar | None], otherwise: str) -> Callable[[Root], Told]:
     """Return a reader that applies `parse` to a file; `otherwise` is the reason if that gives None."""
 
     def read(root: Root) -> Told:
@@ -73,16 +73,16 @@ def _parsed(path: str, parse: Callable[[str], Scalar | None], otherwise: str) ->
 
 
 def _whole_number(path: str) -> Callable[[Root], Told]:
-    return _parsed(path, text.number, "is not a whole number")
+    return _file_reader(path, text.number, "is not a whole number")
 
 
-def _found(pattern: str, content: str) -> str | None:
+def _search(pattern: str, content: str) -> str | None:
     """Return the first group of a pattern in a text."""
     match = re.search(pattern, content, re.MULTILINE)
     return match[1] if match else None
 
 
-def _of_policies(name: str) -> Callable[[Root], Told]:
+def _policies_reader(name: str) -> Callable[[Root], Told]:
     """Return a reader of the values of all frequency policies, most common first: `performance`, or `powersave
     (190), schedutil`.
     """
@@ -111,7 +111,7 @@ def _of_policies(name: str) -> Callable[[Root], Told]:
 
 def _huge_pages(content: str) -> int | None:
     """Return the bytes of reserved huge pages of all sizes; before Linux 4.19 only of the default size."""
-    size, count = text.kib(content, "Hugepagesize"), _found(r"^HugePages_Total:\s+(\d{1,15})$", content)
+    size, count = text.kib(content, "Hugepagesize"), _search(r"^HugePages_Total:\s+(\d{1,15})$", content)
     of_usual_size = int(count) * size if count is not None and size is not None else None
     return of_usual_size if (of_all := text.kib(content, "Hugetlb")) is None else of_all
 
@@ -152,23 +152,23 @@ def _idle_exit(root: Root) -> Told:
 
 def _lockable(content: str) -> Scalar | None:
     """Return the bytes that this process may lock (the soft limit), or `unlimited`."""
-    limit = _found(r"^Max locked memory\s+(unlimited|\d{1,20})\s", content)
+    limit = _search(r"^Max locked memory\s+(unlimited|\d{1,20})\s", content)
     return limit if limit in (None, UNLIMITED) else int(limit)
 
 
 def _has_capability(which: int, content: str) -> bool | None:
     """Return whether this process has the capability; a container gets its capabilities from its starter."""
-    held = _found(r"^CapEff:\s+([0-9a-f]{1,16})$", content)
+    held = _search(r"^CapEff:\s+([0-9a-f]{1,16})$", content)
     return None if held is None else bool(int(held, 16) & which)
 
 
 def _cpus_allowed(content: str) -> str | None:
-    listed = _found(r"^Cpus_allowed_list:\s+([0-9,-]{1,4096})$", content)
+    listed = _search(r"^Cpus_allowed_list:\s+([0-9,-]{1,4096})$", content)
     return listed if listed and text.id_list(listed) else None
 
 
 def _seccomp(content: str) -> str | None:
-    return _SECCOMP.get(_found(r"^Seccomp:\s+(\d)$", content) or "")
+    return _SECCOMP.get(_search(r"^Seccomp:\s+(\d)$", content) or "")
 
 
 def _shared_memory(root: Root) -> Told:
@@ -207,7 +207,7 @@ def _yes_or_no(content: str) -> str | None:
 
 def _static_bar1(content: str) -> bool | None:
     """Return whether NVIDIA's driver maps all of a GPU's memory in BAR1 permanently, as P2PDMA needs it on x86."""
-    words = _found(r'^RegistryDwords: "([^"\n]{0,500})"$', content)
+    words = _search(r'^RegistryDwords: "([^"\n]{0,500})"$', content)
     return None if words is None else bool(re.search(r"(?i)(^|;)\s*RMForceStaticBar1=1\b", words))
 
 
@@ -227,7 +227,7 @@ def _peer_clients(root: Root) -> Told:
     return regions if isinstance(regions, Unreadable) else " ".join(regions)
 
 
-def _regions_of_gpus(root: Root) -> Told:
+def _count_gpu_regions(root: Root) -> Told:
     """Return the number of regions of GPU memory registered with NICs now by PeerDirect, without dma-bufs."""
     regions = _peer_regions(root)
     return regions if isinstance(regions, Unreadable) else sum(regions.get(name, 0) for name in _OF_NVIDIA)
@@ -248,30 +248,32 @@ def _peer_regions(root: Root) -> dict[str, int] | Unreadable:
 
 
 _READERS: dict[str, Callable[[Root], Told]] = {
-    "thp": _parsed(f"{_HUGE}/enabled", partial(_found, r"\[([a-z+_-]{1,30})\]"), "marks none of its words as chosen"),
-    "hugepages_bytes": _parsed("proc/meminfo", _huge_pages, ABSENT),
+    "thp": _file_reader(
+        f"{_HUGE}/enabled", partial(_search, r"\[([a-z+_-]{1,30})\]"), "marks none of its words as chosen"
+    ),
+    "hugepages_bytes": _file_reader("proc/meminfo", _huge_pages, ABSENT),
     "numa_balancing": _whole_number("proc/sys/kernel/numa_balancing"),
-    "cpu_governor": _of_policies("scaling_governor"),
-    "cpu_frequency_driver": _of_policies("scaling_driver"),
-    "cpu_energy_preference": _of_policies("energy_performance_preference"),
+    "cpu_governor": _policies_reader("scaling_governor"),
+    "cpu_frequency_driver": _policies_reader("scaling_driver"),
+    "cpu_energy_preference": _policies_reader("energy_performance_preference"),
     "idle_state": _idle_state,
     "idle_exit_s": _idle_exit,
-    "isolated_cpus": _parsed(f"{_CPUS}/isolated", _isolated, "is not a list of CPUs"),
-    "memlock_bytes": _parsed("proc/self/limits", _lockable, "has no line for locked memory"),
-    "may_lock_memory": _parsed(_STATUS, partial(_has_capability, _IPC_LOCK), "has no CapEff"),
+    "isolated_cpus": _file_reader(f"{_CPUS}/isolated", _isolated, "is not a list of CPUs"),
+    "memlock_bytes": _file_reader("proc/self/limits", _lockable, "has no line for locked memory"),
+    "may_lock_memory": _file_reader(_STATUS, partial(_has_capability, _IPC_LOCK), "has no CapEff"),
     "dev_shm_bytes": _shared_memory,
-    "ofed": _parsed("sys/module/mlx5_core/version", _ofed, ""),
-    "nvidia_module": _parsed("proc/driver/nvidia/version", _nvidia_module, "does not begin with NVRM version"),
-    "nvme_multipath": _parsed("sys/module/nvme_core/parameters/multipath", _yes_or_no, "is neither Y nor N"),
-    "static_bar1": _parsed("proc/driver/nvidia/params", _static_bar1, "has no RegistryDwords"),
+    "ofed": _file_reader("sys/module/mlx5_core/version", _ofed, ""),
+    "nvidia_module": _file_reader("proc/driver/nvidia/version", _nvidia_module, "does not begin with NVRM version"),
+    "nvme_multipath": _file_reader("sys/module/nvme_core/parameters/multipath", _yes_or_no, "is neither Y nor N"),
+    "static_bar1": _file_reader("proc/driver/nvidia/params", _static_bar1, "has no RegistryDwords"),
     "ovs_hw_offload": hw_offload,
     "verbs_devices": _verbs_devices,
     "peer_clients": _peer_clients,
-    "peer_regions": _regions_of_gpus,
+    "peer_regions": _count_gpu_regions,
     "cpu_quota": cpu_quota,
-    "cpus_allowed": _parsed(_STATUS, _cpus_allowed, "has no Cpus_allowed_list"),
-    "may_trace": _parsed(_STATUS, partial(_has_capability, _SYS_PTRACE), "has no CapEff"),
-    "seccomp": _parsed(_STATUS, _seccomp, "has no Seccomp"),
+    "cpus_allowed": _file_reader(_STATUS, _cpus_allowed, "has no Cpus_allowed_list"),
+    "may_trace": _file_reader(_STATUS, partial(_has_capability, _SYS_PTRACE), "has no CapEff"),
+    "seccomp": _file_reader(_STATUS, _seccomp, "has no Seccomp"),
     "ptrace_scope": _whole_number("proc/sys/kernel/yama/ptrace_scope"),
     "io_uring_disabled": _whole_number("proc/sys/kernel/io_uring_disabled"),
 }

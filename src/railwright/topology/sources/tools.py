@@ -120,26 +120,26 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
     polling = (poller.program if poller.interval_s is None else f"{poller.program} every {poller.interval_s:g} s"
               for poller in found.pollers[:MOST])  # fmt: skip
     facts: dict[str, Scalar] = {
-        "driver_pollers": ", ".join(map(_shown, polling)) or NONE,
+        "driver_pollers": ", ".join(map(_escape, polling)) or NONE,
         "driver_polled_s": min((poller.interval_s for poller in found.pollers if poller.interval_s), default=NONE),
-        "ofi_nccl": _shown(found.ofi_nccl or NONE),
-        "ucx": _shown(ucx.version),
+        "ofi_nccl": _escape(found.ofi_nccl or NONE),
+        "ucx": _escape(ucx.version),
         "ucx_transports": _listed(ucx.transports),
         "ucx_devices": _listed(ucx.devices),
-        "mpi": _shown(found.mpi.name if found.mpi is not None else NONE),
+        "mpi": _escape(found.mpi.name if found.mpi is not None else NONE),
     }
     if found.mpi is not None and found.mpi.cuda is not None:
         facts["mpi_cuda"] = found.mpi.cuda
     for name, why in found.problems.items():
         for fact in [fact for fact in facts if fact.partition("_")[0] == name]:
-            notes.missing(SETTING, _shown(why), fact)
+            notes.missing(SETTING, _escape(why), fact)
             del facts[fact]
     return facts, {port.netdev: port_settings(port) for port in found.ports[:MOST] if _NAME.fullmatch(port.netdev)}
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    return " ".join(_shown(name) for name in names[:MOST]) or NONE
+    return " ".join(_escape(name) for name in names[:MOST]) or NONE
 
 
-def _shown(text: str) -> str:
+def _escape(text: str) -> str:
     return printable(text[:200].encode("utf-8", "replace"))
