@@ -18,8 +18,10 @@ from railwright.limits.sources import (
 )
 from railwright.topology.devices import Device
 
-KERNEL_SHARE = Constant(0.85, "of what copy engines reach over PCIe", NVBANDWIDTH_H200)
-KERNEL_READS_AT_LEAST = Constant(0.65, "of what engines reach, kernels that read host memory, on some", NVBANDWIDTH_24)
+KERNEL_SHARE = Constant(0.85, "of the rate of copy engines over PCIe", NVBANDWIDTH_H200)
+KERNEL_READS_AT_LEAST = Constant(
+    0.65, "of the rate of engines, for kernels that read host memory, on some hosts", NVBANDWIDTH_24
+)
 BOTH_WAYS_SHARE = Constant(0.85, "of one direction alone, over PCIe", NVBANDWIDTH_H200)
 BOTH_WAYS_AT_LEAST = Constant(0.6, "of one direction alone, over PCIe, now and then", COPIES_MEASURED)
 BOTH_KERNELS_SHARE = Constant(0.48, "of one engine's direction alone, over PCIe", COPIES_MEASURED)
@@ -28,7 +30,7 @@ LOAD_OVER_NVLINK = Constant(8.0, "times a load of the GPU's own memory, at most"
 LOAD_OVER_PCIE = Constant(12.0, "times a load of the GPU's own memory, at most", LOADS_MEASURED)
 COPY_BY_GPU_CLOCK = Constant(60.0, "times a load of the GPU's own memory, a copy of a few bytes, at most", SMALL_COPIES)
 COPY_BY_HOST_CLOCK = Constant(100.0, "times a load of the GPU's own memory, until the host knows of it", SMALL_COPIES)
-LIBRARY_COPY = Constant(2.0, "times what a program waits for a small copy, by a library", SMALL_COPIES)
+LIBRARY_COPY = Constant(2.0, "times a program's wait for a small copy, by a library", SMALL_COPIES)
 _LOADS_MEASURED_ON = "9."
 """The compute capability of the GPUs on which both figures were measured. Other GPUs get no band."""
 

@@ -42,7 +42,9 @@ class OwnReads:
             medians.setdefault(_alike_key(result.path, result.quantity, result.parameters), {}).setdefault(
                 _method(result), []
             ).append(result)
-        self._best = {alike: _best([_read(one) for one in median.values()], alike) for alike, median in medians.items()}
+        self._best = {
+            alike: _best([_read(group) for group in median.values()], alike) for alike, median in medians.items()
+        }
 
     def __bool__(self) -> bool:
         return bool(self._best)

@@ -23,7 +23,7 @@ from railwright.units import KIB, MIB, format_size
 # by one thread finds them in its own.
 TWO_COPIES = Constant(0.5, "of one thread's memory copy", SINGLE_HOST_COPIES)
 THREE_MOVES = Constant(1 / 3, "of one thread's memory copy within its caches", SINGLE_HOST_COPIES)
-SMALL_PAGES_SHARE = Constant(0.3, "of what is expected on huge pages, between two processes", SINGLE_HOST_COPIES)
+SMALL_PAGES_SHARE = Constant(0.3, "of the expected rate on huge pages, between two processes", SINGLE_HOST_COPIES)
 _MPI_FLOOR = Source("Railwright docs/measured/host-paths", "a small MPI message in cache lines")
 MESSAGE_LINES = Constant(20, "times one cache line, a message of at most one by MPI over shared memory", _MPI_FLOOR)
 CACHE_LINE_BYTES = Constant(64, "bytes", SINGLE_HOST_COPIES)
@@ -39,7 +39,7 @@ LIBRARY_LATENCY = Constant(4.0, "times the latency of a plain socket, by a libra
 SMALL_MESSAGE = Constant(8 * KIB, "bytes, a message that libraries send at once", _SOCKETS)
 LIBRARY_RATE = Constant(0.25, "of the rate of a plain socket, by a library", _SOCKETS)
 _REDUCTIONS = Source("Railwright docs/limits.md", "collectives inside one host")
-REDUCED = Constant(0.1, "of what a copy is expected to reach, where floats are summed", _REDUCTIONS)
+REDUCED = Constant(0.1, "of the expected rate of a copy, where floats are summed", _REDUCTIONS)
 HANDSHAKE = Constant(3, "small messages in a large one: a request, an answer, the end", _MPI_FLOOR)
 _MOST_RANKS = 2**31 - 1
 """MPI counts ranks in a C int."""

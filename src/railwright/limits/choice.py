@@ -32,7 +32,7 @@ def band_of(rate: Rate, likely: Algorithm, quantity: Quantity = "bandwidth_bytes
     if rate.expected_low is None:
         return None
     names = [way.algorithm for way in rate.ways] or [likely.name]
-    because = f"NCCL's {' or '.join(names)} over what it reaches of each link, and its latency"
+    because = f"NCCL's {' or '.join(names)} at its rate on each link, and its latency"
     return Expected(
         quantity=quantity,
         low=rate.expected_low,

@@ -34,7 +34,7 @@ def gpu_memory_limit(gpu: Device) -> Limit | NoLimit:
         if isinstance(rated, int | float) and rated > 0:  # shapes give the figure of the datasheet instead
             datasheet = Source(str(gpu.facts.get("source", "the GPU's datasheet")))
             return bandwidth_limit(rated, f"memory of {gpu.id}, {gpu.name}", gpu.id, (), (datasheet,))
-        why = f"the memory clock and bus width of {gpu.id} are not known: only NVIDIA's library tells them"
+        why = f"the memory clock and bus width of {gpu.id} are not known: only NVIDIA's library reports them"
         return no_bandwidth(why, f"{gpu.id}: memory clock, bus width")
     value, mega = memory_rate(bits, clock_hz), clock_hz / 1e6
     step = rate_step(f"{bits} bits x {mega:.0f} MHz x {TRANSFERS_A_CLOCK.value:.0f}", value)

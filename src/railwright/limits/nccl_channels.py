@@ -17,7 +17,7 @@ _MOST = Constant(32, "channels, of the 24 of collectives rounded up to a power o
 _LEAST_PART = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
 _MOST_PART = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
 _CHANNEL = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers, low", P2P_MEASURED)
-_CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above what was seen", P2P_MEASURED)
+_CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above the measured rate", P2P_MEASURED)
 
 
 def band_bytes_per_s(cluster: Cluster, size_bytes: int) -> tuple[float, float]:

@@ -115,11 +115,11 @@ NCCL_SOCKETS = Source(
 )
 HOST_SMALL_MEASURED = Source(
     "Railwright testdata/external/nccl_tests, 2, 4 and 8 H200 of one host, NCCL 2.28.9",
-    "small operations take 13 to 30 us: 12 us and 0.35 of what NCCL's model gives, within a factor of 1.8",
+    "small operations take 13 to 30 us: 12 us and 0.35 of NCCL's model, within a factor of 1.8",
 )
 NCCL_LATENCY = Source("Railwright docs/calibration.md", "latency over hosts: an estimate, held against no row")
 OFI_LATENCY = Source(
-    "aws-ofi-nccl 2daf7d3", "src/platform-aws.cpp, the latency that the plugin tells NCCL, by platform"
+    "aws-ofi-nccl 2daf7d3", "src/platform-aws.cpp, the latency that the plugin reports to NCCL, by platform"
 )
 SRD_LATENCY = Source(
     "dailiuyao/ncclgauge-works 9c23214, aws/2026-summer-intern, p6-b200, latency_client_20260603_235229.log",

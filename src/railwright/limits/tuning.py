@@ -122,7 +122,7 @@ _TREE_REACHES = {
 _FIRST_BITS = Constant(6, "bits of the first of these sizes, 64 B", NCCL_TUNING)
 # line rate of an EFA port, and whether the GPUs are older than Ampere -> us that the plugin reports to NCCL
 _EFA_US = {
-    key: Constant(us, "us of the network, as the plugin tells NCCL", OFI_LATENCY)
+    key: Constant(us, "us of the network, as the plugin reports to NCCL", OFI_LATENCY)
     for key, us in (((False, False), 75.0), ((False, True), 150.0), ((True, False), 35.0))
 }
 _FAST_EFA = Constant(200e9, "bits/s a port, EFA of the third generation", OFI_LATENCY)

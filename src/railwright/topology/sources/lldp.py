@@ -49,7 +49,7 @@ def _heard(node: str, text: str) -> Iterator[tuple[Port, Port]]:
         if not isinstance(heard, dict) or heard.get("via", "LLDP") != "LLDP":
             continue
         chassis = next(
-            (end for end, told in _pairs(heard.get("chassis")) if isinstance(told, dict) and end != "id"), ""
+            (end for end, entry in _pairs(heard.get("chassis")) if isinstance(entry, dict) and end != "id"), ""
         )
         port = heard.get("port")
         peer = _port_name(port) if isinstance(port, dict) else ""

@@ -65,4 +65,4 @@ def read_probe(root: Root) -> Probe | Unreadable:
         return msgspec.json.decode(raw, type=Probe)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         why = printable(str(error).encode("utf-8", "replace"))[:160]
-        return Unreadable(PROBE, f"{PROBE} is not what the probe writes: {why}")
+        return Unreadable(PROBE, f"{PROBE} is not valid: {why}")

@@ -137,10 +137,10 @@ def _scan_bus(
 ) -> None:
     names = root.list(path)
     if isinstance(names, Unreadable):
-        notes.unreadable(f"what is below /{path}", names)
+        notes.unreadable(f"functions below /{path}", names)
         return
     if depth > _MAX_BRIDGE_DEPTH:
-        notes.missing(f"what is below /{path}", f"more than {_MAX_BRIDGE_DEPTH} bridges above it")
+        notes.missing(f"functions below /{path}", f"more than {_MAX_BRIDGE_DEPTH} bridges above it")
         return
     for name in names:
         if ADDRESS.fullmatch(name) and name not in found:

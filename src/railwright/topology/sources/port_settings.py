@@ -24,30 +24,32 @@ _ENABLED = re.compile(r"(?m)^\s*enabled((?:\s+[01]){8})\s*$")
 _OF_PRIORITY = re.compile(r"(?m)^\s*prio:([0-7])\s+dscp:((?:\d{2},)+)\s*$")
 
 
-def ask_ports(said: Callable[..., str | None]) -> tuple[PortSettings, ...]:
+def ask_ports(run_tool: Callable[..., str | None]) -> tuple[PortSettings, ...]:
     """Return the settings of the netdevs of RDMA devices, without representors, of which a port has as many as VFs.
 
-    `said` returns the output of a program by its name and arguments; None if it is missing or failed.
+    `run_tool` returns the output of a program by its name and arguments; None if it is missing or failed.
     """
     netdevs = [entry.parents[1] for entry in sorted(Path("/sys/class/net").glob("*/device/infiniband"))]
-    found = [ask_port(said, port.name) for port in [netdev for netdev in netdevs if not is_representor(netdev)][:MOST]]
+    found = [
+        ask_port(run_tool, port.name) for port in [netdev for netdev in netdevs if not is_representor(netdev)][:MOST]
+    ]
     return tuple(port for port in found if port != PortSettings(netdev=port.netdev))
 
 
-def ask_port(said: Callable[..., str | None], netdev: str) -> PortSettings:
+def ask_port(run_tool: Callable[..., str | None], netdev: str) -> PortSettings:
     """Return the settings of a netdev; `mlnx_qos` fills the gaps of `dcb`."""
-    lossless = lossless_of_dcb(said("dcb", "-j", "pfc", "show", "dev", netdev) or "")
-    dscp = dscp_of_dcb(said("dcb", "-j", "app", "show", "dev", netdev) or "")
+    lossless = lossless_of_dcb(run_tool("dcb", "-j", "pfc", "show", "dev", netdev) or "")
+    dscp = dscp_of_dcb(run_tool("dcb", "-j", "app", "show", "dev", netdev) or "")
     if lossless is None or dscp is None:
-        output = said("mlnx_qos", "-i", netdev) or ""
-        lossless = lossless_of_mlnx_qos(output) if lossless is None else lossless
-        dscp = dscp_of_mlnx_qos(output) if dscp is None else dscp
+        qos = run_tool("mlnx_qos", "-i", netdev) or ""
+        lossless = lossless_of_mlnx_qos(qos) if lossless is None else lossless
+        dscp = dscp_of_mlnx_qos(qos) if dscp is None else dscp
     return PortSettings(
         netdev=netdev,
         lossless=lossless,
         dscp=dscp,
-        pause=pause_of(said("ethtool", "--json", "-a", netdev) or ""),
-        tc_offload=tc_offload_of(said("ethtool", "--json", "-k", netdev) or ""),
+        pause=pause_of(run_tool("ethtool", "--json", "-a", netdev) or ""),
+        tc_offload=tc_offload_of(run_tool("ethtool", "--json", "-k", netdev) or ""),
     )
 
 
@@ -59,19 +61,19 @@ def is_representor(netdev: Path) -> bool:
         return False
 
 
-def lossless_of_dcb(said: str) -> tuple[int, ...] | None:
+def lossless_of_dcb(output: str) -> tuple[int, ...] | None:
     """Parse the lossless priorities from `dcb -j pfc show`: `{"prio_pfc": [false, ... true ...]}`; None for other
     text.
     """
-    flags = (_object(said) or {}).get("prio_pfc")
+    flags = (_object(output) or {}).get("prio_pfc")
     if not isinstance(flags, list) or len(flags) > _PRIORITIES or not all(flag in (0, 1) for flag in flags):
         return None
     return tuple(number for number, lossless in enumerate(flags) if lossless)
 
 
-def dscp_of_dcb(said: str) -> tuple[tuple[int, int], ...] | None:
+def dscp_of_dcb(output: str) -> tuple[tuple[int, int], ...] | None:
     """Parse `dcb -j app show`: `{"dscp_prio": [[26, 3]]}`; empty if none is set, None for other text."""
-    app = _object(said)
+    app = _object(output)
     try:
         pairs = msgspec.convert(None if app is None else app.get("dscp_prio", []), list[tuple[int, int]], strict=True)
     except msgspec.ValidationError:
@@ -80,43 +82,45 @@ def dscp_of_dcb(said: str) -> tuple[tuple[int, int], ...] | None:
     return tuple(sorted(set(pairs))) if well else None
 
 
-def lossless_of_mlnx_qos(said: str) -> tuple[int, ...] | None:
+def lossless_of_mlnx_qos(output: str) -> tuple[int, ...] | None:
     """Parse the lossless priorities from `mlnx_qos -i`: `enabled 0 0 0 1 0 0 0 0`; None for other text."""
-    rows = _ENABLED.findall(said)
+    rows = _ENABLED.findall(output)
     return tuple(number for number, word in enumerate(rows[0].split()) if word == "1") if len(rows) == 1 else None
 
 
-def dscp_of_mlnx_qos(said: str) -> tuple[tuple[int, int], ...] | None:
+def dscp_of_mlnx_qos(output: str) -> tuple[tuple[int, int], ...] | None:
     """Parse the table `prio:3 dscp:26,` of a port that trusts DSCP, else return an empty one; None for other text."""
-    trust = _TRUST.findall(said)
+    trust = _TRUST.findall(output)
     if trust == ["pcp"]:
         return ()
     pairs = {
-        (int(dscp), int(priority)) for priority, values in _OF_PRIORITY.findall(said) for dscp in values.split(",")[:-1]
+        (int(dscp), int(priority))
+        for priority, values in _OF_PRIORITY.findall(output)
+        for dscp in values.split(",")[:-1]
     }
     well = trust == ["dscp"] and all(dscp < _DSCPS for dscp, _ in pairs)
     return tuple(sorted(pairs)) if well else None
 
 
-def pause_of(said: str) -> tuple[bool, bool] | None:
+def pause_of(output: str) -> tuple[bool, bool] | None:
     """Return whether the port honours and sends pause frames, from `ethtool --json -a`; None for other text."""
-    pause = _object(said) or {}
+    pause = _object(output) or {}
     heeds, sends = pause.get("rx"), pause.get("tx")
     return (heeds, sends) if isinstance(heeds, bool) and isinstance(sends, bool) else None
 
 
-def tc_offload_of(said: str) -> bool | None:
+def tc_offload_of(output: str) -> bool | None:
     """Return whether the NIC offloads flows of tc, from `ethtool --json -k`; None if the driver lacks the feature."""
-    feature = (_object(said) or {}).get("hw-tc-offload")
+    feature = (_object(output) or {}).get("hw-tc-offload")
     if not isinstance(feature, dict) or not isinstance(active := feature.get("active"), bool):
         return None
     return None if not active and feature.get("fixed") is True else active
 
 
-def _object(said: str) -> dict[str, Any] | None:
+def _object(output: str) -> dict[str, Any] | None:
     """Return the object that a program printed, possibly in a list; None for other text."""
     try:
-        parsed = json.loads(said)
+        parsed = json.loads(output)
     except (ValueError, RecursionError):
         return None
     parsed = parsed[0] if isinstance(parsed, list) and parsed else parsed
