@@ -78,7 +78,7 @@ def expect_message(workload: Message, machine: Machine) -> Bounds:
         return no_limit(workload, "no document gives a rate of messages")
     if path == INSIDE:
         ask = "give --beside RUN, a run of ours on it; " if workload.pages else ""
-        why = f"no limit is known inside one host; {ask}if it ran between two hosts, give --count 2"
+        why = f"no baseline is known inside one host; {ask}if it ran between two hosts, give --count 2"
         return no_limit(workload, why)
     return _expect_links(workload, machine, path)
 
@@ -116,7 +116,7 @@ def _expect_sockets(workload: Message, machine: Machine) -> Bounds:
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "messages have a limit only for bandwidth")
     if cluster.hosts < 2 and not machine.path:
-        return no_limit(workload, "no limit is known inside one host; if it ran between two hosts, give --count 2")
+        return no_limit(workload, "no baseline is known inside one host; if it ran between two hosts, give --count 2")
     host = with_links(cluster.host, over_tcp)
     try:
         path = path_between(replace(cluster, host=host), machine.path or "memory0:memory0@1")

@@ -66,7 +66,7 @@ def _lacks(workload: Collective, machine: Machine) -> str:
     if workload.ranks is None:
         return NEEDS_RANKS
     if cluster.hosts < 2:
-        return f"no limit is known for {workload.operation} inside one host; if it ran between hosts, give --count"
+        return f"no baseline is known for {workload.operation} inside one host; if it ran between hosts, give --count"
     if workload.ranks != cluster.ranks:
         return f"no limit is derived for {workload.ranks} processes on {cluster.ranks} GPUs"
     return ""
