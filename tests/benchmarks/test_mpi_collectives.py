@@ -356,7 +356,7 @@ def test_a_record_of_a_collective_with_no_ranks_has_no_limit(ranks):
         for quantity in ("bandwidth_bytes_per_s", "latency_s"):
             limit, band = bounds_of_collective(name, quantity, ranks, *copies_of(2 * MIB), size_bytes=2 * MIB)
             assert isinstance(limit, NoLimit)
-            assert "two ranks or more" in limit.why
+            assert "must have 2 to" in limit.why
             assert band is None
 
 

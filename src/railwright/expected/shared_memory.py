@@ -290,7 +290,7 @@ def collective(baselines: Baselines, workload: Collective) -> Bounds:
     size, ranks, operation = workload.size_bytes, workload.ranks or 1, workload.operation
     upper_only = workload.over == "tcp"  # work other than copying decides there
     if not 1 < ranks <= _MOST_RANKS:
-        return no_limit(workload, "a collective must have at least two ranks, got {workload.ranks}")
+        return no_limit(workload, f"a collective must have 2 to {_MOST_RANKS} ranks, and its record has another number")
     part = (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
     if workload.quantity == "latency_s":
         line = baselines.of("cache line", workload)
