@@ -305,12 +305,12 @@ def test_a_drive_s_link_bounds_its_writes_and_nothing_is_expected_of_them() -> N
     assert isinstance(limit, Limit)
     assert limit.kind == "derived"
     assert "PCIe" in limit.because
-    assert "an upper limit alone" in limit.because
+    assert "only an upper limit" in limit.because
     assert expected is None
     for quantity in ("latency_s", "operations_per_s"):
         none, _ = finder.find("file_write", quantity, f"memory0>{drive}", {"size_bytes": 4096})
         assert isinstance(none, NoLimit)
-        assert "says nothing of what it writes" in none.why
+        assert "only read, not written" in none.why
 
 
 def test_what_the_raw_device_reads_is_no_ceiling_for_writes() -> None:

@@ -212,7 +212,7 @@ def test_ranks_that_share_a_core_are_marked_and_never_judged(railwright):
     found = railwright.results("mpi_all_reduce")
     assert [result.outcome for result in found] == ["measured"] * 6
     assert all(result.settings["functional"] is True and result.verification.bytes_wrong == 0 for result in found)
-    assert "a functional run, its 2 ranks shared cores" in " ".join(done.out.split())
+    assert "functional run: its 2 ranks shared cores" in " ".join(done.out.split())
     railwright.expect_nothing_left()
 
 
@@ -356,7 +356,7 @@ def test_a_record_of_a_collective_with_no_ranks_has_no_limit(ranks):
         for quantity in ("bandwidth_bytes_per_s", "latency_s"):
             limit, band = bounds_of_collective(name, quantity, ranks, *copies_of(2 * MIB), size_bytes=2 * MIB)
             assert isinstance(limit, NoLimit)
-            assert "two ranks or more" in limit.why
+            assert "must have 2 to" in limit.why
             assert band is None
 
 
@@ -370,7 +370,7 @@ def test_a_functional_run_is_unknown_by_that_reason_even_where_a_limit_is_known(
     finder = LimitFinder(expand("laptop", {}), [copy, crowded], DECLARATIONS)
     limit, expected = finder.find(crowded)
     assert isinstance(limit, NoLimit)
-    assert (limit.why, expected) == ("a functional run, its 4 ranks shared cores", None)
+    assert (limit.why, expected) == ("functional run: its 4 ranks shared cores", None)
     assert not isinstance(finder.find(alone)[0], NoLimit)
 
 

@@ -1,4 +1,4 @@
-"""The limits of single points, for tests that ask for one after another."""
+"""The limits of single points, for tests that query them one at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railwright.topology.devices import Path, Scalar, Topology
 
 
 class Finder:
-    """A `LimitFinder` with the declarations of today's benchmarks, asked for a point by its parts."""
+    """A `LimitFinder` with the declarations of today's benchmarks, queried by the parts of a point."""
 
     def __init__(
         self, topology: Topology, results: Iterable[Result] = (), environment: Mapping[str, str] | None = None
@@ -27,12 +27,12 @@ class Finder:
         parameters: dict[str, Scalar],
         settings: dict[str, Scalar] | None = None,
     ) -> Bounds:
-        """The limit and the band of a point."""
+        """Return the limit and the band of a point."""
         point = Result(
             benchmark=benchmark, quantity=quantity, path=path, parameters=parameters, settings=settings or {}
         )
         return self._finder.find(point)
 
     def path(self, path: str) -> Path | None:
-        """The path over the topology."""
+        """Return the path over the topology."""
         return self._finder.path(path)

@@ -1,4 +1,4 @@
-"""What a result is held against is declared by its benchmark, and by nothing else."""
+"""Benchmarks alone declare the limits and baselines that a result is held against."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_last_declaration_of_each_quantity_covers_whatever_is_varied():
             assert (dict(last.when), last.ends) == ({}, "any"), f"{name}, {quantity}"
 
 
-def test_a_quantity_that_no_benchmark_declares_has_no_limit_and_neither_has_a_stranger():
+def test_undeclared_quantities_and_unknown_benchmarks_have_no_limit():
     finder = Finder(expand("laptop", {}), [copied()])
     for benchmark, quantity in (("memory_copy", "latency_s"), ("a_stranger", "bandwidth_bytes_per_s")):
         limit, band = finder.find(benchmark, quantity, "memory0>memory0", {"size_bytes": MIB})
@@ -44,18 +44,18 @@ def test_a_quantity_that_no_benchmark_declares_has_no_limit_and_neither_has_a_st
         assert band is None
 
 
-def test_a_kind_that_nothing_here_finds_has_no_limit():
+def test_an_unknown_workload_has_no_limit():
     class Unheard(Workload, frozen=True):
-        """A kind of a later version."""
+        """A workload of a later version."""
 
     declared = {"memory_copy": (Declaration("bandwidth_bytes_per_s", Unheard()),)}
     limit, _ = LimitFinder(expand("laptop", {}), (), declared).find(copied())
     assert isinstance(limit, NoLimit)
-    assert limit.why == "nothing here knows the workload Unheard"
+    assert limit.why == "no limit is derived for the workload Unheard"
 
 
 def test_a_record_cannot_make_itself_a_ceiling():
-    """Neither a benchmark that supplies none nor words of its own in the record do."""
+    """A benchmark without baselines cannot supply one, nor can words in the record."""
     point = ("mpi_bandwidth", "bandwidth_bytes_per_s", "memory0>memory0", {"size_bytes": MIB, "transport": "shm"})
     for forged in (copied("mpi_bandwidth"), copied("a_stranger", supplies="thread copy")):
         limit, _ = Finder(expand("laptop", {}), [forged]).find(*point)
@@ -67,7 +67,7 @@ def test_a_record_cannot_make_itself_a_ceiling():
                                                  "path": "p", "supplies": "thread copy"}), type=Result)  # fmt: skip
 
 
-def test_unverified_and_wrong_copies_are_no_ceiling():
+def test_unverified_and_wrong_copies_are_not_ceilings():
     point = ("mpi_bandwidth", "bandwidth_bytes_per_s", "memory0>memory0", {"size_bytes": MIB, "transport": "shm"})
     unchecked = msgspec.structs.replace(copied(), verification=None)
     wrong = msgspec.structs.replace(copied(), verification=Verification(method="m", bytes_checked=9, bytes_wrong=1))
@@ -75,8 +75,8 @@ def test_unverified_and_wrong_copies_are_no_ceiling():
         assert isinstance(Finder(expand("laptop", {}), [unsound]).find(*point)[0], NoLimit)
 
 
-def test_references_are_the_simplest_measurements_alone():
-    """A copy by a GPU, a collective or a library's message is never one, whatever is known of it."""
+def test_only_the_simplest_measurements_are_baselines():
+    """A copy by a GPU, a collective or a library's message is never a baseline."""
     references = {name for name, rows in DECLARATIONS.items() if any(row.is_reference for row in rows)}
     assert references == {
         "memory_stream", "memory_copy", "core_latency", "gpu_latency", "tcp_stream", "device_read", "hpl",
@@ -89,18 +89,18 @@ def test_references_are_the_simplest_measurements_alone():
     for name in ("hpl", "gpu_hpl"):
         (product,) = (row for row in DECLARATIONS[name] if row.is_reference)
         assert product.when == {"part": ("dgemm",)}
-    (own,) = (row for row in DECLARATIONS["gpu_latency"] if row.is_reference)
-    assert (own.ends, own.when) == ("same", {"kind": ("chase",)})
+    (row_of_own_loads,) = (row for row in DECLARATIONS["gpu_latency"] if row.is_reference)
+    assert (row_of_own_loads.ends, row_of_own_loads.when) == ("same", {"kind": ("chase",)})
 
 
-def test_a_benchmark_names_its_ceilings_and_what_these_need():
+def test_a_benchmark_names_its_ceilings_and_their_requirements():
     assert ceilings_of("mpi_latency", DECLARATIONS) == ("memory_copy", "core_latency", "tcp_stream")
     assert ceilings_of("kv_vram", DECLARATIONS) == ("gpu_latency",)
     assert ceilings_of("file_read", DECLARATIONS) == ("device_read",)
     assert ceilings_of("memory_copy", DECLARATIONS) == ()
     assert ceilings_of("gpu_hpl", DECLARATIONS) == ()  # its own dgemm, and not that of the CPUs
     assert set(ceilings_of("kv_transfer", DECLARATIONS)) == {"memory_copy", "core_latency", "tcp_stream"}
-    named = {name for one in EVERY for name in ceilings_of(one.name, DECLARATIONS)}
+    named = {name for benchmark in EVERY for name in ceilings_of(benchmark.name, DECLARATIONS)}
     assert named <= set(DECLARATIONS)
 
 
@@ -121,7 +121,7 @@ def test_the_first_declaration_that_covers_a_result_counts():
     assert why(parameters={"order": "random"}) == "the rest"
 
 
-def test_messages_are_held_against_copies_on_their_own_pages_and_less_is_expected_of_small_ones():
+def test_messages_are_held_against_copies_on_equal_pages_and_small_pages_lower_the_band():
     def copies(rate, **pages):
         return [
             msgspec.structs.replace(copied(), parameters={"size_bytes": size, "threads": 1, **pages},
@@ -190,7 +190,7 @@ def test_sockets_are_matched_by_pages_from_64_kib_up():
     assert limit(2 * MIB, "small") == 5e9, "records of old name no pages"
 
 
-def test_as_many_sockets_are_the_limit_as_send_at_once_and_one_of_them_is_expected():
+def test_the_limit_is_one_socket_per_sender_and_the_band_is_one_socket():
     socket = msgspec.structs.replace(copied("tcp_stream"), parameters={"size_bytes": MIB}, summary=summarise([2e9]))
     point = {"size_bytes": MIB, "transport": "tcp", "pairs": 3}
 
@@ -206,8 +206,8 @@ def test_as_many_sockets_are_the_limit_as_send_at_once_and_one_of_them_is_expect
     assert isinstance(found("mpi_bandwidth", "memory0>memory0", functional=True)[0], NoLimit)
 
 
-def test_a_message_by_tcp_is_as_fast_as_any_by_a_socket_and_expected_against_the_launches_of_its_pages():
-    """As on a VM with 2 cores, where each launch of a ping-pong is fast or slow by a factor of two."""
+def test_a_tcp_message_has_the_fastest_socket_as_limit_and_its_own_pages_as_band():
+    """The case of a VM with 2 cores, where each launch of a ping-pong is fast or slow by a factor of two."""
 
     def launch(pages, *seconds):
         return msgspec.structs.replace(

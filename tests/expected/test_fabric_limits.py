@@ -1,4 +1,4 @@
-"""Ranks on hosts whose links are known: what they are held against, and what of it is expected."""
+"""Limits and bands of ranks on hosts whose links are known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bounds(benchmark, size, quantity="bandwidth_bytes_per_s", fabric=LAB, ranks=
     return LimitFinder(expand("laptop", {}), (), DECLARATIONS, fabric=fabric).find(point)
 
 
-def test_a_plain_socket_has_one_way_and_a_library_all_ports():
+def test_a_plain_socket_uses_one_cable_and_a_library_all_ports():
     limit, band = bounds("tcp_stream", MIB)
     assert (limit.value, limit.kind, band.low) == (12.5e6, "derived", 6.25e6)
     assert LAB.narrowest in limit.because
@@ -40,13 +40,13 @@ def test_a_plain_socket_has_one_way_and_a_library_all_ports():
         ("all_to_all", 8, 2, 25e6),  # each of the four ranks of a host has half of its size for the other
     ],
 )
-def test_a_collective_is_bounded_by_what_must_leave_each_host(operation, ranks, hosts, algbw):
+def test_the_traffic_out_of_each_host_bounds_a_collective(operation, ranks, hosts, algbw):
     limit, band = bounds(f"mpi_{operation}", MIB, ranks=ranks, hosts=hosts, rate="algbw", transport="tcp")
     assert limit.value == pytest.approx(algbw)
     assert band.low == pytest.approx(algbw / 4 / 2 * 2 / ranks)
 
 
-def test_below_a_megabyte_a_bucket_lets_more_pass_and_a_fast_lab_is_the_cores():
+def test_small_messages_and_fast_labs_are_not_bounded_by_links():
     assert isinstance(bounds("mpi_bandwidth", MIB // 2, transport="tcp")[0], NoLimit)
     assert isinstance(bounds("mpi_latency", MIB, "latency_s", transport="tcp")[0], NoLimit)
     fast = Fabric(name="lab lab", ports_bytes_per_s=2.5e9, flow_bytes_per_s=1.25e9, narrowest="a cable")
@@ -55,7 +55,7 @@ def test_below_a_megabyte_a_bucket_lets_more_pass_and_a_fast_lab_is_the_cores():
     assert band is None
 
 
-def test_without_known_links_and_with_shared_cores_nothing_is_said():
+def test_unknown_links_and_shared_cores_give_no_limit():
     assert isinstance(bounds("mpi_all_reduce", MIB, fabric=None, rate="algbw")[0], NoLimit)
     limit, _ = bounds("mpi_all_reduce", MIB, ranks=8, settings={"functional": True}, rate="algbw")
     assert "functional" in limit.why

@@ -1,4 +1,4 @@
-"""Reading of encoded data against fetching and decoding, each alone; reading ahead against the reader and the pace."""
+"""Reading encoded data against fetching and decoding alone; reading ahead against the reader and the consumers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_reading_is_held_against_the_slower_of_its_parts_in_its_own_bytes() -> N
 
     limit, band = bounds(1 * GB, 2 * GB, "encoded")  # 0.5 GB/s of encoded bytes are decoded
     assert limit.value == pytest.approx(0.5 * GB)
-    assert limit.because.startswith("decoding the same bytes alone, in this run (beside it fetching alone 1.00 GB/s)")
+    assert limit.because.startswith("decoding the same bytes alone, in this run (fetching alone 1.00 GB/s)")
     assert band.low == pytest.approx(GB / 3)
     limit, band = bounds(1 * GB, 8 * GB, "in memory")
     assert limit.value == pytest.approx(4 * GB)
@@ -50,7 +50,7 @@ def test_reading_is_held_against_the_slower_of_its_parts_in_its_own_bytes() -> N
         assert isinstance(bounds(GB, GB, "encoded", settings)[0], NoLimit)
 
 
-def test_without_the_parts_of_the_very_same_point_nothing_is_judged() -> None:
+def test_missing_parts_of_the_same_point_give_no_limit() -> None:
     parameters = {"part": "both", "bytes": "encoded", "threads": 4, "cache": "hot"}
     finder = Finder(expand("laptop", {}), (seen("fetch", GB, cache="hot"), seen("decode", GB)))
     limit, _ = finder.find("parquet_read", "bandwidth_bytes_per_s", "pagecache>memory0", parameters, {})
@@ -85,7 +85,7 @@ def test_reading_ahead_is_held_against_the_slower_of_the_reader_and_all_consumer
 
     limit, band = bounds(5)
     assert limit.value == pytest.approx(0.5 * GB), "two ranks take 5 samples of 50 MB"
-    assert limit.because == "2 x 5 samples/s are taken, 0.50 GB/s (the reader alone, in this run, makes 1.00 GB/s)"
+    assert limit.because == "2 x 5 samples/s are consumed, 0.50 GB/s (the reader alone reaches 1.00 GB/s in this run)"
     assert band.low == pytest.approx(GB / 3)
     limit, band = bounds(5, "operations_per_s")
     assert (limit.value, band.low) == (pytest.approx(10), pytest.approx(20 / 3))

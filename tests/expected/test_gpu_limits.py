@@ -1,4 +1,4 @@
-"""What GPU paths are held against, on a captured machine with two H200: its PCIe, NVLink and memory are known."""
+"""Limits and bands of GPU paths on a captured machine with two H200 of known PCIe, NVLink and memory."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_drive_that_is_slower_than_its_link_is_never_called_slow(benchmark, pa
     assert state(drives, benchmark, path, gigabytes * 1e9, {"size_bytes": 2**20, "way": "bounce"}) == expected
     limit, band = drives.find(benchmark, "bandwidth_bytes_per_s", path, {})
     assert band is None
-    assert ": an upper limit alone, " in limit.because
+    assert ": only an upper limit, " in limit.because
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_nixl_with_gpu_memory_is_held_against_the_link_it_crosses(finder, path, 
     ],
 )
 def test_a_load_of_other_memory_is_held_against_one_of_the_gpu_s_own(path, nanoseconds, expected):
-    own = Result(
+    own_load = Result(
         benchmark="gpu_latency",
         quantity="latency_s",
         path="gpu1>gpu1",
@@ -126,14 +126,14 @@ def test_a_load_of_other_memory_is_held_against_one_of_the_gpu_s_own(path, nanos
         verification=CHECKED,
     )
     machine = load(str(archive("2xh200-probed-vm")))
-    finder = Finder(machine, [own])
+    finder = Finder(machine, [own_load])
     chase = {"kind": "chase", "size_bytes": 2**21}
     assert state(finder, "gpu_latency", path, nanoseconds * 1e-9, chase, "latency_s") == expected
     ampere = tuple(
-        replace(one, facts={**one.facts, "compute_capability": "8.0"}) if one.kind == "gpu" else one
-        for one in machine.devices
+        replace(device, facts={**device.facts, "compute_capability": "8.0"}) if device.kind == "gpu" else device
+        for device in machine.devices
     )
-    older = Finder(replace(machine, devices=ampere), [own])
+    older = Finder(replace(machine, devices=ampere), [own_load])
     assert state(older, "gpu_latency", path, nanoseconds * 1e-9, chase, "latency_s") in ("unknown", "suspicious")
 
 
@@ -186,7 +186,7 @@ def test_communication_that_is_hidden_whole_is_not_suspicious(finder):
     assert state(finder, "train_step", "gpu0>gpu1", 5e11, {**step, "rate": "busbw"}) == "suspicious"
 
 
-def test_a_path_that_is_not_there_has_no_limit(finder):
+def test_an_unknown_path_has_no_limit(finder):
     limit, band = finder.find("gpu_copy", "bandwidth_bytes_per_s", "gpu0>gpu7", PEER)
     assert isinstance(limit, NoLimit)
     assert band is None
@@ -222,7 +222,7 @@ def test_with_nvls_switched_off_an_all_reduce_is_held_against_rings(gigabytes, s
     assert held_against(allowed, gigabytes)[0] == state_with
 
 
-def test_nvls_that_is_asked_for_and_switched_off_has_no_limit():
+def test_nvls_requested_and_switched_off_has_no_limit():
     finder = Finder(load(str(archive(EIGHT))), ())
     forced = {**LARGE, "algorithm": "NVLS"}
     assert held_against(finder, 400, None, forced)[1].value == pytest.approx(700e9)
@@ -243,7 +243,7 @@ def test_the_bytes_of_a_small_operation_bound_nothing_and_its_band_judges_it(fin
         small = {"size_bytes": size, **REDUCED}
         limit, band = finder.find("nccl_all_reduce", "latency_s", "gpu0>gpu1", small)
         assert decides_nothing(limit, band) is nothing
-        assert ("its start decides" in limit.because) is nothing
+        assert ("the start decides" in limit.because) is nothing
     assert not decides_nothing(*finder.find("nccl_all_reduce", "bandwidth_bytes_per_s", "gpu0>gpu1", small))
     tiny = {"size_bytes": 8, **REDUCED}
     assert state(finder, "nccl_all_reduce", "gpu0>gpu1", 9.7e-6, tiny, "latency_s") == "ok"
@@ -254,12 +254,12 @@ def test_the_bytes_of_a_small_operation_bound_nothing_and_its_band_judges_it(fin
 
 
 def test_pcie_is_no_limit_of_gpus_that_nvlink_may_join():
-    own = Result(
+    own_load = Result(
         benchmark="gpu_latency", quantity="latency_s", path="gpu1>gpu1", samples=(142e-9,),
         parameters={"kind": "chase", "size_bytes": 2**21}, summary=summarise([142e-9]), verification=CHECKED,
     )  # fmt: skip
-    finder = Finder(load(str(archive("2xh200-firecracker-vm"))), [own])
-    asked = [
+    finder = Finder(load(str(archive("2xh200-firecracker-vm"))), [own_load])
+    queries = [
         ("gpu_copy", "bandwidth_bytes_per_s", PEER),
         ("kv_vram", "bandwidth_bytes_per_s", {"size_bytes": 2**28}),
         ("nccl_all_reduce", "bandwidth_bytes_per_s", {"size_bytes": 2**30, "rate": "busbw", **REDUCED}),
@@ -267,7 +267,7 @@ def test_pcie_is_no_limit_of_gpus_that_nvlink_may_join():
         ("train_step", "bandwidth_bytes_per_s", {"rate": "busbw"}),
         ("gpu_latency", "latency_s", {"kind": "chase", "size_bytes": 2**21}),
     ]
-    for benchmark, quantity, parameters in asked:
+    for benchmark, quantity, parameters in queries:
         limit, band = finder.find(benchmark, quantity, "gpu0>gpu1", parameters)
         assert isinstance(limit, NoLimit), benchmark
         assert limit.quantity == quantity

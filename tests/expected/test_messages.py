@@ -1,4 +1,4 @@
-"""What messages should reach: their bytes over a rate, and a start that every message pays."""
+"""Bounds of messages: their bytes over a rate, and a start that every message pays."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def at(workload: Workload, size: int, machine: Machine = TWO):
 
 
 @pytest.mark.parametrize("workload", KINDS, ids=str)
-def test_the_limit_is_the_rate_at_every_size_and_only_the_band_knows_the_start(workload) -> None:
+def test_the_start_lowers_only_the_band_and_never_the_limit(workload) -> None:
     found = [at(workload, 2**power) for power in range(26)]
     assert len({limit.value for limit, _ in found}) == 1
     lows = [band.low for _, band in found]
@@ -49,13 +49,13 @@ def test_the_limit_is_the_rate_at_every_size_and_only_the_band_knows_the_start(w
 
 
 def test_a_batch_shares_the_start_of_its_request() -> None:
-    single, many = (at(Message(one_sided=True, batch=batch), 64 * KIB)[1] for batch in (1, 64))
-    assert many.low > 2 * single.low
+    single, batch_of_64 = (at(Message(one_sided=True, batch=batch), 64 * KIB)[1] for batch in (1, 64))
+    assert batch_of_64.low > 2 * single.low
     start = start_of(Message(one_sided=True), in_one_host=False, over_efa=False)
     assert single.low < 64 * KIB / start.expected_s
 
 
-def test_a_time_is_no_less_than_its_bytes_and_a_start_is_added_to_what_is_expected() -> None:
+def test_a_times_limit_is_its_bytes_and_its_band_adds_the_start() -> None:
     _, rate = at(Message(by="verbs"), MIB)
     limit, band = at(Message(by="verbs", quantity="latency_s"), MIB)
     start = start_of(Message(by="verbs", quantity="latency_s"), in_one_host=False, over_efa=False)
@@ -65,7 +65,7 @@ def test_a_time_is_no_less_than_its_bytes_and_a_start_is_added_to_what_is_expect
     assert isinstance(nothing, NoLimit)
 
 
-def test_a_fault_is_the_same_question_of_a_machine_with_it() -> None:
+def test_a_fault_is_a_changed_machine_with_the_same_workload() -> None:
     capped = replace(TWO.supposed, port_cap_bytes_per_s=10e9)
     slower = dataclasses.replace(TWO, case=capped)
     healthy, _ = at(Message(), 4 * MIB)
@@ -76,7 +76,7 @@ def test_a_fault_is_the_same_question_of_a_machine_with_it() -> None:
 
 
 def test_a_changed_machine_finds_its_collectives_anew() -> None:
-    """A machine keeps what linear programs gave it; another number of hosts is another machine."""
+    """A machine caches the results of its linear programs; another number of hosts is another machine."""
     reduce = Collective(operation="all_reduce", size_bytes=2**30, ranks=16)
     limits = {expect(reduce, dataclasses.replace(TWO, cluster=cluster_of(TWO.host, hosts)))[0].value
               for hosts in (1, 2, 4)}  # fmt: skip
@@ -86,7 +86,7 @@ def test_a_changed_machine_finds_its_collectives_anew() -> None:
     assert expect(reduce, ONE)[0].value in limits
 
 
-def test_a_record_cannot_set_what_only_its_reader_may_say_nor_with_a_wrong_type() -> None:
+def test_a_record_cannot_set_the_readers_fields_or_wrong_types() -> None:
     record = Result(
         benchmark="b", quantity="bandwidth_bytes_per_s", path="memory0>memory0",
         parameters={"by": "verbs", "one_sided": True, "threads": "many", "size_bytes": 8, "pairs": 3},

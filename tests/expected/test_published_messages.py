@@ -1,6 +1,6 @@
-"""Messages between hosts that others published, of sound systems: none is slow, and what is far from it would be.
+"""Published messages between hosts of healthy systems: none is slow, and much worse values would be.
 
-None of them was looked at before the constants were set, but that of small latencies.
+Except for small latencies, none of them was used to set the constants.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIME = "latency_s"
 
 
 class Published(NamedTuple):
-    """Rows of one table: size in bytes -> MB/s, or us."""
+    """The rows of a table: size in bytes -> MB/s, or us."""
 
     source: str
     workload: Message
@@ -86,7 +86,7 @@ def machine(table: Published) -> Machine:
 
 
 def states(table: Published, worse: float = 1.0) -> dict[int, str]:
-    """Size -> verdict of each row, or of one that is so many times worse."""
+    """Return size -> verdict of each row, or of a value that is `worse` times worse."""
     where, found = machine(table), {}
     for size, printed in table.rows.items():
         value = printed * US * worse if table.workload.quantity == TIME else printed * 1e6 / worse
@@ -106,8 +106,8 @@ def test_four_of_five_rows_are_ok() -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.source)
-def test_what_is_far_worse_is_slow(table) -> None:
-    """Where bytes decide three times worse is, and a small message that takes 80 us more."""
+def test_much_worse_values_are_slow(table) -> None:
+    """A value three times worse is slow if bytes decide, and so is a small message that takes 80 us more."""
     by_time = table.workload.quantity == TIME
     for size, state in states(table, worse=3.2).items():
         assert size < MIB or state == "slow", size

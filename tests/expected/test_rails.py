@@ -1,4 +1,4 @@
-"""Messages of a library between hosts: over how many ports, and what that says of a table."""
+"""Messages of a library between hosts: the ports that they use, and the verdicts on their tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def of(machine: Machine = EIGHT, **fields: object):
 
 
 @pytest.mark.parametrize(("pairs", "expected"), [(2, 4), (4, 4), (6, 6), (8, 8), (64, 8)])
-def test_pairs_use_as_many_ports_as_they_are_and_the_host_has_and_near_ones_in_any_case(pairs, expected) -> None:
+def test_pairs_use_one_port_each_up_to_the_hosts_ports_and_at_least_the_near_ones(pairs, expected) -> None:
     limit, band = of(pairs=pairs)
     assert limit.value == pytest.approx(expected * PORT)
     assert f"{expected} ports that {pairs} pairs can use at once, each: 400 Gb/s port of nic0" in limit.because
@@ -64,19 +64,19 @@ def test_gpus_use_the_next_port_as_well_and_no_more_than_their_own_slot() -> Non
         ({"UCX_MAX_RNDV_RAILS": "many", "UCX_NET_DEVICES": ","}, 1, 1),
     ],
 )
-def test_what_the_job_asked_of_ucx_counts(variables, pairs, expected) -> None:
-    told = dataclasses.replace(EIGHT, environment=variables)
-    assert of(told, pairs=pairs)[0].value == pytest.approx(expected * PORT)
+def test_the_jobs_ucx_settings_count(variables, pairs, expected) -> None:
+    configured = dataclasses.replace(EIGHT, environment=variables)
+    assert of(configured, pairs=pairs)[0].value == pytest.approx(expected * PORT)
 
 
 def test_a_single_port_is_the_limit_of_any_number_of_pairs() -> None:
-    one = Machine(cluster=cluster_of(expand("hgx-h100", {"nics": "1"}), 2))
-    assert of(one)[0] == of(one, pairs=8)[0] == of(one, by="verbs")[0]
-    assert of(one, pairs=8)[1].low == of(one)[1].low
+    single = Machine(cluster=cluster_of(expand("hgx-h100", {"nics": "1"}), 2))
+    assert of(single)[0] == of(single, pairs=8)[0] == of(single, by="verbs")[0]
+    assert of(single, pairs=8)[1].low == of(single)[1].low
 
 
 def two_ports_of_a_card() -> Topology:
-    """A ConnectX-6 with two ports of HDR in a slot of PCIe 4.0, as in openucx/ucx issue 8851."""
+    """Return a ConnectX-6 with two ports of HDR in a slot of PCIe 4.0, as in openucx/ucx issue 8851."""
     kinds = {"cpu0": "cpu", "memory0": "memory", "card0": "card", "nic0": "nic", "nic1": "nic", "fabric0": "fabric"}
     slot = PcieLink(gt_per_s=16.0, width=16, max_payload_bytes=256)
     port = InfinibandLink(line_rate_bits_per_s=200e9, mtu_bytes=4096)
@@ -95,7 +95,7 @@ def two_ports_of_a_card() -> Topology:
 
 @pytest.mark.parametrize("pairs", [1, 2])
 def test_two_ports_of_a_card_carry_no_more_than_its_slot(pairs) -> None:
-    """One pair had 21.3 GB/s over both ports there, of which each gives 24.8 and the slot 28.8."""
+    """A pair reached 21.3 GB/s over both ports there; each port carries 24.8 and the slot 28.8."""
     limit, _ = of(Machine(cluster=cluster_of(two_ports_of_a_card(), 2)), pairs=pairs)
     assert limit.value == pytest.approx(28.8e9, rel=0.01)
 
@@ -114,7 +114,7 @@ def test_a_table_of_one_pair_over_several_ports_is_not_suspicious(rate, state) -
     (file,) = registry.read(f"# OSU MPI Bandwidth Test v7.3\n# Size      Bandwidth (MB/s)\n4194304 {rate}\n")
     found = explain(file, EIGHT)
     assert [row.verdict.state for row in found.rows] == [state]
-    assert state in ("slow", "unknown") or all(one.fault == "healthy" for one in found.hypotheses)
+    assert state in ("slow", "unknown") or all(hypothesis.fault == "healthy" for hypothesis in found.hypotheses)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`limits` and `whatif` print what a measurement is held against."""
+"""`limits` and `whatif` print the bounds that a measurement is held against."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_a_collective_has_the_limit_and_the_band_that_limits_prints(shape) -> No
     cluster = cluster_of(expand(shape, {}), 2)
     for operation, size in itertools.product(("all_reduce", "all_gather", "all_to_all"), SIZES):
         printed = collective_row(cluster, operation, "auto", size).algbw_bytes_per_s
-        asked = Collective(operation=operation, size_bytes=size, ranks=cluster.ranks)
-        limit, band = expect(asked, Machine(cluster=cluster))
+        workload = Collective(operation=operation, size_bytes=size, ranks=cluster.ranks)
+        limit, band = expect(workload, Machine(cluster=cluster))
         assert limit.value == pytest.approx(printed.limit), (operation, size)
         assert (band is None) == (printed.expected_low is None), (operation, size)
         if band is not None:
@@ -38,6 +38,6 @@ def test_messages_have_the_limit_of_the_path_that_limits_prints(shape) -> None:
     for first, last in itertools.product((False, True), repeat=2):
         path = f"{'gpu0' if first else 'memory0'}:{'gpu0' if last else 'memory0'}@1"
         for size in SIZES:
-            asked = Message(by="verbs", from_gpu=first, to_gpu=last, size_bytes=size)
-            limit, _ = expect(asked, Machine(cluster=cluster))
+            workload = Message(by="verbs", from_gpu=first, to_gpu=last, size_bytes=size)
+            limit, _ = expect(workload, Machine(cluster=cluster))
             assert limit == rows_between(Machine(cluster=cluster), path)[0].limit, (path, size)

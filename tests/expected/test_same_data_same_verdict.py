@@ -1,7 +1,7 @@
 """The same data has the same limit, band and verdict, whether we measured it or another tool printed it.
 
-Records of docs/measured are written as the text of the known tool and read back; of our own record only what such a
-text carries is kept. What a text cannot carry: baselines of the same run, which devices a path names, and the check.
+Records of docs/measured are written as the text of the known tool and read back. Of our own record only the facts that
+a text carries are kept: it lacks baselines of the same run, the devices of a path, and the check.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST = 40
 
 @cache
 def lines_of(subject: str) -> dict[str, list[bytes]]:
-    """The results in an archive by benchmark, as they are written. An archive is unpacked once."""
+    """Return the results in an archive by benchmark, as written. An archive is unpacked once."""
     found: dict[str, list[bytes]] = {benchmark: [] for where, benchmark, *_ in CASES.values() if where == subject}
     with tarfile.open(MEASURED / subject / "records.tar.xz") as archive:
         for member in archive:
@@ -51,7 +51,7 @@ def lines_of(subject: str) -> dict[str, list[bytes]]:
 
 
 def archived(subject: str, benchmark: str, keep: Callable[[Result], bool]) -> list[Result]:
-    """The measured records of a benchmark in an archive, the first of each point."""
+    """Return the measured records of a benchmark in an archive, the first of each point."""
     found: dict[object, Result] = {}
     for line in lines_of(subject)[benchmark]:
         result = msgspec.json.decode(line, type=Result)
@@ -76,7 +76,7 @@ def value(result: Result) -> float:
 
 
 def of_nccl_tests(results: list[Result]) -> str:
-    """Both placements of each size, the second as not measured."""
+    """Write both placements of each size, the second as not measured."""
     ranks = results[0].ranks
     lines = ["$ NCCL_NVLS_ENABLE=0 mpirun -np 8 ./all_reduce_perf -b 8 -e 8G",
              "# Collective test starting: all_reduce_perf",
@@ -190,7 +190,7 @@ def of_hpl(results: list[Result]) -> str:
 
 
 def apart(workload: Workload) -> Workload:
-    """Ours between two hosts: the text says nothing of the transport inside one."""
+    """Return our workload between two hosts, as the text does not name the transport inside one."""
     return replace(workload, path="memory0@0>memory0@1", over="", shares_cores=False)
 
 
@@ -208,38 +208,38 @@ def hgx(hosts: int = 1, gpus: int = 8) -> Machine:
 
 CASES: dict[str, tuple[str, str, Callable[[Result], bool], Callable[[list[Result]], str], Machine,
                        Callable[[Workload], Workload]]] = {
-    "nccl-tests": ("8xh200", "nccl_all_reduce", lambda one: is_rate(one) and one.ranks == 8
-                   and one.parameters.get("rate") == "algbw" and str(one.settings.get("nvls", "")).startswith("off")
-                   and one.parameters.get("buffers", "plain") == "plain"
-                   and not {"algorithm", "protocol"} & one.parameters.keys()
-                   and one.parameters.get("placement") == "out of place", of_nccl_tests, hgx(), of_one_host),
-    "nixlbench": ("2xh200", "kv_transfer", lambda one: is_rate(one) and one.parameters.get("operation") == "WRITE",
+    "nccl-tests": ("8xh200", "nccl_all_reduce", lambda row: is_rate(row) and row.ranks == 8
+                   and row.parameters.get("rate") == "algbw" and str(row.settings.get("nvls", "")).startswith("off")
+                   and row.parameters.get("buffers", "plain") == "plain"
+                   and not {"algorithm", "protocol"} & row.parameters.keys()
+                   and row.parameters.get("placement") == "out of place", of_nccl_tests, hgx(), of_one_host),
+    "nixlbench": ("2xh200", "kv_transfer", lambda row: is_rate(row) and row.parameters.get("operation") == "WRITE",
                   of_nixlbench, hgx(2), apart),
-    "fio": ("1xh100", "file_read", lambda one: is_rate(one), of_fio, hgx(), of_one_host),
-    "OSU bandwidth": ("1xh100", "mpi_bandwidth", lambda one: is_rate(one) and one.parameters.get("transport") == "tcp"
-                      and one.parameters.get("pages") != "huge", of_osu, hgx(2), apart),
-    "OSU latency": ("1xh100", "mpi_latency", lambda one: one.parameters.get("transport") == "tcp"
-                    and one.parameters.get("pages") != "huge", of_osu_latency, hgx(2), apart),
-    "nvbandwidth": ("2xh200", "gpu_copy", lambda one: is_rate(one) and "memory0" in one.path and size(one) >= 2**26
-                    and one.parameters.get("engine") == "ce" and one.parameters.get("host") == "pinned"
-                    and one.parameters.get("direction") == "one", of_nvbandwidth, hgx(), lambda one: one),
-    "perftest write": ("2xh200", "kv_transfer", lambda one: is_rate(one) and one.parameters.get("operation") == "WRITE",
+    "fio": ("1xh100", "file_read", lambda row: is_rate(row), of_fio, hgx(), of_one_host),
+    "OSU bandwidth": ("1xh100", "mpi_bandwidth", lambda row: is_rate(row) and row.parameters.get("transport") == "tcp"
+                      and row.parameters.get("pages") != "huge", of_osu, hgx(2), apart),
+    "OSU latency": ("1xh100", "mpi_latency", lambda row: row.parameters.get("transport") == "tcp"
+                    and row.parameters.get("pages") != "huge", of_osu_latency, hgx(2), apart),
+    "nvbandwidth": ("2xh200", "gpu_copy", lambda row: is_rate(row) and "memory0" in row.path and size(row) >= 2**26
+                    and row.parameters.get("engine") == "ce" and row.parameters.get("host") == "pinned"
+                    and row.parameters.get("direction") == "one", of_nvbandwidth, hgx(), lambda row: row),
+    "perftest write": ("2xh200", "kv_transfer", lambda row: is_rate(row) and row.parameters.get("operation") == "WRITE",
                        of_perftest("RDMA_Write BW Test"), hgx(2), apart_by_verbs),
-    "perftest read": ("2xh200", "kv_transfer", lambda one: is_rate(one) and one.parameters.get("operation") == "READ",
+    "perftest read": ("2xh200", "kv_transfer", lambda row: is_rate(row) and row.parameters.get("operation") == "READ",
                       of_perftest("RDMA_Read BW Test"), hgx(2), apart_by_verbs),
-    "perftest send": ("1xh100", "mpi_bandwidth", lambda one: is_rate(one) and one.parameters.get("pages") != "huge",
+    "perftest send": ("1xh100", "mpi_bandwidth", lambda row: is_rate(row) and row.parameters.get("pages") != "huge",
                       of_perftest("Send BW Test"), hgx(2), apart_by_verbs),
-    "perftest latency": ("1xh100", "mpi_latency", lambda one: one.parameters.get("pages") != "huge",
+    "perftest latency": ("1xh100", "mpi_latency", lambda row: row.parameters.get("pages") != "huge",
                          of_perftest_latency, hgx(2), apart_by_verbs),
     "STREAM": ("1xh100", "memory_stream", is_rate, of_stream, Machine(cluster=cluster_of(expand("laptop", {}), 1)),
-               lambda one: one),
-    "HPL": ("1xh100", "gpu_hpl", lambda one: one.quantity == "flop_per_s" and "dgemm" not in one.parameters.values(),
-            of_hpl, hgx(), lambda one: replace(one, by_vendor=True, shares_cores=False)),
+               lambda row: row),
+    "HPL": ("1xh100", "gpu_hpl", lambda row: row.quantity == "flop_per_s" and "dgemm" not in row.parameters.values(),
+            of_hpl, hgx(), lambda row: replace(row, by_vendor=True, shares_cores=False)),
 }  # fmt: skip
 
 
 def compared(name: str) -> Iterator[tuple[str, Judged, Judged]]:
-    """(point, ours, theirs) of every row."""
+    """Yield (point, ours, theirs) of every row."""
     subject, benchmark, keep, render, machine, carried = CASES[name]
     results = archived(subject, benchmark, keep)
     if name not in ("HPL", "nvbandwidth", "fio", "STREAM"):
@@ -284,6 +284,6 @@ def test_every_row_has_the_same_limit_band_and_verdict(name) -> None:
         assert ours.verdict.state == theirs.verdict.state, point
 
 
-def test_the_records_are_of_every_kind() -> None:
+def test_the_records_cover_every_kind() -> None:
     kinds = {type(workload_of(archived(*CASES[name][:3])[0], DECLARATIONS)) for name in CASES}
     assert kinds == {Collective, Copy, Files, Linpack, Memory, Message}

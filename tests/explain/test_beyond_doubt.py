@@ -100,7 +100,7 @@ def test_collectives_of_mpi_are_held_against_the_links(number: str, state: str, 
     assert (found.ranks, found.hosts, found.verdict.state) == (8, 2, state)
     assert next((one.fault for one in found.hypotheses[1:]), "") == cause
     alone = held(text_of(number).replace("-N2 --ntasks-per-node=4", ""), ALPS, 2)
-    assert "does not say how many ranks" in alone.verdict.why
+    assert "lacks the number of ranks" in alone.verdict.why
 
 
 def test_messages_between_gpus_of_a_host_cost_a_call_each() -> None:

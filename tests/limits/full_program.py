@@ -1,4 +1,4 @@
-"""The flow program of a whole small cluster, every host and switch: what the reduced one must agree with."""
+"""The flow program of a whole small cluster, every host and switch, for comparison with the reduced one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from railwright.topology.cluster import ports
 
 
 def full_problem(cluster, collective, algorithm):
-    """Every host with its own links, every leaf and spine, one commodity for each destination GPU."""
-    one = flow_graph(cluster)
+    """Build the program with every host's own links, every leaf and spine, and a commodity for each destination GPU."""
+    single = flow_graph(cluster)
     arcs, resources = [], {}
     for host in range(cluster.hosts):
-        inside = (arc for arc in one.arcs if _inside(arc))
+        inside = (arc for arc in single.arcs if _inside(arc))
         arcs += [Arc(at(arc.tail, host), at(arc.head, host), f"{arc.resource}@{host}") for arc in inside]
-        for name, resource in one.resources.items():
+        for name, resource in single.resources.items():
             if resource.kind != "uplinks":
                 resources[f"{name}@{host}"] = resource._replace(id=f"{name}@{host}")
     arcs += _fabric(cluster, resources)
-    gpus = tuple(f"{gpu}@{host}" for host in range(cluster.hosts) for gpu in one.gpus)
+    gpus = tuple(f"{gpu}@{host}" for host in range(cluster.hosts) for gpu in single.gpus)
     for gpu in gpus:
         name, _, host = gpu.partition("@")
         arcs += [Arc(f"{kind}:{name}.dst@{host}", f"{gpu}.in") for kind in "sr"]
@@ -51,14 +51,14 @@ def _inside(arc):
 
 
 def _fabric(cluster, resources):
-    """Explicit switches: a leaf for each group (and rail), one node for each group of a higher tier."""
+    """Yield explicit switches: a leaf for each group (and rail), a node for each group of a higher tier."""
     tiers, rails = cluster.fabric.tiers, range(len(ports(cluster.host)))
     for host in range(cluster.hosts):
         for rail in rails:
             leaf = _switch(cluster, 0, host, rail) if tiers else "switch:0"
             yield Arc(at(f"tx:{rail}", host), f"up {leaf}")
             yield Arc(f"down {leaf}", at(f"rx:{rail}", host))
-    # Up and down apart: else data could circle between two switches and be counted as leaving again and again.
+    # Separate up and down nodes: otherwise data could circle between two switches and count as leaving repeatedly.
     places = {_switch(cluster, n, h, r) for n in range(len(tiers)) for h in range(cluster.hosts) for r in rails}
     for switch in places or {"switch:0"}:
         yield Arc(f"up {switch}", f"down {switch}")
@@ -111,7 +111,7 @@ def _cuts(cluster, graph, needs):
 
 
 def _host_cuts(machine, graph, host, needs):
-    """What leaves and enters each group of one host; which groups there are is for test_cuts to hold."""
+    """Yield the cuts of traffic leaving and entering each group of a host; test_cuts checks the groups themselves."""
     gpus = {gpu.id for gpu in machine.of_kind("gpu")}
     if machine.of_kind("nvswitch"):
         return

@@ -19,7 +19,9 @@ from railwright.topology.devices import (
 
 
 def random_host(rng: random.Random, most_gpus: int = 3) -> Topology:
-    """One or two sockets, GPUs and NICs under switches or root ports, NVLink by switch, in pairs or none."""
+    """Return a machine of one or two sockets, GPUs and NICs under switches or root ports, with NVLink by switch, in
+    pairs or none.
+    """
     devices = [Device(id="host0", kind="host")]
     links = []
     sockets = rng.choice((1, 2))
@@ -61,7 +63,7 @@ def random_host(rng: random.Random, most_gpus: int = 3) -> Topology:
 
 
 def random_cluster(seed: int, most_gpus: int = 3, most_hosts: int = 4):
-    """A cluster whose groups are full: no fabric, a fat tree of two or three tiers, or rails."""
+    """Return a cluster whose groups are full: no fabric, a fat tree of two or three tiers, or rails."""
     rng = random.Random(seed)
     host = random_host(rng, most_gpus)
     hosts = rng.choice([count for count in (2, 3, 4) if count <= most_hosts])

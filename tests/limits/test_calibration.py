@@ -1,7 +1,7 @@
 """The model against published measurements, leaving one system out at a time.
 
-Nothing of the model is fitted to a single system: what rests on measured machines are shares of planning rates
-(NVLink's band, the all_to_all band of NICs). Each is taken anew here from the other systems alone.
+The model is fitted to no single system: only shares of planning rates rest on measured machines
+(NVLink's band, the all_to_all band of NICs). Each is computed here from the other systems alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS = list(csv.DictReader(Path("testdata/calibration/published.csv").read_text(
 LARGE = 2**30
 SHAPES = {"p5.48xlarge": "aws-p5", "8x H200": "hgx-h200", "8x B200": "hgx-b200"}
 COLLECTIVES = {"alltoall_perf": "all_to_all", "all_reduce_perf": "all_reduce"}
-# What each system alone says of the planning rate of NVLink: busbw of rings over links x planning rate.
+# The share of NVLink's planning rate by each system alone: busbw of rings over links x planning rate.
 RINGS = {"hgx-h200": (0.980, 0.987), "hgx-b200": (0.933, 0.945), "a100": (0.963, 0.979)}
 ALL_TO_ALL = {"aws-p5": 0.797}
 TOLERANCE = 1.02
@@ -42,7 +42,7 @@ def collective_rows(shape=None):
 
 
 def limit_for(row, known):
-    """The busbw at the row's size; `known` keeps what the same algorithms reach at large sizes."""
+    """Return the busbw at the row's size; `known` keeps the rates of the same algorithms at large sizes."""
     algorithm = "ring" if "ring" in row["metric"] else "auto"
     collective = COLLECTIVES[row["test"]]
     key = (shape_of(row), row["gpus_per_node"], row["nodes"], collective, algorithm)
@@ -55,7 +55,7 @@ def limit_for(row, known):
 
 
 def leave_out(monkeypatch, shape: str) -> None:
-    """The shares as they would be if that system had never been seen: 3 % beyond the others' extremes."""
+    """Set the shares as if that system had never been measured: 3 % beyond the others' extremes."""
     others = [share for name, shares in RINGS.items() if name != shape for share in shares]
     source = Source(title="the other systems")
     band = (

@@ -1,4 +1,4 @@
-"""What must leave each group of GPUs: against brute force over every group of random PCIe trees."""
+"""Cuts around each group of GPUs, against brute force over every group of random PCIe trees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from railwright.topology.sources.load import load
 
 
 def random_tree(seed: int) -> Topology:
-    """One or two sockets, switches below switches, three to six GPUs, NVLink between some; no NVSwitch."""
+    """Return a machine of one or two sockets, switches below switches, three to six GPUs, NVLink between some, and
+    no NVSwitch.
+    """
     rng = random.Random(seed)
     devices = [Device(id="host0", kind="host"), Device(id="cpu0", kind="cpu", numa=0)]
     links, uppers = [], ["cpu0"]
@@ -42,8 +44,8 @@ def random_tree(seed: int) -> Topology:
         devices.append(Device(id=gpu, kind="gpu", facts={"compute_capability": "8.0"}))
         links.append(Link(a=rng.choice(_ends(uppers)), b=gpu, protocol=_pcie(rng)))
     pairs = rng.sample(gpus, len(gpus))
-    for one, other in list(zip(pairs[::2], pairs[1::2], strict=False))[: rng.choice((0, 1, 1, 2, 3))]:
-        links.append(Link(a=one, b=other, protocol=NvlinkLink(generation=3, links=rng.randint(1, 4))))
+    for first, second in list(zip(pairs[::2], pairs[1::2], strict=False))[: rng.choice((0, 1, 1, 2, 3))]:
+        links.append(Link(a=first, b=second, protocol=NvlinkLink(generation=3, links=rng.randint(1, 4))))
     return Topology(name="random tree", source="saved", devices=tuple(devices), links=tuple(links))
 
 
@@ -56,12 +58,14 @@ def _pcie(rng):
 
 
 def narrowest(host: Topology, chosen, others) -> float:
-    """What all links together carry from some GPUs to the others, in bytes/s: maximum flow by shortest ways."""
+    """Return the rate of all links together from some GPUs to the others, in bytes/s: maximum flow by shortest
+    paths.
+    """
     left: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for link in host.links:
         limit = link_limit(link)
-        for one, other in ((link.a, link.b), (link.b, link.a)):
-            left[one][other] += getattr(limit, "value", math.inf)
+        for near, far in ((link.a, link.b), (link.b, link.a)):
+            left[near][far] += getattr(limit, "value", math.inf)
     for gpu in chosen:
         left["from"][gpu] = math.inf
     for gpu in others:
@@ -82,15 +86,15 @@ def narrowest(host: Topology, chosen, others) -> float:
         while way[-1] != "from":
             way.append(came[way[-1]])
         steps = list(itertools.pairwise(reversed(way)))
-        least = min(left[one][other] for one, other in steps)
-        for one, other in steps:
-            left[one][other] -= least
-            left[other][one] += least
+        least = min(left[near][far] for near, far in steps)
+        for near, far in steps:
+            left[near][far] -= least
+            left[far][near] += least
         total += least
 
 
 def test_no_group_of_gpus_passes_on_more_than_its_links_carry():
-    """Every split of the GPUs in two, of 60 machines: the limit is below what can cross, and often it is just that."""
+    """For all splits of the GPUs of 60 machines in two, the limit is at most the rate across, and often equal to it."""
     just_that = {"ring": 0, "tree": 0}
     for seed in range(60):
         host = random_tree(seed)
@@ -107,17 +111,17 @@ def test_no_group_of_gpus_passes_on_more_than_its_links_carry():
     assert just_that["tree"] > 10  # a chain passes more through its GPUs, which then decide
 
 
-def test_eight_pcie_gpus_in_pairs_are_held_back_by_the_link_between_their_switches():
+def test_the_link_between_switches_limits_eight_pcie_gpus_in_pairs():
     found = collective_row(cluster_of(load("h100-pcie-8gpu-nvlink"), 1), "all_reduce")
     one_link = 57.5e9  # PCIe 5.0 x16, MaxPayload 256 B: what every tree sends from one socket to the other, up and down
     assert found.busbw_bytes_per_s.limit == pytest.approx(one_link * 14 / 8, rel=2e-3)
-    ring = next(one for one in found.algorithms if one.name == "ring")
+    ring = next(algorithm for algorithm in found.algorithms if algorithm.name == "ring")
     assert ring.busbw_bytes_per_s.limit == pytest.approx(one_link, rel=2e-3)
 
 
 def test_links_of_one_socket_bind_where_the_other_is_alone():
-    def slow_between_sockets(one: Resource) -> float:
-        return 9e9 if one.kind == "between sockets" else one.limit_bytes_per_s
+    def slow_between_sockets(resource: Resource) -> float:
+        return 9e9 if resource.kind == "between sockets" else resource.limit_bytes_per_s
 
     cluster = cluster_of(load("pcie-8gpu"), 1)
     problem = problem_of(cluster, "all_reduce", "ring")

@@ -1,4 +1,4 @@
-"""Maximum concurrent flow: the reduced program against the whole one and against brute force."""
+"""Maximum concurrent flow: the reduced program against the full one and against brute force."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rate(problem) -> float:
 
 @pytest.mark.parametrize("block", range(20 if os.environ.get("RAILWRIGHT_TEST_LONG") else 2))
 def test_the_reduced_and_the_full_program_agree_on_random_clusters(block):
-    """100 of them; `make test-long` takes 1,000."""
+    """100 clusters; `make test-long` takes 1,000."""
     compared = 0
     for seed in range(block * 50, block * 50 + 50):
         cluster = random_cluster(seed)
@@ -46,10 +46,10 @@ def test_the_reduced_and_the_full_program_agree_on_random_clusters(block):
 
 
 def max_flow(problem, sources, sinks) -> float:
-    """Edmonds and Karp over the full graph: what all links together carry from some GPUs to the others."""
+    """Return the rate of all links together from some GPUs to the others, by Edmonds and Karp over the full graph."""
     graph = problem.graph
-    # Arcs of one resource share it: a node of its own between their ends would let them mix, so take the sum of what
-    # they carry as at most the resource times the number of its arcs; a bound from above needs no more.
+    # Arcs of one resource share it: a node of its own between their ends would let them mix, so bound the sum of their
+    # loads by the resource times the number of its arcs; an upper bound needs no more.
     capacity: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for arc in graph.arcs:
         bound = graph.resources[arc.resource].limit_bytes_per_s if arc.resource in graph.resources else math.inf
@@ -75,18 +75,18 @@ def max_flow(problem, sources, sinks) -> float:
         while way[-1] != "from":
             way.append(before[way[-1]])
         steps = list(itertools.pairwise(reversed(way)))
-        least = min(capacity[one][other] for one, other in steps)
+        least = min(capacity[near][far] for near, far in steps)
         if math.isinf(least):
             return math.inf
-        for one, other in steps:
-            capacity[one][other] -= least
-            capacity[other][one] += least
+        for near, far in steps:
+            capacity[near][far] -= least
+            capacity[far][near] += least
         total += least
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_rate_is_above_any_cut_of_the_gpus(seed):
-    """Brute force: for every split of all GPUs in two, what must cross is at most what can cross."""
+    """Brute force: for every split of all GPUs in two, the required traffic is at most the rate across."""
     cluster = random_cluster(seed, most_gpus=2, most_hosts=3)
     full = full_problem(cluster, "all_to_all", "direct")
     gpus = full.graph.gpus
@@ -109,7 +109,7 @@ def test_no_rate_is_above_any_cut_of_the_gpus(seed):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_single_ring_is_faster_than_the_limit_of_rings(seed):
-    """Brute force from below: every order of the GPUs, host by host, each hop on its own shortest way."""
+    """Brute force from below: every order of the GPUs, host by host, each hop on its own shortest path."""
     cluster = random_cluster(seed, most_gpus=3, most_hosts=2)
     try:
         limit = rate(problem_of(cluster, "all_reduce", "ring"))
@@ -130,16 +130,16 @@ def ring_rate(graph: FlowGraph, ring) -> float:
     onward = defaultdict(list)
     for arc in graph.arcs:
         onward[arc.tail].append(arc)
-    for one, other in itertools.pairwise([*ring, ring[0]]):
-        came: dict[str, Arc | None] = {source(one): None}
+    for near, far in itertools.pairwise([*ring, ring[0]]):
+        came: dict[str, Arc | None] = {source(near): None}
         queue = deque(came)
-        while queue and f"{other}.in" not in came:
+        while queue and f"{far}.in" not in came:
             here = queue.popleft()
             for arc in onward[here]:
                 if arc.head not in came:
                     came[arc.head] = arc
                     queue.append(arc.head)
-        node = f"{other}.in"
+        node = f"{far}.in"
         if node not in came:
             return 0.0
         while (arc := came[node]) is not None:

@@ -1,4 +1,4 @@
-"""Published tables of healthy machines that nothing was calibrated on: testdata/holdout."""
+"""Published tables of healthy machines that were not used for calibration: testdata/holdout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def machine(name: str, hosts: int, collective: str):
 
 
 def counted(path):
-    """(inside, total) of the rows of a file, for sizes from 64 MiB up and below. None may be above its limit."""
+    """Return (inside, total) of the rows of a file, for sizes from 64 MiB up and below. No row may exceed its limit."""
     inside, total = {True: 0, False: 0}, {True: 0, False: 0}
     text = Path(path).read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):

@@ -1,4 +1,4 @@
-"""How the doubt about latency and the doubt about bandwidth make one band."""
+"""The combination of the uncertainties of latency and bandwidth in one band."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_on_efa_both_ends_are_taken_at_once():
 def test_inside_one_host_a_tree_is_a_choice_for_small_sizes_alone(size, counted):
     cluster = cluster_of(load("h100-pcie"), 1)
     found = algorithms(Case(cluster=cluster), "all_reduce", explained=False)
-    rings = tuple(one for one in found if one.name == "ring")
-    assert {one.name for one in found} == {"ring", "tree"}
+    rings = tuple(algorithm for algorithm in found if algorithm.name == "ring")
+    assert {algorithm.name for algorithm in found} == {"ring", "tree"}
     _, both, _ = at_size(cluster, "all_reduce", found, size)
     _, ring, _ = at_size(cluster, "all_reduce", rings, size)
     same = (both.expected_low, both.expected_high) == (ring.expected_low, ring.expected_high)

@@ -83,7 +83,7 @@ def test_published_pcie_copies_lie_in_the_band(measured: float, gt_per_s: float,
     assert band.low <= measured * GB <= limit.value
 
 
-def test_an_unread_maxpayload_widens_the_band_and_is_said() -> None:
+def test_an_unread_maxpayload_widens_the_band_and_is_reported() -> None:
     limit, band = limit_of(PcieLink(gt_per_s=32.0, width=16))
     known, known_band = limit_of(PcieLink(gt_per_s=32.0, width=16, max_payload_bytes=256))
     assert isinstance(limit, Limit)
@@ -172,14 +172,14 @@ def test_a_healthy_nvlink_copy_lies_in_the_band() -> None:
         EfaLink(mtu_bytes=9001),
     ],
 )
-def test_what_no_document_gives_has_no_limit_and_says_why(protocol: Protocol) -> None:
+def test_links_without_documents_have_no_limit_but_a_reason(protocol: Protocol) -> None:
     limit, band = limit_of(protocol)
     assert isinstance(limit, NoLimit)
     assert limit.why
     assert band is None
 
 
-def test_efa_is_limited_by_what_ethernet_alone_takes_and_says_so() -> None:
+def test_efa_is_limited_by_ethernets_framing_and_says_so() -> None:
     limit, band = limit_of(EfaLink(line_rate_bits_per_s=200e9, mtu_bytes=9001))
     assert isinstance(limit, Limit)
     assert limit.value * 8 / GB == pytest.approx(200 * 9001 / 9039)

@@ -77,7 +77,7 @@ def test_limits_says_the_same_of_the_captured_machine():
     assert reduced.expected_low > 100e9, "all peers at once use all channels"
 
 
-def test_nothing_is_said_over_hosts_or_without_nvlink():
+def test_channels_do_not_bound_messages_over_hosts_or_without_nvlink():
     assert band_bytes_per_s(cluster_of(load("hgx-h200"), 2), 64 * MIB) == (float("inf"), float("inf"))
     assert band_bytes_per_s(cluster_of(load("pcie-8gpu"), 1), 64 * MIB) == (float("inf"), float("inf"))
     low, high = band_bytes_per_s(cluster_of(load("hgx-h200"), 1), 64 * MIB)

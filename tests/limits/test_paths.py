@@ -78,7 +78,7 @@ def test_a_path_of_links_without_limits_has_none() -> None:
 
 
 @pytest.mark.parametrize("path", ["gpu0", "gpu0>", "gpu0>gpu9", ">nic0", "gpu0-nic0"])
-def test_what_is_no_path_is_refused(path: str) -> None:
+def test_invalid_paths_are_refused(path: str) -> None:
     with pytest.raises(UsageError) as error:
         rows(two_sockets(), [path])
     assert error.value.hint
@@ -110,9 +110,7 @@ def nvlink_unknown(topology: Topology, *of: str) -> Topology:
         (("gpu2, gpu3, gpu4 and 5 more",), ("gpu0", "gpu1")),  # of such a list only the first ones are named
     ],
 )
-def test_gpus_of_which_nvlink_is_not_known_have_no_limit_over_pcie(
-    of: tuple[str, ...], missing: tuple[str, ...]
-) -> None:
+def test_gpus_with_unknown_nvlinks_have_no_limit_over_pcie(of: tuple[str, ...], missing: tuple[str, ...]) -> None:
     machine = nvlink_unknown(expand("hgx-h100", {}), *of)
     (row,) = rows(machine, ["gpu0>gpu1"])
     assert isinstance(row.limit, NoLimit)
@@ -123,7 +121,7 @@ def test_gpus_of_which_nvlink_is_not_known_have_no_limit_over_pcie(
     assert same.limit == row.limit
 
 
-def test_what_nvlink_does_not_change_keeps_its_limit() -> None:
+def test_paths_that_nvlink_cannot_change_keep_their_limit() -> None:
     machine = nvlink_unknown(expand("hgx-h100", {}), "gpu2, gpu3")
     paths = rows(machine, ["gpu0>gpu1", "gpu2>memory0", "gpu2>nic2"])
     assert all(isinstance(row.limit, Limit) for row in paths)

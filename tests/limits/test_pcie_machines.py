@@ -1,6 +1,6 @@
-"""PCIe machines against published tables: testdata/calibration/pcie.csv, whose systems are split before they are used.
+"""PCIe machines against published tables: testdata/calibration/pcie.csv, whose systems are split before use.
 
-Rows for calibration say what the constants of `nccl` lean on. The systems kept aside are only compared.
+Rows for calibration support the constants of `nccl`. The systems kept aside are only compared.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ GEN5_PAYLOAD = 57.5
 
 
 def with_cpu(topology, words):
-    """The same machine with the processor of the row, named as in /proc/cpuinfo."""
+    """Return the same machine with the processor of the row, named as in /proc/cpuinfo."""
     vendor, family, model = words.split()
     facts = {"vendor": vendor, "family": int(family), "model": int(model)}
     devices = tuple(
-        replace(one, facts=one.facts | facts) if one.kind == "cpu" else one for one in topology.devices
+        replace(device, facts=device.facts | facts) if device.kind == "cpu" else device for device in topology.devices
     )  # fmt: skip
     return replace(topology, devices=devices)
 
@@ -63,14 +63,14 @@ def test_no_system_both_calibrates_and_tests():
     assert len(values("holdout")) >= 12
 
 
-def test_the_constants_say_what_the_rows_say():
+def test_the_constants_agree_with_the_rows():
     rome = values("calibration", cpu="AuthenticAMD 23 49", path="across sockets")
     assert nccl._SOCKETS["Zen 2"][1].value == pytest.approx(1.2 * max(rome) * 1e9, rel=0.01)
     for name, cpu in (("Zen 3 or 4", "AuthenticAMD 25 17"), ("AMD", "AuthenticAMD 26 2")):
         seen = values("calibration", cpu=cpu, path="across sockets")
         assert nccl._SOCKETS[name][1].value == pytest.approx(1.1 * max(seen) * 1e9, rel=0.01)
     without = [value / GEN5_PAYLOAD for value in values("calibration", peers="off")]
-    low, high = (one.value for one in nccl._WITHOUT_PEERS)
+    low, high = (peer.value for peer in nccl._WITHOUT_PEERS)
     assert low < min(without)
     assert max(without) < high
     assert high / low < 1.5
@@ -95,5 +95,5 @@ def test_a_processor_s_class_is_that_of_its_family_and_model(cpu, name):
 @pytest.mark.parametrize(
     ("shape", "known"), [("h100-pcie nics-at=cpu", False), ("h100-pcie", True), ("rtx-4090", False), ("mi250x", False)]
 )
-def test_only_where_each_switch_has_a_nic_the_cpu_passes_on_gpus_data_alone(shape, known):
+def test_the_cpu_carries_only_gpus_data_if_each_switch_has_a_nic(shape, known):
     assert nccl._every_gpu_has_a_nic_at_its_switch(load(shape)) is known

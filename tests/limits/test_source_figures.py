@@ -31,7 +31,7 @@ def verdict(value, limit, expected) -> str:
 def test_a_ring_over_2x400g_reaches_800_gbit(protocol, gbit):
     found = collective(f"hgx-h100 nics=2 {protocol}", 2, "all_gather", "ring")
     assert found.busbw_bytes_per_s.limit / GBIT == pytest.approx(gbit, rel=1e-3)
-    assert 800 / gbit < 1.021  # what they saw, rounded, is at the limit
+    assert 800 / gbit < 1.021  # the reported value, rounded, is at the limit
 
 
 def test_all_reduce_over_2x400g_could_use_a_tree_on_two_hosts():
@@ -44,9 +44,9 @@ def test_all_to_all_with_2_nics_is_limited_by_them_and_by_the_cpu_on_the_receivi
     found = collective(f"hgx-h100 nics=2 {ROCE}", 2, "all_to_all")
     assert found.busbw_bytes_per_s.limit / GBIT == pytest.approx(187.5 * 4096 / 4178, rel=1e-3)
     assert found.algbw_bytes_per_s.limit / GBIT == pytest.approx(200 * 4096 / 4178, rel=1e-3)
-    said = " ".join(found.software_limits)
-    assert "PXN helps the sender only" in said
-    assert "gpu1, gpu2, gpu3, gpu5, gpu6, gpu7" in said
+    text = " ".join(found.software_limits)
+    assert "PXN helps the sender only" in text
+    assert "gpu1, gpu2, gpu3, gpu5, gpu6, gpu7" in text
 
 
 @pytest.mark.parametrize("layout", ["", "gpus-per-switch=2"])
@@ -88,7 +88,9 @@ def test_the_five_paths_of_a_kv_cache():
 
 
 def test_efa_and_infiniband_each_against_its_own_limit():
-    """PFN saw EFA 6 times slower. Ports explain 4 of it only if the InfiniBand hosts had four: they do not say."""
+    """PFN measured EFA 6 times slower. Ports explain a factor of 4 only if the InfiniBand hosts had four, which is
+    not stated.
+    """
     efa = collective("aws-p3dn", 2, "all_reduce", "ring").busbw_bytes_per_s.limit
     infiniband = collective("hgx-a100 nics=4 nic-rate=100Gb/s", 2, "all_reduce", "ring").busbw_bytes_per_s.limit
     assert efa == pytest.approx(12.4e9, rel=5e-3)
@@ -114,8 +116,8 @@ def test_oracle_storage_50_on_three_hosts_is_below_the_drives_links_and_81_gib_i
     assert "12 drives" in drives.because
     assert 50e9 < drives.value < 81.53 * 2**30  # 87.5 GB/s is more than 12 drives' links carry: units before causes
     servers = (3, load("oci-bm-gpu4-8"))
-    one = file_limit(cluster_of(load("oci-bm-gpu4-8"), 1, storage=servers), clients=1)
-    assert one.value > 2 * 37.5e9  # neither drives nor NICs of one host explain 37.5: open
+    single = file_limit(cluster_of(load("oci-bm-gpu4-8"), 1, storage=servers), clients=1)
+    assert single.value > 2 * 37.5e9  # neither drives nor NICs of one host explain 37.5: open
     assert Storage(servers=3, host="oci-bm-gpu4-8").servers == 3
 
 
@@ -133,17 +135,17 @@ def test_linpack_of_the_yandex_clusters_against_their_peers(shape, gpus, order, 
     assert verdict(tera * 1e12 * gpus, limit, band) == state
 
 
-def test_linpack_with_little_memory_is_compared_with_nobody():
+def test_linpack_with_little_memory_has_no_peers():
     limit, band = expect_hpl(load("dgx-a100"), 8, 92_160)
     assert limit.value == pytest.approx(8 * 19.5e12)
     assert band is None
     assert limit.because.endswith("the matrix fills 10 % of the GPUs' memory, comparable runs 70 % and more")
 
 
-def test_the_band_of_linpack_names_the_peers_and_what_each_of_their_gpus_reaches():
+def test_the_band_of_linpack_names_the_peers_and_their_rate_a_gpu():
     limit, band = expect_hpl(load("dgx-a100"), 8, 280_000)
     assert band.because == (
-        "10.0 TFLOP/s to 17.2 TFLOP/s a GPU, what 9 of 10 systems of the TOP500 with A100 80 GB reach"
+        "10.0 TFLOP/s to 17.2 TFLOP/s a GPU, the range of 9 of 10 systems of the TOP500 with A100 80 GB"
     )
     assert limit.because == "8 x NVIDIA A100 SXM4 80GB, FP64 matrix rate"
 
@@ -151,4 +153,4 @@ def test_the_band_of_linpack_names_the_peers_and_what_each_of_their_gpus_reaches
 def test_linpack_on_a_gpu_without_known_peers_says_so():
     limit, band = expect_hpl(load("dgx-b200"), 8, 10**6)
     assert band is None
-    assert limit.because.endswith("an upper limit alone, no system of the TOP500 with this GPU was looked up")
+    assert limit.because.endswith("only an upper limit, no TOP500 systems with this GPU are recorded")

@@ -15,7 +15,9 @@ ARITHMETIC = {0, 1, 2, 8, 1e6, 1e9, 1e-6}
 
 
 def unsourced_numbers(source: str) -> list[str]:
-    """Numbers outside `Constant(...)` that are no arithmetic, no key of a table of constants, no slice of a text."""
+    """Return the numbers outside `Constant(...)` that are no arithmetic, no key of a table of constants, and no
+    slice of a text.
+    """
     tree = ast.parse(source)
     sourced: set[ast.AST] = set()
     for node in ast.walk(tree):

@@ -178,7 +178,7 @@ def test_a_run_on_a_machine_that_cannot_be_is_refused(tmp_path):
     first = RUN.topology.devices[0]
     twice = msgspec.structs.replace(RUN.topology, devices=(first, *RUN.topology.devices))
     path = written(tmp_path, WAIVED, run=msgspec.structs.replace(RUN, topology=twice))
-    with pytest.raises(UsageError, match="there are two devices called host0"):
+    with pytest.raises(UsageError, match="two devices are called host0"):
         load(path)
     busy = msgspec.structs.replace(RUN.context, busy_fraction=1.5)
     path = written(tmp_path, WAIVED, run=msgspec.structs.replace(RUN, context=busy))

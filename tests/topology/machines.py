@@ -15,7 +15,7 @@ def archive(name):
 
 
 def files_of(name):
-    """Path to bytes of a machine's capture."""
+    """Return path to bytes of a machine's capture."""
     files = {}
     for line in archive(name).read_text().splitlines():
         entry = json.loads(line)
@@ -37,7 +37,7 @@ def write_tree(base, files):
 
 
 def topology(kinds, links):
-    """`kinds` maps ids to device kinds; `links` are (a, b, protocol) or (a, b, protocol, one_way)."""
+    """Build a topology: `kinds` maps ids to device kinds; `links` are (a, b, protocol) or (a, b, protocol, one_way)."""
     devices = tuple(Device(id=name, kind=kind) for name, kind in kinds.items())
     made = tuple(Link(a=link[0], b=link[1], protocol=link[2], one_way=len(link) > 3) for link in links)
     return Topology(name="test", source="shape", devices=devices, links=made)

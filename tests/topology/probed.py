@@ -1,4 +1,4 @@
-"""What the probe answers about the stand-in libraries, put into a captured machine."""
+"""The probe's answer about the stand-in libraries, inserted into a captured machine."""
 
 import json
 import os
@@ -19,7 +19,7 @@ MACHINE = "2xh200-firecracker-vm"
 
 
 def ask(folder, **faults):
-    """The probe's document, for two H200 that are healthy but for those faults of the stand-ins."""
+    """Return the probe's document for two H200, healthy except for the given faults of the stand-ins."""
     variables = os.environ | environment(folder, *ADDRESSES, **faults)
     program = [sys.executable, "-m", "railwright.topology.sources.nvidia_probe"]
     done = subprocess.run(program, env=variables, capture_output=True, text=True, timeout=300, check=True)
@@ -28,7 +28,7 @@ def ask(folder, **faults):
 
 
 def machine_with(tmp_path, answer, name=MACHINE):
-    """The captured machine with a probe's document in it."""
+    """Load the captured machine with a probe's document in it."""
     raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     return load(str(write_archive(tmp_path / "machine.jsonl", {**files_of(name), PROBE: raw})))
 

@@ -1,4 +1,4 @@
-"""What is captured shows the same machine again, and redacted it does not say which machine it was."""
+"""A capture shows the same machine again, and a redacted one does not identify it."""
 
 import base64
 import json
@@ -77,7 +77,7 @@ def test_redaction_leaves_no_secret(tmp_path):
 
 
 def everything(file):
-    """All paths and all contents, also what stands in binary files."""
+    """Return all paths and all contents, including those of binary files."""
     parts = []
     for line in file.read_text().splitlines():
         entry = json.loads(line)
@@ -134,7 +134,7 @@ def test_existing_destinations_are_refused(tmp_path):
     assert (tmp_path / "file.jsonl").read_text() == "x"
 
 
-def test_what_could_not_be_read_stays_explained(tmp_path):
+def test_a_capture_keeps_the_reasons_of_unreadable_files(tmp_path):
     files = files_of("8gpu-pcie")
     del files[TABLE]
     files["capture.json"] = json.dumps({"unreadable": {TABLE: "permission denied"}}).encode()
@@ -174,7 +174,7 @@ def test_a_capture_that_was_cut_off_is_named(tmp_path, cut):
     middle = raw.index(b"\n", len(raw) // 2) + 1
     part = tmp_path / "part.jsonl"
     part.write_bytes(raw[: middle + 9 if cut == "within a line" else middle])
-    assert re.fullmatch(r"part is no whole capture: the archive has \d+ of its \d+ files: it was cut off",
+    assert re.fullmatch(r"part is not a whole capture: the archive has \d+ of its \d+ files: it was cut off",
                         damage(load(str(part))))  # fmt: skip
 
 
@@ -186,11 +186,11 @@ def test_the_names_of_control_groups_are_taken_out_and_their_quotas_stay():
     }
     assert all(PATTERNS.fullmatch(path) for path in files)
     redactor = Redactor(())
-    told = {redactor.redact_path(path): redactor.redact(path, content).decode() for path, content in files.items()}
-    groups = told.pop("proc/self/cgroup")
-    assert not re.search("alice|kubepods|memory", groups + " ".join(told))
+    redacted = {redactor.redact_path(path): redactor.redact(path, content).decode() for path, content in files.items()}
+    groups = redacted.pop("proc/self/cgroup")
+    assert not re.search("alice|kubepods|memory", groups + " ".join(redacted))
     first, second = (line.split(":", 2) for line in groups.splitlines())
-    assert told == {
+    assert redacted == {
         f"sys/fs/cgroup/{first[1]}{first[2]}/cpu.cfs_quota_us": "50000\n",
         f"sys/fs/cgroup{second[2]}/cpu.max": "max 100000\n",
     }

@@ -1,4 +1,4 @@
-"""Lists of CPUs as the kernel writes them: read, and written alike."""
+"""Lists of CPUs as the kernel writes them: parsed and formatted."""
 
 import pytest
 
@@ -31,9 +31,9 @@ def test_a_list_is_written_in_ranges_and_read_back(numbers, text):
         (" 1", set()),
     ],
 )
-def test_what_is_no_number_in_a_list_is_left_out(text, found):
+def test_invalid_parts_of_a_list_are_left_out(text, found):
     assert parse_cpu_list(text) == found
 
 
-def test_a_range_that_no_machine_has_ends_before_it_fills_the_memory():
+def test_a_huge_range_is_cut_off():
     assert len(parse_cpu_list("0-99999999999")) < 10_000

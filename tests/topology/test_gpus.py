@@ -1,4 +1,4 @@
-"""How GPUs are named together."""
+"""Lists of GPUs' names."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from railwright.topology.gpus import runs
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "expected"),
     [
         ("", ""),
         ("gpu0", "gpu0"),
@@ -22,5 +22,5 @@ from railwright.topology.gpus import runs
         ("0 1 2", "0-2"),
     ],
 )
-def test_names_that_follow_each_other_are_a_run(names, told):
-    assert runs(names.split()) == told
+def test_names_that_follow_each_other_are_a_run(names, expected):
+    assert runs(names.split()) == expected

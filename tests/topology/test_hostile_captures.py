@@ -1,4 +1,4 @@
-"""A capture is somebody else's file: it must not reach out of itself, hang, or end in a traceback."""
+"""A capture is somebody else's file: it must not reach outside itself, hang, or cause a traceback."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def captured(tmp_path):
 
 
 def bytes_read():
-    """By this process so far, from files and caches alike."""
+    """Return the bytes that this process has read so far, from files and caches alike."""
     (line,) = (line for line in Path("/proc/self/io").read_text().splitlines() if line.startswith("rchar: "))
     return int(line.split()[1])
 
@@ -85,7 +85,7 @@ def test_a_device_node_is_not_read(captured):
 @pytest.mark.parametrize(
     "path", ["../etc/passwd", "/etc/passwd", "sys/../../etc/passwd", "", ".", "sys//devices", "a\0b", "x" * 300]
 )
-def test_paths_that_are_not_plain_are_refused(captured, path):
+def test_absolute_and_unclean_paths_are_refused(captured, path):
     root = directory(captured)
     assert isinstance(root.read(path), Unreadable)
     assert isinstance(root.list(path), Unreadable)
@@ -143,7 +143,7 @@ def test_deep_nesting_ends(tmp_path):
     assert any("bridges above" in item.why for item in topology.unknown)
     nested = tmp_path / "json.jsonl"
     nested.write_text('{"path":' + "[" * 200_000 + "\n")
-    with pytest.raises(UsageError, match="neither sys nor proc"):
+    with pytest.raises(UsageError, match="has neither sys nor proc"):
         load(str(nested))
 
 
@@ -207,7 +207,7 @@ def test_an_archive_of_nothing_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("manifest", [b"[]", b'{"note": "\xff"}', b"[" * 100_000])
-def test_a_manifest_that_is_none_is_said(tmp_path, manifest):
+def test_an_invalid_manifest_is_reported(tmp_path, manifest):
     files = {**files_of("2cpu-firecracker-vm"), "capture.json": manifest}
     topology = load(str(write_archive(tmp_path / "machine.jsonl", files)))
     assert any((item.what, item.why) == ("capture.json", "is not a manifest") for item in topology.unknown)
@@ -220,7 +220,7 @@ def test_a_fifo_as_archive_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_permission_denied_is_said(captured):
+def test_permission_denied_is_reported(captured):
     (captured / CONFIG).chmod(0)
     assert directory(captured).read(CONFIG) == Unreadable(CONFIG, "permission denied")
 

@@ -1,4 +1,4 @@
-"""Every machine of testdata/hosts is understood as its expected.txt says."""
+"""Every machine of testdata/hosts yields the facts of its expected.txt."""
 
 import os
 
@@ -77,7 +77,7 @@ def test_facts_of_the_links_come_from_configuration_space():
     assert link.protocol.acs_redirect is True
 
 
-def test_management_controller_display_is_no_gpu():
+def test_a_management_controllers_display_is_not_a_gpu():
     topology = load(str(archive("8gpu-pcie")))
     assert [gpu.name for gpu in topology.of_kind("gpu")] == ["NVIDIA L40S"] * 8
 

@@ -1,4 +1,4 @@
-"""Cables as lldpd hears them."""
+"""Cables from the output of lldpd."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_exchanged_cables_are_one_finding() -> None:
     assert not check_cabling(planned[:1], cabling_of_lldp(TEXTS)).findings
 
 
-def test_what_only_others_heard_was_not_looked_at() -> None:
+def test_a_node_known_only_from_others_is_not_in_looked_at() -> None:
     planned = parse_cables([("host0", "eth0", "leaf0", "swp1"), ("leaf0", "swp9", "spine0", "1")])
     found = check_cabling(planned, cabling_of_lldp({"host0": TEXTS["host0"]}))
     assert (found.right, found.findings, found.not_looked_at) == (1, (), ("leaf0", "spine0"))
@@ -39,10 +39,10 @@ def test_what_only_others_heard_was_not_looked_at() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"lldp": 3}', '{"lldp": []}'])
 def test_other_text_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="host0: not what lldpctl prints"):
+    with pytest.raises(UsageError, match="host0: not the output of lldpctl"):
         cabling_of_lldp({"host0": text})
 
 
 @pytest.mark.parametrize("interface", ["3", "[1, null]", '{"eth0": 3}', '{"eth0": {"chassis": [], "port": 1}}'])
-def test_what_says_nothing_is_no_cable(interface: str) -> None:
+def test_empty_interfaces_give_no_cable(interface: str) -> None:
     assert cabling_of_lldp({"host0": f'{{"lldp": {{"interface": {interface}}}}}'}).cables == ()

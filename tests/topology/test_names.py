@@ -1,4 +1,4 @@
-"""What people call machines: every spelling that was seen, and the same with other case, dashes and vendors."""
+"""Names that people use for machines: every known spelling, also with other case, dashes and vendors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_vendor_and_a_number_of_gpus_before_a_name_change_nothing():
         ("CoreWeave H100", "hgx-h100"), ("H100 SXM5 80GB", "hgx-h100"), ("HGX H100 8-GPU", "hgx-h100"),
     ],
 )  # fmt: skip
-def test_what_tools_write_of_a_gpu_is_the_machine_that_most_are_in(written, name):
+def test_a_tools_gpu_name_means_its_most_common_machine(written, name):
     assert load(written).name == name
 
 
@@ -72,15 +72,15 @@ def test_a_number_of_gpus_is_a_change_and_not_forgotten(written, name):
 
 
 @pytest.mark.parametrize(
-    ("written", "asked"),
+    ("written", "suggestion"),
     [
         ("16xH100", "hgx-h100 with --count 2"), ("2x DGX H100", "dgx-h100 with --count 2"),
         ("p5 x2", "aws-p5 with --count 2"), ("72x GB200", "gb200-nvl72 with --count 18"),
         ("hgx-h100 x8", "hgx-h100 with --count 8"),
     ],
 )  # fmt: skip
-def test_several_hosts_are_no_machine_and_said_with_the_option(written, asked):
-    with pytest.raises(UsageError, match=f"did you mean {asked}"):
+def test_a_name_of_several_hosts_is_refused_with_the_option(written, suggestion):
+    with pytest.raises(UsageError, match=f"did you mean {suggestion}"):
         load(written)
 
 
@@ -93,7 +93,7 @@ def test_several_hosts_are_no_machine_and_said_with_the_option(written, asked):
         ("eight H100", "hgx-h100"), ("hgx-h100 nisc", "hgx-h100"),
     ],
 )  # fmt: skip
-def test_what_is_no_shape_is_asked_about(written, near):
+def test_an_unknown_machine_is_answered_with_suggestions(written, near):
     with pytest.raises(UsageError) as caught:
         load(written)
     assert near in caught.value.hint
@@ -110,7 +110,7 @@ def test_every_canonical_name_means_itself():
 
 
 @pytest.mark.parametrize("written", ["", "8x", "nvidia", "x100", "hgx-h900", "H", "p", "-", "8"])
-def test_what_is_no_name_is_none(written):
+def test_text_that_is_not_a_name_finds_no_shape(written):
     assert canonical_name(written) is None
 
 
@@ -128,7 +128,7 @@ def test_an_unknown_name_offers_the_nearest():
         ("GPUs=4 Nics=2", "gpus=4 nics=2"), ("P2P=OFF", "p2p=off"),
     ],
 )  # fmt: skip
-def test_changes_are_spelt_as_people_do(changes, same):
+def test_changes_accept_common_spellings(changes, same):
     assert load(f"hgx-h100 {changes}").links == load(f"hgx-h100 {same}").links
 
 

@@ -1,4 +1,4 @@
-"""Which GPUs NVIDIA's libraries list, how many switches NVLink leads to, and how that is told."""
+"""The GPUs that NVIDIA's libraries list, the number of switches behind NVLink, and their text."""
 
 import json
 import re
@@ -20,11 +20,11 @@ from .probed import MACHINE, ask, look, machine_with, why
 
 @pytest.fixture
 def document(stand_ins):  # noqa: F811 - pytest's way to ask for a fixture
-    """The probe's answer for two healthy H200, as plain data that a test may change."""
+    """Return the probe's answer for two healthy H200, as plain data that a test may change."""
     return ask(stand_ins)
 
 
-def test_a_gpu_that_nvml_does_not_list_is_said(tmp_path, document):
+def test_a_gpu_that_nvml_does_not_list_is_reported(tmp_path, document):
     document["nvml"]["gpus"].pop()
     topology = machine_with(tmp_path, document)
     assert why(topology)["NVLink of gpu1"] == "NVIDIA's library does not list this GPU"
@@ -46,7 +46,7 @@ def test_a_gpu_that_neither_library_lists_is_lost_and_not_hidden_by_a_variable(t
     ("nodes", "allowed", "container", "lost"),
     [
         (2, 2, True, True),  # a container that was given both
-        (1, 1, True, False),  # one that was given the other
+        (1, 1, True, False),  # a container that was given the other
         (2, 1, False, False),  # a job whose cgroup allows one
         (2, 2, False, True),
         (1, 1, False, True),  # no node was made for a GPU that could not be started
@@ -78,7 +78,7 @@ def test_the_probe_counts_the_device_nodes(monkeypatch, tmp_path):
     assert nvidia_probe._device_nodes() == {}
 
 
-def test_a_gpu_that_is_hidden_from_cuda_is_said(tmp_path, document):
+def test_a_gpu_that_is_hidden_from_cuda_is_reported(tmp_path, document):
     document["cuda"]["gpus"].pop()
     topology = machine_with(tmp_path, document)
     assert topology.device("gpu1").facts["cuda_visible"] is False
@@ -87,15 +87,15 @@ def test_a_gpu_that_is_hidden_from_cuda_is_said(tmp_path, document):
     assert why(topology)["CUDA attributes of gpu1"] == "CUDA does not list this GPU"
 
 
-def test_gpus_that_are_alike_are_told_by_the_runs_of_their_numbers(tmp_path, document):
+def test_equal_gpus_are_printed_as_ranges(tmp_path, document):
     gpus = load(str(archive("8xh100-8nic"))).of_kind("gpu")
-    every = [{**document["nvml"]["gpus"][0], "address": gpu.address, "mig": gpu.id == "gpu3"} for gpu in gpus]
-    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": every}, "cuda": {}}, "8xh100-8nic")
+    listed = [{**document["nvml"]["gpus"][0], "address": gpu.address, "mig": gpu.id == "gpu3"} for gpu in gpus]
+    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": listed}, "cuda": {}}, "8xh100-8nic")
     text = render_topology(topology)
     assert re.search(r"^  gpu0-2, gpu4-7  compute capability", text, re.M)
     assert re.search(r"^  gpu3  compute capability", text, re.M)
-    del every[6]
-    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": every}, "cuda": {}}, "8xh100-8nic")
+    del listed[6]
+    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": listed}, "cuda": {}}, "8xh100-8nic")
     words = "to gpu0-5, gpu7"
     assert words in render_topology(topology)
     assert words in render_topology_svg(topology)
@@ -109,7 +109,7 @@ def test_switches_are_not_counted_where_the_other_ends_have_no_address(tmp_path,
     assert (switch.name, "chips" in switch.facts) == ("NVSwitches", False)
 
 
-def test_an_address_of_all_ones_in_a_capture_is_no_chip(tmp_path, document):
+def test_an_address_of_all_ones_in_a_capture_does_not_count_as_a_switch(tmp_path, document):
     links = [link for gpu in document["nvml"]["gpus"] for link in gpu["nvlinks"]]
     four = machine_with(tmp_path, document)
     assert (four.of_kind("nvswitch")[0].name, "number of NVSwitches" in why(four)) == ("4 NVSwitches", False)

@@ -1,4 +1,6 @@
-"""NVIDIA's libraries are asked by a child, captured like a file, and believed only as far as a machine can be so."""
+"""A child process queries NVIDIA's libraries. Captures keep the answer like a file, and only possible answers are
+accepted.
+"""
 
 import json
 import os
@@ -30,13 +32,13 @@ from .probed import ADDRESSES, MACHINE, ask, look, machine_with, why
 
 @pytest.fixture
 def document(stand_ins):  # noqa: F811 - pytest's way to ask for a fixture
-    """The probe's answer for two healthy H200, as plain data that a test may change."""
+    """Return the probe's answer for two healthy H200, as plain data that a test may change."""
     return ask(stand_ins)
 
 
 @pytest.fixture
 def stood_in(stand_ins, monkeypatch):  # noqa: F811
-    """This process's children find the stand-ins; with faults, those too."""
+    """Let this process's children find the stand-ins, with faults if given."""
 
     def inject(**faults):
         for name, value in environment(stand_ins, *ADDRESSES, **faults).items():
@@ -46,7 +48,7 @@ def stood_in(stand_ins, monkeypatch):  # noqa: F811
 
 
 def asked(files: Root) -> Root:
-    """Files of a machine, beside which NVIDIA's libraries are asked."""
+    """Return files of a machine together with NVIDIA's libraries' answer."""
     return AskedRoot(files, {PROBE: ask_nvidia})
 
 
@@ -82,10 +84,10 @@ def test_the_text_and_the_picture_show_it(stood_in):
 def test_a_capture_shows_the_same_machine_again(stood_in, tmp_path, redact):
     stood_in()
     done = capture(asked(open_capture(archive(MACHINE))), tmp_path / "here.jsonl", redact=redact)
-    stood_in(STANDIN_NVML_HANG="1")  # reading a capture asks nobody
+    stood_in(STANDIN_NVML_HANG="1")  # reading a capture starts no probe
     again = load(str(tmp_path / "here.jsonl"))
-    alike = [msgspec.structs.replace(one, name="", source="live") for one in (again, done.topology)]
-    assert alike[0] == alike[1]
+    normalised = [msgspec.structs.replace(found, name="", source="live") for found in (again, done.topology)]
+    assert normalised[0] == normalised[1]
     assert ("5ec2e700" in (tmp_path / "here.jsonl").read_text()) is not redact
     assert "580.159.04" in (tmp_path / "here.jsonl").read_text()
 
@@ -117,12 +119,12 @@ def test_a_driver_that_crashes_is_named(stood_in):
     assert "killed by SIGABRT" in why(topology)["NVLink of gpu0, gpu1"]
 
 
-def test_what_nvml_said_is_kept_where_cuda_gave_no_answer():
+def test_nvmls_answer_is_kept_if_cuda_gives_none():
     text = '{"nvml": {"driver": "580"}}{"cuda": {"gpus": [{"addr'
     assert nvidia._answers(text) == {"nvml": {"driver": "580"}}
 
 
-def test_a_line_on_standard_error_is_no_answer(stood_in, monkeypatch, tmp_path):
+def test_a_line_on_standard_error_is_not_an_answer(stood_in, monkeypatch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nprint('{1} [a warning]', file=sys.stderr)\n")
     stood_in(PYTHONPATH=str(tmp_path))
     topology = discover(asked(open_capture(archive(MACHINE))), "live")
@@ -159,14 +161,14 @@ def test_inactive_links_are_seen(tmp_path, stand_ins):  # noqa: F811
 def test_a_gpu_without_any_active_link_is_seen_among_others_that_have_some(tmp_path, document):
     gpus = load(str(archive("8xh100-8nic"))).of_kind("gpu")
     healthy = document["nvml"]["gpus"][0]
-    every = [{**healthy, "address": gpu.address} for gpu in gpus]
-    every[3] = {**every[3], "nvlinks": [{"link": link, "active": False} for link in range(18)]}
-    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": every}, "cuda": {}}, "8xh100-8nic")
+    listed = [{**healthy, "address": gpu.address} for gpu in gpus]
+    listed[3] = {**listed[3], "nvlinks": [{"link": link, "active": False} for link in range(18)]}
+    topology = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": listed}, "cuda": {}}, "8xh100-8nic")
     (finding,) = look("nvlink_below_maximum", topology)
     assert (finding.certainty, finding.where) == ("seen", ("gpu3",))
-    for gpu in every:
-        gpu["nvlinks"] = every[3]["nvlinks"]
-    without = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": every}, "cuda": {}}, "8xh100-8nic")
+    for gpu in listed:
+        gpu["nvlinks"] = listed[3]["nvlinks"]
+    without = machine_with(tmp_path, {"format": 1, "nvml": {"gpus": listed}, "cuda": {}}, "8xh100-8nic")
     assert look("nvlink_below_maximum", without) == ()
 
 
@@ -178,7 +180,7 @@ def test_links_between_two_gpus_need_no_switch(tmp_path, stand_ins):  # noqa: F8
     assert not topology.of_kind("nvswitch")
 
 
-def test_links_whose_other_end_is_hidden_are_taken_for_links_to_switches(tmp_path, stand_ins):  # noqa: F811
+def test_links_with_hidden_other_ends_count_as_links_to_switches(tmp_path, stand_ins):  # noqa: F811
     topology = machine_with(tmp_path, ask(stand_ins, STANDIN_NVML_REMOTE="hidden"))
     assert Graph(topology).find("gpu0", "gpu1").devices == ("gpu0", "nvswitch0", "gpu1")
 
@@ -268,7 +270,7 @@ def first_gpu(document, **changed):
         lambda document: {**document, "nvml": {"gpus": [{"address": "0000:00:06.0"}] * 1000}},
     ],
 )
-def test_a_document_that_no_machine_can_have_is_refused_as_a_whole(tmp_path, document, spoil):
+def test_an_impossible_document_is_refused_as_a_whole(tmp_path, document, spoil):
     topology = machine_with(tmp_path, spoil(document))
     assert "nvidia/probe.json" in why(topology)["NVLink of gpu0, gpu1"]
     assert "memory_bytes" not in topology.device("gpu0").facts

@@ -1,4 +1,4 @@
-"""Open vSwitch's database as ovsdb-server 3.1.0 wrote it, of which one setting is told and kept."""
+"""Open vSwitch's database as ovsdb-server 3.1.0 wrote it: only one setting is read and kept."""
 
 import json
 
@@ -16,7 +16,7 @@ FORMAT = {"capture.json": json.dumps({"format": 2}).encode()}
 
 
 def log(*columns, diff=True):
-    """A record for each, as the server appends them after the schema."""
+    """Return a record for each column set, as the server appends them after the schema."""
     text = 'OVSDB JSON 12345 97d2\n{"name":"Open_vSwitch","tables":{"Open_vSwitch":{"columns":{}}}}\n'
     for column in columns:
         record = {"_date": 1795535162141, "Open_vSwitch": {ROW: column}, "_comment": "ovs-vsctl"}
@@ -28,7 +28,7 @@ def config(**pairs):
     return {"other_config": ["map", [[key.replace("_", "-"), value] for key, value in pairs.items()]]}
 
 
-def told(tmp_path, raw, where=DATABASES[0]):
+def setting(tmp_path, raw, where=DATABASES[0]):
     path = write_archive(tmp_path / "machine.jsonl", {**files_of("8gpu-pcie"), **FORMAT, where: raw})
     return load(str(path)).of_kind("host")[0].facts.get("ovs_hw_offload"), path
 
@@ -48,18 +48,18 @@ def told(tmp_path, raw, where=DATABASES[0]):
         (b"", None),
     ],
 )
-def test_the_setting_is_what_the_last_record_left(tmp_path, raw, value):
-    assert told(tmp_path, raw)[0] == value
-    assert told(tmp_path, raw, DATABASES[1])[0] == value
+def test_the_last_record_decides_the_setting(tmp_path, raw, value):
+    assert setting(tmp_path, raw)[0] == value
+    assert setting(tmp_path, raw, DATABASES[1])[0] == value
 
 
-def test_a_machine_without_it_has_none(tmp_path):
+def test_a_machine_without_open_vswitch_has_no_setting(tmp_path):
     machine = load(str(write_archive(tmp_path / "machine.jsonl", {**files_of("8gpu-pcie"), **FORMAT})))
     assert machine.of_kind("host")[0].facts["ovs_hw_offload"] == "none"
 
 
 def test_a_capture_keeps_nothing_else_of_the_database(tmp_path):
-    value, path = told(tmp_path, log(config(hw_offload="true", psk="swordfish")))
+    value, path = setting(tmp_path, log(config(hw_offload="true", psk="swordfish")))
     capture(open_capture(path), tmp_path / "again.jsonl", redact=False)
     assert load(str(tmp_path / "again.jsonl")).of_kind("host")[0].facts["ovs_hw_offload"] == value == "true"
     held = (tmp_path / "again.jsonl").read_text()

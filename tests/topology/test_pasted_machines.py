@@ -48,7 +48,7 @@ def kinds(topology: Topology) -> dict[tuple[str, str], str | None]:
 def test_a_matrix_gives_trees_sockets_and_nvlinks() -> None:
     machine = load(f"{TOPO_M} gpu=H100 nic-rate=400Gb/s")
     found = kinds(machine)
-    assert [found[one] for one in (("gpu0", "nic0"), ("gpu0", "nic1"), ("gpu7", "nic3"), ("gpu4", "nic0"))] == [
+    assert [found[item] for item in (("gpu0", "nic0"), ("gpu0", "nic1"), ("gpu7", "nic3"), ("gpu4", "nic0"))] == [
         "PXB", "PHB", "PXB", "SYS",
     ]  # fmt: skip
     nvlinks = [link.protocol for link in machine.links if isinstance(link.protocol, NvlinkLink)]
@@ -58,21 +58,21 @@ def test_a_matrix_gives_trees_sockets_and_nvlinks() -> None:
     assert machine.of_kind("nic")[0].facts["rdma_device"] == "mlx5_0"
 
 
-def test_what_a_matrix_does_not_say_is_unknown_and_asked_for() -> None:
+def test_facts_missing_from_a_matrix_are_unknown_with_a_hint() -> None:
     machine = load(str(TOPO_M))
-    assert [one.what for one in machine.unknown] == ["the model of the GPUs", "NIC4", "the rate of the NICs"]
-    with pytest.raises(UsageError, match="no known GPU"):
+    assert [item.what for item in machine.unknown] == ["the model of the GPUs", "NIC4", "the rate of the NICs"]
+    with pytest.raises(UsageError, match="must be a known GPU"):
         load(f"{TOPO_M} gpu=H9000")
     with pytest.raises(UsageError, match="nics"):
         load(f"{TOPO_M} nics=2")
 
 
-def test_a_matrix_that_is_cut_off_says_what_it_does_not_tell(tmp_path: Path) -> None:
+def test_a_truncated_matrix_reports_its_missing_rows(tmp_path: Path) -> None:
     whole = TOPO_M.read_text(encoding="utf-8")
     cut = whole[: whole.index("\nGPU6 ")]
-    unknown = {one.what for one in load(written(tmp_path, cut, "cut.txt")).unknown}
+    unknown = {item.what for item in load(written(tmp_path, cut, "cut.txt")).unknown}
     assert "which NICs are near gpu6, gpu7" in unknown
-    assert not any("which NICs are near" in one.what for one in load(str(TOPO_M)).unknown)
+    assert not any("which NICs are near" in item.what for item in load(str(TOPO_M)).unknown)
 
 
 def test_a_matrix_is_found_among_other_lines_with_any_names_and_without_numa_nodes() -> None:
@@ -100,13 +100,13 @@ def test_our_own_export_is_read_back(tmp_path: Path) -> None:
     before = load(str(ROOT / "testdata/hosts/8xh100-8nic/machine.jsonl"))
     after = load(written(tmp_path, render_nccl_xml(before)))
     assert kinds(after) == kinds(before)
-    assert {one.what for one in after.unknown} == {f"NVLink of gpu{number}" for number in range(8)}
+    assert {item.what for item in after.unknown} == {f"NVLink of gpu{number}" for number in range(8)}
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (DUMP[:-20], "no whole XML file"),
+        (DUMP[:-20], "not a whole XML file"),
         ('<!DOCTYPE s [<!ENTITY a "b">]>' + DUMP, "declaration"),
         ("<system><cpu numaid='0'/></system>", "neither a GPU nor a NIC"),
         ("<system><cpu>" + "<pci class='0x060400'>" * 40 + "</pci>" * 40 + "</cpu></system>", "more than 24 times"),

@@ -1,4 +1,4 @@
-"""What programs say of ports: dcb, mlnx_qos, ethtool."""
+"""Settings of ports from programs: dcb, mlnx_qos, ethtool."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from railwright.topology.sources.port_settings import (
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("output", "expected"),
     [
         (
             '{"pfc-cap":8,"macsec-bypass":false,"delay":0,"prio_pfc":[false,false,false,true,false,false,false,false]}',
@@ -29,12 +29,12 @@ from railwright.topology.sources.port_settings import (
         ("[]", None),
     ],
 )
-def test_lossless_priorities_are_those_of_dcb(said, expected):
-    assert lossless_of_dcb(said) == expected
+def test_dcb_gives_lossless_priorities(output, expected):
+    assert lossless_of_dcb(output) == expected
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("output", "expected"),
     [
         ('{"default_prio":[0],"dscp_prio":[[46,5],[26,3]]}', ((26, 3), (46, 5))),
         ('[{"dscp_prio":[[26,3]]}]', ((26, 3),)),
@@ -47,12 +47,12 @@ def test_lossless_priorities_are_those_of_dcb(said, expected):
         ("", None),
     ],
 )
-def test_a_table_of_dscp_is_that_of_dcb(said, expected):
-    assert dscp_of_dcb(said) == expected
+def test_dcb_gives_the_dscp_table(output, expected):
+    assert dscp_of_dcb(output) == expected
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("output", "expected"),
     [
         ('[{"ifname":"eth2","autonegotiate":false,"rx":true,"tx":false}]', (True, False)),
         (
@@ -65,8 +65,8 @@ def test_a_table_of_dscp_is_that_of_dcb(said, expected):
         ("", None),
     ],
 )
-def test_pauses_are_those_of_ethtool(said, expected):
-    assert pause_of(said) == expected
+def test_ethtool_gives_pause_frames(output, expected):
+    assert pause_of(output) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_pauses_are_those_of_ethtool(said, expected):
         ('"rx-checksumming": {"active": true, "fixed": true, "requested": false}', None),
     ],
 )
-def test_whether_a_nic_takes_flows_is_told_by_ethtool(feature, expected):
+def test_ethtool_gives_the_offload_of_flows(feature, expected):
     assert tc_offload_of(f'[{{"ifname": "eth2", {feature}}}]') is expected
 
 
-def test_representors_are_not_asked(tmp_path):
+def test_representors_are_skipped(tmp_path):
     for name, expected in {"pf0vf3": True, "c1pf0sf8": True, "p0": False}.items():
         (tmp_path / "phys_port_name").write_text(f"{name}\n")
         assert is_representor(tmp_path) is expected
@@ -103,19 +103,19 @@ tc: 3 ratelimit: unlimited, tsa: vendor
 """
 
 
-def test_mlnx_qos_says_the_same_where_there_is_no_dcb():
+def test_mlnx_qos_replaces_a_missing_dcb():
     assert lossless_of_mlnx_qos(QOS) == (3,)
     assert dscp_of_mlnx_qos(QOS) == ((6, 0), (7, 0), (26, 3))
     assert dscp_of_mlnx_qos(QOS.replace("state: dscp", "state: pcp")) == ()
 
 
-@pytest.mark.parametrize("said", ["", "Interface eth2 not found", QOS.replace("1   0", "2   0") * 2, QOS[:20]])
-def test_what_is_not_of_mlnx_qos_says_nothing(said):
-    assert lossless_of_mlnx_qos(said) is None
-    assert dscp_of_mlnx_qos(said) is None
+@pytest.mark.parametrize("output", ["", "Interface eth2 not found", QOS.replace("1   0", "2   0") * 2, QOS[:20]])
+def test_other_text_than_mlnx_qos_is_ignored(output):
+    assert lossless_of_mlnx_qos(output) is None
+    assert dscp_of_mlnx_qos(output) is None
 
 
-def test_what_dcb_does_not_say_mlnx_qos_does_and_the_rest_stays():
+def test_mlnx_qos_fills_only_the_gaps_of_dcb():
     pfc, app = '{"prio_pfc":[false,true]}', '{"dscp_prio":[[26,3]]}'
     for dcb, qos, expected in (
         ({"pfc": pfc, "app": app}, QOS, ((1,), ((26, 3),))),
@@ -123,6 +123,6 @@ def test_what_dcb_does_not_say_mlnx_qos_does_and_the_rest_stays():
         ({"pfc": pfc}, None, ((1,), None)),
         ({}, QOS, ((3,), ((6, 0), (7, 0), (26, 3)))),
     ):
-        answers = {("dcb", word): said for word, said in dcb.items()} | {("mlnx_qos", "eth2"): qos}
+        answers = {("dcb", word): output for word, output in dcb.items()} | {("mlnx_qos", "eth2"): qos}
         found = ask_port(lambda program, *words, answers=answers: answers.get((program, words[1])), "eth2")
         assert (found.lossless, found.dscp) == expected

@@ -1,4 +1,4 @@
-"""What tools and sysfs said of NIC ports in public reports, and what we say of the same ports."""
+"""NIC ports in public reports: the output of tools and sysfs, and our reading of the same ports."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def by_source(report):
 
 
 def nic_with(files, tmp_path):
-    """The first RDMA NIC of a machine that has these files, and the types of its links to the fabric."""
+    """Return the first RDMA NIC of a machine with these files, and the types of its links to the fabric."""
     kept = {path: content for path, content in files_of(MACHINE).items() if not path.startswith(PORT)}
     path = write_archive(tmp_path / "machine.jsonl", {**kept, "capture.json": b'{"format": 2}', **files})
     topology = load(str(path))
-    nic = next(one for one in topology.of_kind("nic") if one.facts.get("rdma_device") == DEVICE.rpartition("/")[2])
+    nic = next(nic for nic in topology.of_kind("nic") if nic.facts.get("rdma_device") == DEVICE.rpartition("/")[2])
     links = [link.protocol for link in topology.links if nic.id in (link.a, link.b)]
     return nic, [link for link in links if not isinstance(link, PcieLink)]
 
 
 @pytest.mark.parametrize("report", REPORTS["show_gids"], ids=by_source)
-def test_a_table_of_gids_is_what_show_gids_lists(report, tmp_path):
+def test_a_gid_table_agrees_with_show_gids(report, tmp_path):
     rows = ROW.findall(report["text"])
     first = [row for row in rows if row[0] == rows[0][0]]
     files = {f"{PORT}/link_layer": b"Ethernet\n"}
@@ -59,15 +59,15 @@ def test_a_table_of_gids_is_what_show_gids_lists(report, tmp_path):
         files[f"{PORT}/gid_attrs/types/{index}"] = VERSIONS[version]
         files[f"{PORT}/gid_attrs/ndevs/{index}"] = netdev.encode()
     nic, _ = nic_with(files, tmp_path)
-    told = gids(nic)
-    assert told is not None
-    assert [(one.number, one.version, one.netdev) for one in told] == [(int(row[1]), row[4], row[5]) for row in first]
-    assert [one.kind == "IPv4" for one in told] == [bool(row[3]) for row in first]
-    assert next((one.number for one in told if one.is_routable), -1) == report["first_routable"]
+    found = gids(nic)
+    assert found is not None
+    assert [(gid.number, gid.version, gid.netdev) for gid in found] == [(int(row[1]), row[4], row[5]) for row in first]
+    assert [gid.kind == "IPv4" for gid in found] == [bool(row[3]) for row in first]
+    assert next((gid.number for gid in found if gid.is_routable), -1) == report["first_routable"]
 
 
 @pytest.mark.parametrize("report", REPORTS["mlnx_qos"], ids=by_source)
-def test_priorities_are_what_mlnx_qos_says(report):
+def test_priorities_agree_with_mlnx_qos(report):
     assert lossless_of_mlnx_qos(report["text"]) == tuple(report["lossless"])
     table = dict(dscp_of_mlnx_qos(report["text"]))
     assert len(table) == 64
@@ -75,16 +75,16 @@ def test_priorities_are_what_mlnx_qos_says(report):
 
 
 @pytest.mark.parametrize("report", REPORTS["dcb"], ids=by_source)
-def test_priorities_are_what_dcb_says(report):
-    """The words that it prints for people, as the same program prints them in JSON."""
+def test_priorities_agree_with_dcb(report):
+    """The table for people, compared with the JSON of the same program."""
     lossless = [word == "on" for _, word in re.findall(r"\b([0-7]):(on|off)", report["text"])]
     assert lossless_of_dcb(json.dumps({"pfc_cap": 8, "prio_pfc": lossless})) == tuple(report["lossless"])
-    table = [[DSCP_OF[name], int(one)] for name, one in re.findall(r"\b([A-Z]+\d+):([0-7])", report["text"])]
+    table = [[DSCP_OF[name], int(priority)] for name, priority in re.findall(r"\b([A-Z]+\d+):([0-7])", report["text"])]
     assert [list(pair) for pair in dscp_of_dcb(json.dumps({"dscp_prio": table}))] == report["dscp"]
 
 
 @pytest.mark.parametrize("report", REPORTS["sysfs"], ids=by_source)
-def test_a_port_is_what_its_files_were_found_to_mean(report, tmp_path):
+def test_a_port_has_the_facts_found_from_its_files(report, tmp_path):
     files = {f"{DEVICE}/{name}": content.encode() + b"\n" for name, content in report["files"].items()}
     netdevs = {path: b"" for path in files_of(MACHINE) if path.startswith(NETDEV)}
     kept = {f"{PORT}/link_layer": b"InfiniBand\n", f"{PORT}/state": b"4: ACTIVE\n"}

@@ -1,4 +1,4 @@
-"""RoCE's GIDs, ECN and errors of ports, as sysfs shows them; addresses are told by their kind alone."""
+"""RoCE's GIDs, ECN and errors of ports from sysfs; only the kind of each address is reported."""
 
 import json
 
@@ -20,7 +20,7 @@ ZERO = b"0000:0000:0000:0000:0000:0000:0000:0000\n"
 
 
 def ports():
-    """The RDMA ports of the machine, made to be RoCE with one address."""
+    """Return the RDMA ports of the machine, changed to RoCE with one address."""
     return sorted({path.rpartition("/")[0] for path in files_of(MACHINE) if path.endswith("/link_layer")})
 
 
@@ -37,7 +37,7 @@ def table(port, *entries):
 def nic(tmp_path, **changed):
     files = {**files_of(MACHINE), "capture.json": json.dumps({"format": 2}).encode(), **changed}
     path = write_archive(tmp_path / "machine.jsonl", files)
-    return next(one for one in load(str(path)).of_kind("nic") if "rdma_device" in one.facts), path
+    return next(device for device in load(str(path)).of_kind("nic") if "rdma_device" in device.facts), path
 
 
 def roce(*entries, **more):
@@ -45,31 +45,31 @@ def roce(*entries, **more):
     return {f"{port}/link_layer": b"Ethernet\n", **table(port, *entries), **more}
 
 
-def test_the_table_is_told_without_addresses(tmp_path):
-    one, _ = nic(
+def test_the_gid_table_has_no_addresses(tmp_path):
+    device, _ = nic(
         tmp_path,
         **roce(
             (LOCAL, b"IB/RoCE v1\n"), (LOCAL, b"RoCE v2\n"), (ZERO, None), (FOUR, b"RoCE v2\n"), (SIX, b"RoCE v2\n")
         ),
     )
-    assert one.facts["roce_gids"] == "0:v1/link-local/eth2 1:v2/link-local/eth2 3:v2/IPv4/eth2 4:v2/IPv6/eth2"
+    assert device.facts["roce_gids"] == "0:v1/link-local/eth2 1:v2/link-local/eth2 3:v2/IPv4/eth2 4:v2/IPv6/eth2"
 
 
 @pytest.mark.parametrize("entry", [(b"what\n", b"RoCE v2\n"), (FOUR, b"RoCE v7\n"), (FOUR, None)])
-def test_a_table_that_makes_no_sense_is_not_told(tmp_path, entry):
-    one, path = nic(tmp_path, **roce((LOCAL, b"RoCE v2\n"), entry))
-    assert "roce_gids" not in one.facts
+def test_an_invalid_gid_table_is_omitted(tmp_path, entry):
+    device, path = nic(tmp_path, **roce((LOCAL, b"RoCE v2\n"), entry))
+    assert "roce_gids" not in device.facts
     assert any(note.what.startswith("GIDs of") for note in load(str(path)).unknown)
 
 
-def test_an_empty_table_and_one_that_is_not_held_differ(tmp_path):
-    one, _ = nic(tmp_path, **roce())
-    assert one.facts["roce_gids"] == "none"
+def test_an_empty_table_differs_from_a_missing_one(tmp_path):
+    device, _ = nic(tmp_path, **roce())
+    assert device.facts["roce_gids"] == "none"
     other, _ = nic(tmp_path, **{f"{ports()[0]}/link_layer": b"Ethernet\n"})
     assert "roce_gids" not in other.facts
 
 
-def test_ecn_is_on_where_both_ways_are(tmp_path):
+def test_ecn_is_on_if_both_directions_are(tmp_path):
     first = ports()[0]
     netdev = next(
         path.rpartition("/")[0] for path in files_of(MACHINE)
@@ -87,14 +87,14 @@ def test_ecn_is_on_where_both_ways_are(tmp_path):
     assert "roce_ecn" not in nic(tmp_path, **roce(), **(third | {f"{netdev}/ecn/roce_np/enable/7": b"x"}))[0].facts
 
 
-def test_errors_are_those_that_count_errors(tmp_path):
+def test_only_error_counters_are_errors(tmp_path):
     counters = {f"{ports()[0]}/counters/{name}": b"0\n" for name in ("symbol_error", "link_downed", "port_xmit_wait")}
     assert nic(tmp_path, **counters)[0].facts["port_errors"] == "none"
     some = counters | {f"{ports()[0]}/counters/link_downed": b"3\n", f"{ports()[0]}/counters/port_xmit_wait": b"9\n"}
     assert nic(tmp_path, **some)[0].facts["port_errors"] == "link_downed 3"
 
 
-def test_packets_that_mlx5_lost_count_and_those_that_came_in_another_order_do_not(tmp_path):
+def test_lost_packets_of_mlx5_are_errors_and_reordered_ones_are_not(tmp_path):
     counters = {f"{ports()[0]}/counters/symbol_error": b"0\n", f"{ports()[0]}/hw_counters/out_of_sequence": b"812\n"}
     assert nic(tmp_path, **counters)[0].facts["port_errors"] == "none"
     lost = counters | {f"{ports()[0]}/hw_counters/local_ack_timeout_err": b"2705\n"}
@@ -104,35 +104,35 @@ def test_packets_that_mlx5_lost_count_and_those_that_came_in_another_order_do_no
 def test_an_efa_is_neither_infiniband_nor_roce(tmp_path):
     port = ports()[0]
     device = port.rpartition("/ports/")[0]
-    told = {f"{port}/link_layer": b"Unknown\n", f"{port}/state": b"4: ACTIVE\n", **table(port, (LOCAL, b"\n"))}
+    files = {f"{port}/link_layer": b"Unknown\n", f"{port}/state": b"4: ACTIVE\n", **table(port, (LOCAL, b"\n"))}
     for more in ({}, {f"{device}/node_type": b"7: unspecified\n"}):
-        one, path = nic(tmp_path, **told, **more)
-        links = [link.protocol for link in load(str(path)).links if one.id in (link.a, link.b)]
+        device, path = nic(tmp_path, **files, **more)
+        links = [link.protocol for link in load(str(path)).links if device.id in (link.a, link.b)]
         assert [type(link) for link in links if not isinstance(link, PcieLink)] == [EfaLink]
-        assert one.facts["state"] == "up"
-        assert "roce_gids" not in one.facts
+        assert device.facts["state"] == "up"
+        assert "roce_gids" not in device.facts
 
 
 def test_iwarp_has_nothing_of_roce(tmp_path):
     device = ports()[0].rpartition("/ports/")[0]
-    one, _ = nic(tmp_path, **roce(), **{f"{device}/node_type": b"4: RNIC\n"})
-    assert one.facts["rdma_transport"] == "iWARP"
-    assert not {"roce_gids", "roce_ecn"} & set(one.facts)
+    nic_found, _ = nic(tmp_path, **roce(), **{f"{device}/node_type": b"4: RNIC\n"})
+    assert nic_found.facts["rdma_transport"] == "iWARP"
+    assert not {"roce_gids", "roce_ecn"} & set(nic_found.facts)
 
 
-def test_what_pods_left_empty_does_not_hide_the_rest_of_a_table(tmp_path):
-    one, _ = nic(tmp_path, **roce(*[(ZERO, None)] * 20, (FOUR, b"RoCE v2\n")))
-    assert one.facts["roce_gids"] == "20:v2/IPv4/eth2"
+def test_entries_left_empty_by_pods_do_not_hide_later_ones(tmp_path):
+    device, _ = nic(tmp_path, **roce(*[(ZERO, None)] * 20, (FOUR, b"RoCE v2\n")))
+    assert device.facts["roce_gids"] == "20:v2/IPv4/eth2"
 
 
-def test_a_capture_keeps_them_and_a_redacted_one_no_address(tmp_path):
-    one, path = nic(tmp_path, **roce((LOCAL, b"IB/RoCE v1\n"), (FOUR, b"RoCE v2\n"), (SIX, b"RoCE v2\n")))
+def test_a_capture_keeps_gids_and_a_redacted_one_hides_addresses(tmp_path):
+    device, path = nic(tmp_path, **roce((LOCAL, b"IB/RoCE v1\n"), (FOUR, b"RoCE v2\n"), (SIX, b"RoCE v2\n")))
     for redact in (False, True):
         again = tmp_path / f"again-{redact}.jsonl"
         capture(open_capture(path), again, redact=redact)
-        (told,) = [each for each in load(str(again)).of_kind("nic") if each.address == one.address]
-        assert told.facts["roce_gids"] == one.facts["roce_gids"]
-        assert told.facts.get("port_errors") == one.facts.get("port_errors")
+        (again_device,) = [each for each in load(str(again)).of_kind("nic") if each.address == device.address]
+        assert again_device.facts["roce_gids"] == device.facts["roce_gids"]
+        assert again_device.facts.get("port_errors") == device.facts.get("port_errors")
     held = json.dumps([json.loads(line) for line in again.read_text().splitlines()])
     assert not any(part in held for part in ("0a01:0203", "2a02", "0ac0:ebff"))
 

@@ -1,4 +1,4 @@
-"""Settings are told as they are, as not there, or as not to be read: never one for the other."""
+"""A setting is its value, absent, or unreadable; these three are never confused."""
 
 import json
 
@@ -82,7 +82,7 @@ TOLD = {
 
 
 def with_settings(held, **changed):
-    """A captured machine with these settings, as a capture of today's format says it."""
+    """Return the files of a captured machine with these settings, in today's format."""
     return {**files_of("8gpu-pcie"), "capture.json": json.dumps({"format": 2}).encode(), **held, **changed}
 
 
@@ -92,38 +92,38 @@ def facts_of(topology):
 
 
 def not_read(topology):
-    return [(one.what, one.why) for one in topology.unknown if one.what.startswith("setting")]
+    return [(item.what, item.why) for item in topology.unknown if item.what.startswith("setting")]
 
 
 def read(tmp_path, files):
     return load(str(write_archive(tmp_path / "machine.jsonl", files)))
 
 
-def test_each_setting_is_told(tmp_path):
+def test_each_setting_is_read(tmp_path):
     topology = read(tmp_path, with_settings(SETTINGS))
-    told = facts_of(topology)
+    facts = facts_of(topology)
     without_frequency_files = {name for name, value in TOLD.items() if value is None}
-    assert {name: told[name] for name in TOLD if name in told and name not in without_frequency_files} == {
+    assert {name: facts[name] for name in TOLD if name in facts and name not in without_frequency_files} == {
         name: value for name, value in TOLD.items() if value is not None
     }
     # Its policies are there and these files of them are not.
-    assert {told[name] for name in without_frequency_files} == {NONE}
+    assert {facts[name] for name in without_frequency_files} == {NONE}
     assert not_read(topology) == []
 
 
-def test_what_a_machine_does_not_have_is_none(tmp_path):
-    told = facts_of(read(tmp_path, with_settings({})))
-    assert {name: told[name] for name in TOLD if told.get(name) != NONE} == {}
+def test_missing_features_are_none(tmp_path):
+    facts = facts_of(read(tmp_path, with_settings({})))
+    assert {name: facts[name] for name in TOLD if facts.get(name) != NONE} == {}
 
 
-def test_what_an_older_capture_does_not_hold_is_not_taken_for_none(tmp_path):
+def test_settings_missing_from_an_older_capture_are_not_none(tmp_path):
     topology = read(tmp_path, files_of("8gpu-pcie"))
     assert not TOLD.keys() & facts_of(topology).keys()
     ((what, why),) = not_read(topology)
     assert (what.endswith("more"), why) == (True, "the capture does not hold it")
 
 
-def test_what_was_refused_is_not_taken_for_none(tmp_path):
+def test_unreadable_settings_are_not_none(tmp_path):
     refused = {"format": 2, "unreadable": {"proc/self/limits": "permission denied"}}
     topology = read(tmp_path, with_settings({}, **{"capture.json": json.dumps(refused).encode()}))
     assert "memlock_bytes" not in facts_of(topology)
@@ -144,7 +144,7 @@ def test_what_was_refused_is_not_taken_for_none(tmp_path):
         ("sys/kernel/mm/memory_peers/nv_mem/num_alloc_mrs", b"\n", "peer_regions"),
     ],
 )
-def test_garbage_is_no_setting(tmp_path, path, odd, name):
+def test_garbage_gives_no_setting(tmp_path, path, odd, name):
     topology = read(tmp_path, with_settings(SETTINGS, **{path: odd}))
     assert name not in facts_of(topology)
     assert any(name in what for what, _ in not_read(topology))
@@ -162,7 +162,7 @@ def gpus(topology):
     return {gpu.address: gpu.facts for gpu in topology.of_kind("gpu")}
 
 
-def test_the_iommu_is_told_for_each_function(tmp_path):
+def test_the_iommu_domain_is_read_for_each_function(tmp_path):
     first, second, *_ = sorted(gpus(read(tmp_path, files_of("8gpu-pcie"))))
     groups = {
         f"{GROUPS}/7/type": b"identity\n",
@@ -202,7 +202,7 @@ def test_bar1_is_the_bar_after_the_first(tmp_path, lines, size):
     assert gpus(read(tmp_path, files))[path.rpartition("/")[2]].get("bar1_bytes") == size
 
 
-def test_configuration_space_says_what_payload_both_ends_could_do_and_how_writes_are_ordered(tmp_path):
+def test_configuration_space_gives_supported_payload_and_write_ordering(tmp_path):
     topology = read(tmp_path, files_of("8gpu-pcie"))
     link = next(link for link in topology.links if link.b == "gpu6")
     assert link.protocol.max_payload_supported_bytes == 256

@@ -1,4 +1,4 @@
-"""The named machines: sources, names, and what their makers say of their links."""
+"""The named machines: sources, names, and their makers' figures for links."""
 
 from collections import Counter
 from pathlib import Path
@@ -30,7 +30,7 @@ WITH_GPUS = [name for name, shape in SHAPES.items() if shape.layout.gpus]
 
 
 def gpu_link_bytes_per_s(topology, gpu_id):
-    """The sum of the limits of a GPU's NVLinks or Infinity Fabric links."""
+    """Return the sum of the limits of a GPU's NVLinks or Infinity Fabric links."""
     total = 0.0
     for link in topology.links:
         if gpu_id in (link.a, link.b) and isinstance(link.protocol, NvlinkLink | XgmiLink):
@@ -41,7 +41,7 @@ def gpu_link_bytes_per_s(topology, gpu_id):
 
 
 def nearest(name, gpu_id="gpu0"):
-    """(kind, NICs) of the NICs that are nearest to a GPU."""
+    """Return (kind, NICs) of the NICs that are nearest to a GPU."""
     affinity = Affinity(load(name))
     found = affinity.nearest(gpu_id)
     return affinity.kind(gpu_id, found[0]), found
@@ -61,7 +61,7 @@ def test_every_gpu_reaches_a_nic_and_every_other_gpu(name):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_every_device_of_a_machine_says_where_it_is_known_from(name):
+def test_every_device_of_a_machine_names_its_source(name):
     topology = expand(name, {})
     for device in topology.of_kind("cpu", "memory", "pcie_switch", "card", "gpu", "nvswitch", "nic", "drive"):
         assert len(str(device.facts["source"])) > 20, device.id
@@ -104,7 +104,7 @@ def test_every_machine_can_be_drawn(name):
         ("gh200", 0),
     ],
 )
-def test_links_between_gpus_add_up_to_what_the_maker_says(name, gigabytes):
+def test_links_between_gpus_add_up_to_the_makers_figure(name, gigabytes):
     topology = expand(name, {})
     for gpu in topology.of_kind("gpu"):
         assert gpu_link_bytes_per_s(topology, gpu.id) / GB == pytest.approx(gigabytes)
@@ -193,7 +193,7 @@ def test_grace_reaches_its_gpus_over_c2c_and_not_over_pcie():
 
 
 @pytest.mark.parametrize(("name", "hosts"), [("gb200-nvl72", 18), ("gh200-nvl32", 16), ("hgx-h100", None)])
-def test_an_nvlink_domain_of_several_hosts_is_said(name, hosts):
+def test_an_nvlink_domain_of_several_hosts_is_a_fact(name, hosts):
     assert expand(name, {}).of_kind("host")[0].facts.get("nvlink_domain_hosts") == hosts
     assert expand(name, {"nvlink": "0"}).of_kind("host")[0].facts.get("nvlink_domain_hosts") is None
 
@@ -235,7 +235,7 @@ def test_infinity_fabric_joins_every_gpu_to_every_other():
         ("oci-bm-gpu4-8", "efa", EfaLink),
     ],
 )
-def test_every_protocol_can_be_asked_for_on_every_machine(name, protocol, kind):
+def test_every_machine_accepts_every_protocol(name, protocol, kind):
     links = [link.protocol for link in expand(name, {"nic-protocol": protocol}).links if link.b == "fabric0"]
     assert links
     assert all(isinstance(link, kind) and link.mtu_bytes for link in links)
@@ -263,7 +263,7 @@ def test_names_are_in_lower_case_and_aliases_lead_to_them():
         ("HGX-H100", "hgx-h100"),
     ],
 )
-def test_what_vendors_call_a_machine_is_its_name(vendors, name):
+def test_vendors_names_find_their_machine(vendors, name):
     assert canonical_name(vendors) == name
     topology = load(f"{vendors} drives=0")
     assert topology.name == f"{name} drives=0"

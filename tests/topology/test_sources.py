@@ -1,4 +1,4 @@
-"""What sysfs shows of machines that are not in testdata/hosts: VFs, representors, clouds, controllers, old kernels."""
+"""Sysfs of machines that are not in testdata/hosts: VFs, representors, clouds, controllers, old kernels."""
 
 import pytest
 
@@ -19,7 +19,7 @@ BUS = "sys/devices/pci0000:00"
 
 
 class Machine:
-    """One or two NUMA nodes, and what a test adds."""
+    """A machine of one or two NUMA nodes, extended by each test."""
 
     def __init__(self, nodes=1):
         self.files = {"sys/devices/system/node/online": f"0-{nodes - 1}" if nodes > 1 else "0",
@@ -54,7 +54,7 @@ def nic(machine, path, netdev, **files):
     return path
 
 
-def test_virtual_functions_and_representors_are_no_nics_of_their_own(tmp_path):
+def test_virtual_functions_and_representors_are_not_nics(tmp_path):
     machine = Machine()
     port = bridge(machine, f"{BUS}/0000:00:01.0")
     physical = nic(machine, f"{port}/0000:01:00.0", "ens1f0np0")
@@ -94,7 +94,7 @@ def test_a_nic_whose_driver_was_taken_away_is_still_there(tmp_path):
     assert any("vfio-pci" in item.why for item in topology.unknown)
 
 
-def test_loopback_and_bridges_are_no_nics(tmp_path):
+def test_loopback_and_bridges_are_not_nics(tmp_path):
     machine = Machine()
     for name in ("lo", "br0", "veth1"):
         machine.put(f"sys/devices/virtual/net/{name}", mtu="1500", operstate="up")
@@ -117,7 +117,7 @@ def test_bridge_roles_are_guessed_from_nesting_where_only_root_could_read_them(t
     assert any("only root" in item.why for item in topology.unknown)
 
 
-def test_the_display_of_a_virtual_machine_is_no_gpu(tmp_path):
+def test_the_display_of_a_virtual_machine_is_not_a_gpu(tmp_path):
     machine = Machine()
     machine.function(f"{BUS}/0000:00:02.0", "0x1234", "0x1111", "0x030000")
     machine.function(f"{BUS}/0000:00:03.0", "0x1002", "0x515e", "0x030000")  # ES1000 of an old BMC
@@ -130,7 +130,7 @@ def test_amd_accelerators_are_gpus(tmp_path):
     assert machine.load(tmp_path).of_kind("gpu")[0].name == "AMD Instinct MI300X"
 
 
-def test_a_device_at_no_numa_node_is_said_to_be(tmp_path):
+def test_a_device_without_a_numa_node_is_reported(tmp_path):
     machine = Machine(nodes=2)
     nic(machine, f"{BUS}/0000:00:02.0", "eth0")
     topology = machine.load(tmp_path)
@@ -206,7 +206,7 @@ def test_infiniband_rate_comes_from_the_rdma_port(tmp_path):
         ("Unheard", "Of", "unknown", None),
     ],
 )
-def test_clouds_are_told_by_their_firmware(tmp_path, vendor, product, hypervisor, cloud):
+def test_firmware_identifies_clouds(tmp_path, vendor, product, hypervisor, cloud):
     machine = Machine()
     machine.put("sys/devices/virtual/dmi/id", sys_vendor=vendor, product_name=product)
     machine.files["proc/cpuinfo"] += "flags : fpu hypervisor sse\n"
@@ -241,7 +241,7 @@ def test_looping_capability_lists_end():
     assert list(extended_capabilities(bytes(space))) == [(0x03, 0x100)]
 
 
-def test_what_only_root_can_read_is_none_and_not_false():
+def test_facts_that_need_root_are_none_and_not_false():
     files = files_of("8gpu-pcie")
     config = next(raw for path, raw in files.items() if path.endswith("0000:39:00.0/config"))
     assert read_config(config).port_type == "downstream"

@@ -1,4 +1,4 @@
-"""What programs of a machine say of its software: read from their own words, kept in captures, never trusted."""
+"""The software of a machine from its programs: parsed from their output, kept in captures, never trusted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEBIAN = """\
 #         Device: memory
 #           Type: intra-node
 """
-# By openucx/ucx issue 8808: an H100 server whose UCX knows GPUs and RDMA.
+# From openucx/ucx issue 8808: an H100 server whose UCX knows GPUs and RDMA.
 WITH_GPUS = """\
 #      Transport: rc_verbs
 #         Device: mlx5_0:1
@@ -68,14 +68,14 @@ WITH_GPUS = """\
 """
 
 
-def test_ucx_is_read_by_its_own_words():
+def test_the_output_of_ucx_info_is_parsed():
     found = tools.ucx_of("# Version 1.13.1\n# Git branch '<unknown>', revision 0000000", DEBIAN)
     assert (found.version, found.transports, found.devices) == ("1.13.1", ("self", "tcp", "cma"), ())
     found = tools.ucx_of("# Library version: 1.17.0\n# Library path: /usr/lib64/libucs.so.0", WITH_GPUS)
     assert found.version == "1.17.0"
     assert found.transports == ("rc_verbs", "rc_mlx5", "ud_mlx5", "cuda_copy", "cuda_ipc")
     assert found.devices == ("mlx5_0:1", "mlx5_1:1")
-    # As threads show it whose markdown has eaten the first character of each line.
+    # As in threads whose markdown removed the first character of each line.
     assert tools.ucx_of("Library version: 1.9.0", WITH_GPUS.replace("#", "")) == found.__class__(
         version="1.9.0", transports=found.transports, devices=found.devices
     )
@@ -107,12 +107,12 @@ def test_ucx_is_read_by_its_own_words():
         ("", None),
     ],
 )
-def test_a_program_that_asks_again_and_again_is_known_by_its_words(command, expected):
+def test_a_poller_is_recognised_by_its_command_line(command, expected):
     found = poller_of(command.split())
     assert (found.interval_s if found else None) == (pytest.approx(expected) if expected else None)
 
 
-def test_the_processes_of_a_machine_are_looked_through(tmp_path):
+def test_pollers_are_found_among_the_processes(tmp_path):
     for pid, words in {"1": "init", "20": "nvidia-smi\0-l\x001", "21": "nvidia-smi\0-l\x001", "30": "nv-hostengine\0-n",
                        "self": "nvtop", "40": ""}.items():  # fmt: skip
         (tmp_path / pid).mkdir()
@@ -134,7 +134,7 @@ def asked(monkeypatch, folder: Path) -> dict[str, object]:
 
 
 @pytest.mark.machine
-def test_programs_are_asked_and_one_that_fails_or_hangs_costs_itself(monkeypatch, tmp_path):
+def test_a_failing_or_hanging_program_loses_only_its_own_answer(monkeypatch, tmp_path):
     (tmp_path / "listed").write_text(WITH_GPUS)
     program(tmp_path, "ucx_info", f'[ "$1" = -v ] && echo "# Library version: 1.17.0" || cat {tmp_path}/listed')
     program(tmp_path, "ompi_info", """if [ "$1" = --version ]; then echo "Open MPI v4.1.4"; else
@@ -154,7 +154,7 @@ def test_programs_are_asked_and_one_that_fails_or_hangs_costs_itself(monkeypatch
 
 
 @pytest.mark.machine
-def test_mpich_says_by_its_configuration_whether_it_knows_gpus(monkeypatch, tmp_path):
+def test_mpichs_configuration_tells_whether_it_supports_gpus(monkeypatch, tmp_path):
     for configured, cuda in (
         ("--prefix=/usr --with-cuda=/usr/local/cuda", True),
         ("--with-cuda=no", False),
@@ -188,7 +188,7 @@ def states(topology) -> dict[str, str]:
 OF_TOOLS = ("driver_polled", "mpi_without_cuda", "ucx_without_cuda")
 
 
-def test_a_capture_keeps_what_programs_said_and_is_judged_by_it(tmp_path):
+def test_a_capture_keeps_the_programs_answers_and_checks_use_them(tmp_path):
     done = capture(with_tools(DOCUMENT), tmp_path / "there.jsonl", redact=True)
     again = load(str(tmp_path / "there.jsonl"))
     for topology in (done.topology, again):
@@ -197,7 +197,7 @@ def test_a_capture_keeps_what_programs_said_and_is_judged_by_it(tmp_path):
         assert {states(topology)[name] for name in OF_TOOLS} == {"found"}
 
 
-def test_what_nobody_asked_or_could_say_is_never_fine():
+def test_missing_answers_are_never_ok():
     problems = {"ucx": "ucx_info gave no answer within 10 s", "mpi": "x\x1b[2J"}
     for document in (Unreadable(TOOLS, "does not exist"), b"{", b"[]", b"\xff", {"pollers": 3}, {**DOCUMENT, "ucx": 1},
                      {**DOCUMENT, "ucx": None, "mpi": None, "problems": problems}):  # fmt: skip
@@ -215,7 +215,7 @@ def test_hostile_words_stay_words():
         **DOCUMENT, "pollers": [{"program": name} for name in names * 1000], "ofi_nccl": "\x07" * 300,
         "ucx": {"version": "\n", "transports": names * 1000, "devices": names},
         "ports": [{"netdev": "\x1b", "lossless": [9]}]}), Notes())  # fmt: skip
-    told = msgspec.json.encode([facts, pfc]).decode()
-    assert "\\u001b" not in told
-    assert "\\u0007" not in told
-    assert len(told) < 2_000_000
+    encoded = msgspec.json.encode([facts, pfc]).decode()
+    assert "\\u001b" not in encoded
+    assert "\\u0007" not in encoded
+    assert len(encoded) < 2_000_000

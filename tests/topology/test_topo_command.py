@@ -33,12 +33,12 @@ def test_text_of_a_capture():
     assert topo("--from", str(archive("8xh100-2nic"))) == (HOSTS / "8xh100-2nic/expected.txt").read_text()
 
 
-def test_gpus_that_are_alike_are_told_once_and_one_that_differs_apart():
+def test_equal_gpus_share_a_line_and_a_different_one_has_its_own():
     topology = load(str(archive("2xh200-probed-vm")))
-    alike = gpu_lines(topology)
-    assert alike[0].startswith("GPUs  driver ")
-    assert alike[1].startswith("  gpu0, gpu1  compute capability 9.0, 132 SMs at up to 1980 MHz, ")
-    assert alike[-1] == "  every GPU reaches the memory of every other"
+    lines = gpu_lines(topology)
+    assert lines[0].startswith("GPUs  driver ")
+    assert lines[1].startswith("  gpu0, gpu1  compute capability 9.0, 132 SMs at up to 1980 MHz, ")
+    assert lines[-1] == "  every GPU reaches the memory of every other"
     devices = [
         msgspec.structs.replace(device, facts=device.facts | {"sm_count": 114}) if device.id == "gpu1" else device
         for device in topology.devices
@@ -91,7 +91,7 @@ def test_errors_are_railwrights_own():
             CliRunner().invoke(verb.topo, arguments, catch_exceptions=False)
 
 
-def test_nothing_readable_cannot_be_judged(tmp_path):
+def test_an_unreadable_machine_cannot_be_judged(tmp_path):
     (tmp_path / "sys").mkdir()
     with pytest.raises(CannotJudge):
         CliRunner().invoke(verb.topo, ["--from", str(tmp_path)], catch_exceptions=False)
@@ -99,8 +99,8 @@ def test_nothing_readable_cannot_be_judged(tmp_path):
 
 @pytest.mark.machine
 def test_capture_command(tmp_path):  # asks the tools of whatever MPI is installed here
-    said = topo("capture", "--redact", str(tmp_path / "here.jsonl"))
-    assert "railwright topo --from" in said
+    output = topo("capture", "--redact", str(tmp_path / "here.jsonl"))
+    assert "railwright topo --from" in output
     live, again = topo().splitlines(), topo("--from", str(tmp_path / "here.jsonl")).splitlines()
     assert again[0] == "here (capture)"
     assert again[1:] == live[1:]

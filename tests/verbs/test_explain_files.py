@@ -34,7 +34,7 @@ def test_every_verb_names_a_capture_that_was_cut_off(tmp_path, words):
     part = tmp_path / "part.jsonl"
     part.write_bytes((ROOT / "testdata/hosts/8xh100-8nic/machine.jsonl").read_bytes()[:30_000])
     done = CliRunner().invoke(cli, [*map(str, words), str(part)], standalone_mode=False)
-    assert re.search(r"railwright: part is no whole capture: line \d+ is not a line of a capture", done.output)
+    assert re.search(r"railwright: part is not a whole capture: line \d+ is not a line of a capture", done.output)
 
 
 def test_a_results_file_that_lost_its_first_line_says_so(tmp_path):

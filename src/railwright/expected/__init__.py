@@ -1,1 +1,1 @@
-"""What a workload should reach on a machine: the limit, what healthy systems reach of it, and why."""
+"""The values that a workload should reach on a machine: the limit, the band of healthy systems, and their reasons."""

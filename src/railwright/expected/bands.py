@@ -14,7 +14,7 @@ WHY_FILES = "healthy drives and file systems differ too much"
 
 
 def of_baseline(quantity: Quantity, measured: Ceiling, value: float, because: str, *, times: int = 1) -> Limit:
-    """So many times the value as a limit, which varies as the launches of what was measured do."""
+    """Return a baseline's `value`, `times` over, as a limit. It varies as the launches of the baseline do."""
     return Limit(
         quantity=quantity,
         value=times * value,
@@ -26,19 +26,19 @@ def of_baseline(quantity: Quantity, measured: Ceiling, value: float, because: st
 
 
 def half_of(limit: Limit | NoLimit) -> Expected | None:
-    """What can be said of a link for which no document tells what healthy ones reach: no header takes half of it."""
+    """Return the band of a link without documented healthy values: half of its limit, because no header takes half."""
     if not isinstance(limit, Limit):
         return None
     return Expected(
         quantity=limit.quantity,
         low=limit.value * _HALF,
-        because="half of the limit: no overhead of packets takes as much",
+        because="half of the limit: packet overhead never takes that much",
         sources=limit.sources,
     )
 
 
 def near_limit(limit: Limit | NoLimit) -> Expected | None:
-    """The band of files: at 0.9 of the limit and more all is well; below it nothing is known."""
+    """Return the band of files: a value from 0.9 of the limit is ok; below it nothing is known."""
     if not isinstance(limit, Limit):
         return None
     return Expected(
@@ -46,13 +46,13 @@ def near_limit(limit: Limit | NoLimit) -> Expected | None:
         low=limit.value * _OF_FILES,
         doubtful_to=0.0,
         doubt=WHY_FILES,
-        because="0.9 of the limit: nothing is left to be won",
+        because="0.9 of the limit: no further gain is possible",
         sources=limit.sources,
     )
 
 
 def doubted_to(expected: Expected, edge: float, why: str) -> Expected:
-    """The band, of which nothing can be said from its low end down to `edge` or an earlier doubt, and why."""
+    """Return the band with its doubtful range extended to `edge` or an earlier doubt, and the reason."""
     if edge >= expected.low:
         return expected
     return replace(
@@ -61,7 +61,7 @@ def doubted_to(expected: Expected, edge: float, why: str) -> Expected:
 
 
 def scaled(band: Expected, low: float, high: float) -> Expected:
-    """The band with other ends: its low ones times `low`, its high ones times `high`."""
+    """Return the band with its low ends times `low` and its high ends times `high`."""
     ways = tuple(replace(way, low=way.low * low, high=way.high * high) for way in band.ways)
     return replace(
         band,

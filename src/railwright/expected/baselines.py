@@ -1,4 +1,4 @@
-"""The baselines of a run: what its simplest measurements reached, for others to be held against.
+"""The baselines of a run: its simplest measurements, which others are held against.
 
 A benchmark declares which of its results are a baseline (`results.declarations`).
 """
@@ -21,7 +21,7 @@ from railwright.results.workload import Baseline, Workload, describe
 
 Key = TypeVar("Key")
 HUGE = "huge"
-"""The pages that copies lie on where their record names none."""
+"""The pages of copies whose record names none."""
 _NUMBER = re.compile(r"\d+")
 
 NEXT_LAUNCH = Constant(
@@ -30,26 +30,26 @@ NEXT_LAUNCH = Constant(
 
 
 class Ceiling(NamedTuple):
-    """One point of a ceiling over the launches of a run, in the unit of its quantity."""
+    """A point of a ceiling over the launches of a run, in the unit of its quantity."""
 
     slowest: float
     """The median of the slowest launch."""
     fastest: float
     """The median of the fastest launch."""
     best: float
-    """The best single sample: what the machine has shown that it can do."""
+    """The best single sample, which the machine has shown that it can reach."""
     launches: int
 
     @property
     def low(self) -> float:
-        """What a healthy launch may make: the slowest of several, and less than a single one."""
+        """The low end for a healthy launch: the slowest of several, less than a single one."""
         return self.slowest if self.launches > 1 else NEXT_LAUNCH.value * self.slowest
 
     def varies_beyond(self, value: float) -> float:
-        """How many times better than `value` the next launch may be, at least 1.
+        """Return the factor by which the next launch may be better than `value`, at least 1.
 
-        It may lie as far beyond the fastest as the slowest falls short of it: what is measured once and held against
-        this ceiling is no launch of the ceiling, and may be a luckier one.
+        It may lie as far beyond the fastest launch as the slowest falls short of it: a value measured once and held
+        against this ceiling comes from another launch, which may be a luckier one.
         """
         if self.fastest >= self.slowest:  # a rate, or a single launch
             return max(1.0, self.fastest**2 / self.slowest / value)
@@ -57,11 +57,11 @@ class Ceiling(NamedTuple):
 
 
 class Baselines:
-    """The ceilings of one run, collected from results that were measured and verified.
+    """The ceilings of a run, collected from measured and verified results.
 
     The same copy can be half as fast in the next process, because its pages lie elsewhere. So a band has two edges: a
-    value is ok against the fastest launch and slow against the slowest, and between the two nothing can be said. A
-    single launch does not show how slow the next one is, so half as fast is allowed for.
+    value is ok against the fastest launch and slow against the slowest; between the two there is no verdict. A single
+    launch does not show the speed of the next, so half of its speed is allowed.
     """
 
     def __init__(self, results: Iterable[Result], declarations: Declarations) -> None:
@@ -84,11 +84,11 @@ class Baselines:
         self.reads = OwnReads(reads)
 
     def copies(self, path: str, size_bytes: int, pages: str = HUGE) -> tuple[int, Ceiling] | None:
-        """The copies whose size is nearest by ratio, at most a factor of two away, with that size in bytes.
+        """Return the copies of the nearest size by ratio, at most a factor of two away, with that size in bytes.
 
         Below the smallest size they are those of that size: smaller copies take no longer, at no higher rate.
         """
-        known = self._on(path, pages)
+        known = self._copies_on(path, pages)
         if known and 0 < size_bytes < min(known):
             return min(known), known[min(known)]
         sizes = [size for size in known if size_bytes / 2 <= size <= size_bytes * 2]
@@ -96,43 +96,46 @@ class Baselines:
         return None if nearest is None else (nearest, known[nearest])
 
     def largest_copies(self, path: str, pages: str = HUGE) -> tuple[int, Ceiling] | None:
-        """The copies of the largest size, with that size in bytes."""
-        return max(self._on(path, pages).items(), default=None)
+        """Return the copies of the largest size, with that size in bytes."""
+        return max(self._copies_on(path, pages).items(), default=None)
 
-    def _on(self, path: str, pages: str) -> dict[int, Ceiling]:
-        """By size. Runs that copied on huge pages alone have no others, and below 64 KiB pages decide nothing."""
+    def _copies_on(self, path: str, pages: str) -> dict[int, Ceiling]:
+        """Return the copies by size. Runs that copied only on huge pages have no others; below 64 KiB pages do not
+        matter.
+        """
         kinds: dict[str, dict[int, Ceiling]] = {}
-        for (at, kind, size), one in self._copies.items():
+        for (at, kind, size), copy in self._copies.items():
             if at == path:
-                kinds.setdefault(kind, {})[size] = one
-        small = {size: one for every in kinds.values() for size, one in every.items() if size < PAGES_DECIDE_FROM_BYTES}
+                kinds.setdefault(kind, {})[size] = copy
+        small = {size: copy for kind in kinds.values() for size, copy in kind.items() if size < PAGES_DECIDE_FROM_BYTES}
         return small | kinds.get(pages, kinds.get(HUGE, {}))
 
     def fastest_message(self, workload: Workload) -> float | None:
-        """The least time of one message by a plain socket in the place of the result, on either kind of pages, seconds.
+        """Return the least time of a message by a plain socket in the workload's place on either kind of pages, in
+        seconds.
 
-        The kernel copies it either way. A launch of a ping-pong is fast or slow by a factor of two, whatever its pages,
-        so those of both kinds show better what a socket can do.
+        The kernel copies it either way. A launch of a ping-pong is fast or slow by a factor of two whatever its pages,
+        so both kinds together show better what a socket can do.
         """
         kinds = (replace(workload, pages=pages) for pages in ("small", HUGE))
-        return min((found.best for one in kinds if (found := self.of("plain socket", one)) is not None), default=None)
+        return min((found.best for kind in kinds if (found := self.of("plain socket", kind)) is not None), default=None)
 
     def has(self, supply: Baseline) -> bool:
-        """Whether anything of that kind was measured, and verified."""
+        """Report whether anything of that kind was measured and verified."""
         if supply == "file read":
             return bool(self.reads)
         return bool(self._copies) if supply == "thread copy" else any(kind == supply for kind, _ in self._others)
 
     def smallest_message(self, path: str) -> Ceiling | None:
-        """The latency of the smallest message of a plain socket."""
-        found = [(key[2], one) for (kind, key), one in self._others.items()
+        """Return the latency of the smallest message of a plain socket."""
+        found = [(key[2], other) for (kind, key), other in self._others.items()
                  if kind == "plain socket" and isinstance(key, tuple) and key[:2] == (path, "latency_s")]  # fmt: skip
         return min(found, key=lambda pair: pair[0], default=(0, None))[1]
 
     def of(self, supply: Baseline, workload: Workload) -> Ceiling | None:
-        """What was measured in the place of the workload, in its unit.
+        """Return the measurement in the workload's place, in its unit.
 
-        Sockets whose records name no pages lie on huge ones.
+        Sockets whose records name no pages lie on huge pages.
         """
         found = self._others.get((supply, _place(supply, workload)))
         if found is None and supply == "plain socket":
@@ -141,7 +144,7 @@ class Baselines:
 
 
 def _place(supply: Baseline, workload: Workload) -> Hashable:
-    """What a baseline and a workload that is held against it have in common."""
+    """Return the key that a baseline shares with the workloads held against it."""
     path, size, varied = workload.path, workload.size_bytes, workload.varied
     match supply:
         case "plain socket":
@@ -149,29 +152,29 @@ def _place(supply: Baseline, workload: Workload) -> Hashable:
             return path, workload.quantity, size, pages_of(workload) if is_large else ""
         case "raw device":
             return path, workload.quantity, tuple(sorted(varied.items()))
-        case "gpu copy" | "awaited gpu copy":  # the same for all GPUs of a machine but for noise
+        case "gpu copy" | "awaited gpu copy":  # the same for all GPUs of a machine, apart from noise
             return _NUMBER.sub("", path)
-        case "dgemm":  # of the same processes with as many threads
+        case "dgemm":  # the same processes with as many threads
             return path, workload.ranks, (varied.get("host"), varied.get("hosts")), varied.get("threads")
         case "fetch":
-            return path, _apart_from(workload, "part", "bytes")
-        case "decode":  # of bytes that are in memory, wherever they came from
-            return _apart_from(workload, "part", "bytes", "cache")
+            return path, _varied_except(workload, "part", "bytes")
+        case "decode":  # the bytes are in memory, whatever their source
+            return _varied_except(workload, "part", "bytes", "cache")
         case "reader alone":
-            return path, workload.ranks, _apart_from(workload, "part", "pace", "prefetch", "counted")
-        case "gpu load":  # of the reader's own memory, whatever memory the result was read from
+            return path, workload.ranks, _varied_except(workload, "part", "pace", "prefetch", "counted")
+        case "gpu load":  # from the reader's own memory, whatever memory the workload reads
             return path.partition(">")[2], size or 0
         case _:
             return path
 
 
-def _apart_from(workload: Workload, *names: str) -> Hashable:
-    """What a workload varies but for these parameters."""
+def _varied_except(workload: Workload, *names: str) -> Hashable:
+    """Return the workload's varied parameters except `names`."""
     return tuple(sorted((name, value) for name, value in workload.varied.items() if name not in names))
 
 
 def pages_of(workload: Workload) -> str:
-    """The pages that a workload's memory lies on."""
+    """Return the pages that a workload's memory lies on."""
     return workload.pages or HUGE
 
 
@@ -182,7 +185,7 @@ def _is_sound(result: Result) -> bool:
 
 
 def _widen(known: dict[Key, Ceiling], key: Key, result: Result) -> None:
-    """Take one more launch into a ceiling."""
+    """Add a launch to a ceiling."""
     assert result.summary is not None
     is_latency, value = result.quantity == "latency_s", result.summary.median
     best = result.summary.minimum if is_latency else result.summary.maximum

@@ -1,4 +1,4 @@
-"""A collective as a row of `limits` and `whatif`: the limit, the band of what NCCL would choose, and why."""
+"""A collective as a row of `limits` and `whatif`: the limit, the band of NCCL's choice, and the reason."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from railwright.topology.cluster import Cluster
 
 class CollectiveLimit(msgspec.Struct, frozen=True, kw_only=True, tag="collective", tag_field="record",
                       omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
-    """The answer: the best algorithm's limit, the band of what NCCL would choose, and why."""
+    """The limit of the best algorithm, the band of NCCL's choice, and the reason."""
 
     collective: str
     cluster: str
     hosts: int
     ranks: int
     algorithm: str
-    """What was asked for, or `auto`: the best of those that NCCL has there."""
+    """The requested algorithm, or `auto` for the best that NCCL has there."""
     size_bytes: int | None = None
     algbw_bytes_per_s: Rate
     busbw_bytes_per_s: Rate
     time_s: Rate | None = None
-    """Of one operation of `size_bytes`: the limit is the least time."""
+    """The time of one operation of `size_bytes`; the limit is the least time."""
     chosen: str
-    """The algorithm that is expected to be the fastest there."""
+    """The algorithm that is likely the fastest there."""
     because: str
     bottleneck: tuple[Share, ...]
     software_limits: tuple[str, ...] = ()
@@ -49,12 +49,12 @@ class CollectiveLimit(msgspec.Struct, frozen=True, kw_only=True, tag="collective
 def collective_row(
     cluster: Cluster, collective: str, algorithm: str = "auto", size_bytes: int | None = None
 ) -> CollectiveLimit:
-    """Limit, band and bottleneck of one collective. Raises UsageError and CannotJudge."""
+    """Return the limit, band and bottleneck of a collective. Raises UsageError and CannotJudge."""
     if size_bytes is not None and size_bytes < 1:
-        raise UsageError(f"a collective of {size_bytes} bytes moves nothing", hint="give --size 1 or more")
+        raise UsageError(f"a collective must move at least 1 byte, got {size_bytes}", hint="give --size 1 or more")
     collective = collective_name(collective)
-    asked = Collective(operation=collective, algorithm=algorithm, size_bytes=size_bytes, ranks=cluster.ranks)
-    found = reached(asked, Machine(cluster=cluster))
+    workload = Collective(operation=collective, algorithm=algorithm, size_bytes=size_bytes, ranks=cluster.ranks)
+    found = reached(workload, Machine(cluster=cluster))
     best = best_of(found.algorithms)
     share = float(factor(collective, cluster.ranks))
     return CollectiveLimit(
@@ -72,20 +72,22 @@ def collective_row(
         bottleneck=best.bottleneck,
         software_limits=software_limits(cluster, collective, best.name),
         assumptions=_assumptions(cluster, collective, found.likely.name),
-        algorithms=tuple(_by_protocol(cluster, collective, one) for one in found.algorithms),
+        algorithms=tuple(_apply_protocol(cluster, collective, algorithm) for algorithm in found.algorithms),
         sources=_sources(cluster),
     )
 
 
-def _by_protocol(cluster: Cluster, collective: str, one: Algorithm) -> Algorithm:
-    """The algorithm with what it reaches by the protocol that NCCL may use there."""
-    rate = at_large_sizes(cluster, collective, one)
-    return replace(one, algbw_bytes_per_s=rate, busbw_bytes_per_s=rate.times(float(factor(collective, cluster.ranks))))
+def _apply_protocol(cluster: Cluster, collective: str, algorithm: Algorithm) -> Algorithm:
+    """Return the algorithm with its rates by the protocol that NCCL may use there."""
+    rate = at_large_sizes(cluster, collective, algorithm)
+    return replace(
+        algorithm, algbw_bytes_per_s=rate, busbw_bytes_per_s=rate.times(float(factor(collective, cluster.ranks)))
+    )
 
 
 def _because(best: Algorithm) -> str:
     if not best.bottleneck:
-        return f"{best.name}: nothing known holds it back"
+        return f"{best.name}: no link of known rate limits it"
     first = best.bottleneck[0]
     return f"{best.name}: {first.what} decides {first.share:.0%} of it, {first.because}"
 
@@ -94,7 +96,7 @@ def _assumptions(cluster: Cluster, collective: str, chosen: str) -> tuple[str, .
     found = ["one rank for each GPU, all hosts alike, ranks numbered host by host"]
     unknown = not_counted(flow_graph(cluster))
     if unknown:
-        found.append(f"not known and so not counted, the limit may be lower: {', '.join(unknown[:4])}")
+        found.append(f"unknown and not counted, so the limit may be lower: {', '.join(unknown[:4])}")
     if chosen == "tree" and cluster.hosts > 1:
         found.append(f"NCCL takes the tree or the ring: the band covers both ({RING_SEEN})")
     if cluster.hosts > 1 and not cluster.fabric.tiers:

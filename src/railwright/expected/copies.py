@@ -15,35 +15,38 @@ from railwright.topology.devices import PcieLink
 from railwright.units import MIB
 
 _JUDGED_FROM_BYTES = 16 * MIB
-"""Below it the start of each copy counts as much as its bytes."""
+"""Below this size the start of a copy counts as much as its bytes."""
 _OWN_BYTES = 2 * MIB
 _OF_COPIES = 0.8
-"""Of the low end over PCIe: eight RTX 4090 of one host read its memory at 23.9 to 26.4 GB/s, and six A6000 each other's
-at 21.8 to 26.4 (NVIDIA nvbandwidth issues 15 and 50)."""
+"""The share of the low end over PCIe. Eight RTX 4090 of one host read its memory at 23.9 to 26.4 GB/s, and six A6000
+each other's at 21.8 to 26.4 (NVIDIA nvbandwidth issues 15 and 50).
+"""
 WHY_COPIES = (
-    "what CPUs give to copies over PCIe differs as much between healthy hosts, and which GPUs share a switch is the"
-    " shape's word where no nvidia-smi topo -m was given"
+    "healthy hosts differ as much in their copies over PCIe, and the shape only assumes which GPUs share a"
+    " switch unless nvidia-smi topo -m is given"
 )
 _NOT_MEASURED = "loads of its own memory were not measured in this run"
 
 
 def expect_copy(workload: Copy, machine: Machine) -> Bounds:
-    """What a copy crosses, with the band of its engine and direction; a latency by loads of the GPU's own memory."""
+    """Return the limit and band of a copy by the links it crosses, its engine and direction; of a latency by loads
+    of the GPU's own memory.
+    """
     if workload.is_load:
         return _load(workload, machine)
     if workload.quantity == "latency_s":
         return _small(workload, machine)
     if workload.added_gpus:
-        return no_limit(workload, f"the rates of {workload.added_gpus} GPUs are added up")
+        return no_limit(workload, f"the value is a sum over {workload.added_gpus} GPUs")
     source, _, target = workload.path.partition(">")
     if source == target and (gpu := machine.gpu(source)) is not None:
         limit, band = links.within_gpu(gpu)
-        # Half of the memory's rate holds for all; what engines reach of it was seen on Hopper alone.
+        # Half of the memory's rate is the limit of all GPUs; the engines' share of it was measured on Hopper alone.
         return limit, _large(workload, band) if workload.size_bytes is not None else None
-    return _between(workload, machine)
+    return _expect_between(workload, machine)
 
 
-def _between(workload: Copy, machine: Machine) -> Bounds:
+def _expect_between(workload: Copy, machine: Machine) -> Bounds:
     path = machine.path_over(workload.path)
     if path is None:
         between = Crossing(quantity=workload.quantity, path=workload.path.replace(">", ":"))
@@ -55,8 +58,8 @@ def _between(workload: Copy, machine: Machine) -> Bounds:
     is_guessable = band is None and workload.direction != "both"
     guessed = half_of(limit) if is_guessable else None
     if guessed is not None and has_unknown_link(path):
-        guessed = doubted_to(guessed, 0.0, "no document gives the rate of a link on its way")
-    band = _of_copy(
+        guessed = doubted_to(guessed, 0.0, "no document gives the rate of a link on the path")
+    band = _copy_band(
         workload,
         band or guessed,
         over_pcie=over_pcie,
@@ -72,12 +75,12 @@ def _between(workload: Copy, machine: Machine) -> Bounds:
     return limit, band
 
 
-def _of_copy(
+def _copy_band(
     workload: Copy, band: Expected | None, *, over_pcie: bool, is_measured_both_ways: bool, is_known: bool
 ) -> Expected | None:
-    """The band of a copy: by an engine or a kernel, one way or both, from pinned memory alone."""
+    """Return the band of a copy from pinned memory by an engine or kernel, one way or both; None from other memory."""
     if band is None or workload.host == "pageable" or not workload.peer_access:
-        return None  # the driver copies through a buffer of its own: a CPU's work, and no link's
+        return None  # the driver copies through its own buffer, so the CPU limits it and not a link
     by_kernel, both_ways = workload.engine == "sm", workload.direction == "both"
     if both_ways and not is_measured_both_ways:
         return None
@@ -94,7 +97,9 @@ def _large(workload: Copy, band: Expected | None) -> Expected | None:
 
 
 def _capped(limit: Limit, band: Expected | None, cap_bytes_per_s: float) -> Bounds:
-    """Where software lets a GPU carry less to others, half of that is expected at least: the copies may not overlap."""
+    """Return the bounds if software caps a GPU's rate to others: at least half of the cap, because copies may not
+    overlap.
+    """
     if cap_bytes_per_s >= limit.value:
         return limit, band
     limit = replace(limit, value=cap_bytes_per_s)
@@ -102,29 +107,29 @@ def _capped(limit: Limit, band: Expected | None, cap_bytes_per_s: float) -> Boun
 
 
 def _load(workload: Copy, machine: Machine) -> Bounds:
-    """A load of other memory takes longer than one of the GPU's own, by a factor that belongs to the link."""
-    own = machine.measured.of("gpu load", workload) if machine.measured is not None else None
+    """Return the bounds of a load of other memory: a load of the GPU's own, times a factor of the link."""
+    own_load = machine.measured.of("gpu load", workload) if machine.measured is not None else None
     gpu, path = machine.gpu(workload.path.partition(">")[2]), machine.path_over(workload.path)
-    if own is None or gpu is None or path is None:
+    if own_load is None or gpu is None or path is None:
         return no_limit(workload, _NOT_MEASURED)
     limit = limit_inside(machine.host, path)
     if isinstance(limit, NoLimit):
         return replace(limit, quantity="latency_s"), None
     is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
     how = (gpu_copies.LOAD_OVER_PCIE, "over PCIe") if is_pcie else (gpu_copies.LOAD_OVER_NVLINK, "over NVLink")
-    return gpu_copies.from_own_load(gpu, (own.slowest, own.fastest), *how)
+    return gpu_copies.from_own_load(gpu, (own_load.slowest, own_load.fastest), *how)
 
 
 def _small(workload: Copy, machine: Machine) -> Bounds:
-    """A copy of a few bytes, between a load of the GPU's own memory and so many of them."""
+    """Return the bounds of a copy of a few bytes: from one load of the GPU's own memory to a number of them."""
     source, _, target = workload.path.partition(">")
     gpu = machine.gpu(source) or machine.gpu(target)
-    own = None
+    own_load = None
     if gpu is not None and machine.measured is not None:
-        alike = replace(workload, path=f"{gpu.id}>{gpu.id}", size_bytes=_OWN_BYTES)
-        own = machine.measured.of("gpu load", alike)
-    if gpu is None or own is None:
+        own_workload = replace(workload, path=f"{gpu.id}>{gpu.id}", size_bytes=_OWN_BYTES)
+        own_load = machine.measured.of("gpu load", own_workload)
+    if gpu is None or own_load is None:
         return no_limit(workload, _NOT_MEASURED)
     by_gpu, by_host = gpu_copies.COPY_BY_GPU_CLOCK, gpu_copies.COPY_BY_HOST_CLOCK
     how = (by_gpu, "by the GPU's clock") if workload.clock == "gpu" else (by_host, "by the host's clock")
-    return gpu_copies.from_own_load(gpu, (own.slowest, own.fastest), *how)
+    return gpu_copies.from_own_load(gpu, (own_load.slowest, own_load.fastest), *how)

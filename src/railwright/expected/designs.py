@@ -1,7 +1,7 @@
-"""Designs of a cluster held side by side: what each can reach, what it is made of, and which are worth a thought.
+"""A comparison of cluster designs: their limits, their parts, and which of them are worth considering.
 
 loss      1 - limit / the best limit of that collective among the designs, as busbw at large sizes.
-saving    1 - cost / the cost of the dearest design; without prices the same of the switch ports in use.
+saving    1 - cost / the cost of the dearest design; without prices, the same for the switch ports in use.
 Pareto    no other design costs at most as much and is at least as fast in the first collective, one of them better.
 """
 
@@ -23,23 +23,23 @@ from railwright.topology.cluster import Cluster
 from railwright.units import format_line_rate
 
 _SAME = 1 / 1e6
-"""Two limits are one if they differ by less, relatively: a linear program's result is not exact."""
+"""Limits whose relative difference is smaller are equal: a linear program's result is not exact."""
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What one collective can reach on one design at large sizes."""
+    """The rates of a collective on a design at large sizes."""
 
     collective: str
     busbw_bytes_per_s: Rate
     algorithm: str
-    """The one with the highest limit, of those in NCCL."""
+    """The algorithm with the highest limit, from those in NCCL."""
     expected_algorithm: str
-    """The one that is expected to be the fastest, to which the band belongs."""
+    """The algorithm that is likely the fastest; the band is its band."""
     held_back_by: str
     """The kind of link that decides most of the limit."""
     because: str
     loss: float | None = None
-    """Against the best design; None where there is no other."""
+    """The loss against the best design; None without another design."""
 
 
 class FarGpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,36 +48,36 @@ class FarGpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gpu: str
     nearest_nic_kind: str
     gpus: int
-    """How many of a host's GPUs are so."""
+    """Number of such GPUs in a host."""
 
 
 class Saving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the dearest design has more; a negative number is less."""
+    """The parts that the dearest design has more; a negative number is less."""
 
     against: str
     nics: int
     cables: int
     optics: int
     leaf_ports: int
-    """To NICs."""
+    """Ports to NICs."""
     uplink_ports: int
     spine_ports: int
     share: float
-    """Of its cost, or of its switch ports where there are no prices."""
+    """The saved share of the cost, or of switch ports without prices."""
     cost: float | None = None
 
 
 class Design(msgspec.Struct, frozen=True, kw_only=True, tag="design", tag_field="record", omit_defaults=True,
              forbid_unknown_fields=True):  # fmt: skip
-    """One design: its limits, its parts, and what the others make of it."""
+    """A design: its limits, its parts, and its comparison with the others."""
 
     name: str
     hosts: int
     gpus: int
     port_rate_bits_per_s: float | None
-    """Of a NIC port, and so of every switch port."""
+    """The rate of a NIC port, and so of every switch port."""
     fabric: str
-    """What the switches were counted from, in words."""
+    """The fabric from which the switches were counted, in words."""
     collectives: tuple[Reach, ...]
     paths: tuple[PathLimit, ...]
     far_gpu: FarGpu | None = None
@@ -90,19 +90,19 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, tag="design", tag_field=
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What to ask of every design."""
+    """The collectives and prices to evaluate for each design."""
 
     collectives: tuple[str, ...]
     radix: int = int(RADIX.value)
-    """Ports of a switch, where the cluster has no tiers."""
+    """Ports of a switch, for clusters without tiers."""
     optics: Optics = "all"
     prices: Prices | None = None
 
 
 def design_of(name: str, cluster: Cluster, question: Question) -> Design:
-    """One design, not yet compared. Raises UsageError and CannotJudge, each as its collective does."""
+    """Evaluate a design without comparison. Raises UsageError and CannotJudge as its collectives do."""
     if cluster.hosts < 2:
-        raise UsageError(f"{cluster.hosts} host needs no network", hint="give --count 2 or more")
+        raise UsageError(f"a design must have at least 2 hosts, got {cluster.hosts}", hint="give --count 2 or more")
     parts = parts_of(cluster, question.radix, question.optics)
     machine = Machine(cluster=cluster)
     return Design(
@@ -134,12 +134,12 @@ def _reach(cluster: Cluster, collective: str) -> Reach:
 def _fabric_words(cluster: Cluster, radix: int) -> str:
     if cluster.fabric.tiers:
         rails = "rail-optimised, " if cluster.fabric.rail_optimised else ""
-        return f"{rails}{len(cluster.fabric.tiers)} tiers as the cluster file has them"
+        return f"{rails}{len(cluster.fabric.tiers)} tiers from the cluster file"
     return f"non-blocking, rail-optimised leaves, switches of {radix} ports at the NIC ports' rate"
 
 
 def _kv_paths(cluster: Cluster) -> tuple[str, ...]:
-    """What a KV cache takes to the next host: GPU to GPU, GPU to memory, and from a GPU far from all NICs."""
+    """Return the paths of a KV cache to the next host: GPU to GPU, GPU to memory, and from a GPU far from all NICs."""
     gpus, memories = cluster.host.of_kind("gpu"), cluster.host.of_kind("memory")
     if not gpus:
         return ()
@@ -157,7 +157,7 @@ def _far_gpu(cluster: Cluster) -> FarGpu | None:
 
 
 def compared(designs: Sequence[Design]) -> tuple[Design, ...]:
-    """The same with losses, savings and Pareto marks; one design alone is left as it is."""
+    """Return the designs with losses, savings and Pareto marks; a single design is unchanged."""
     if len(designs) < 2:
         return tuple(designs)
     best = [
@@ -181,19 +181,19 @@ def compared(designs: Sequence[Design]) -> tuple[Design, ...]:
 
 
 def price(design: Design) -> float:
-    """What is compared: the cost, or the number of switch ports where there are no prices."""
+    """Return the cost to compare, or the number of switch ports without prices."""
     return design.cost.total if design.cost is not None else float(design.parts.switch_ports)
 
 
 def speed(design: Design, place: int = 0) -> float:
-    """The limit of one of its collectives, as busbw in bytes/s."""
+    """Return the limit of a collective of the design, as busbw in bytes/s."""
     return design.collectives[place].busbw_bytes_per_s.limit
 
 
 def front(designs: Iterable[Design], place: int = 0) -> tuple[Design, ...]:
-    """The designs that none beats in that collective, the cheapest first."""
-    every = tuple(designs)
-    return tuple(sorted((one for one in every if not _beaten_by(one, every, place)), key=price))
+    """Return the designs that no other beats in that collective, the cheapest first."""
+    candidates = tuple(designs)
+    return tuple(sorted((design for design in candidates if not _beaten_by(design, candidates, place)), key=price))
 
 
 def _loss(limit: float, best: float) -> float:
@@ -213,23 +213,23 @@ def _beaten_by(design: Design, designs: Iterable[Design], place: int = 0) -> tup
 
 
 def _saving(design: Design, dearest: Design) -> Saving:
-    own, most = design.parts, dearest.parts
+    parts, most = design.parts, dearest.parts
     return Saving(
         against=dearest.name,
-        nics=most.nics - own.nics,
-        cables=most.cables - own.cables,
-        optics=most.optics - own.optics,
-        leaf_ports=most.leaf_ports - own.leaf_ports,
-        uplink_ports=most.leaf_uplink_ports - own.leaf_uplink_ports,
-        spine_ports=most.spine_ports - own.spine_ports,
+        nics=most.nics - parts.nics,
+        cables=most.cables - parts.cables,
+        optics=most.optics - parts.optics,
+        leaf_ports=most.leaf_ports - parts.leaf_ports,
+        uplink_ports=most.leaf_uplink_ports - parts.leaf_uplink_ports,
+        spine_ports=most.spine_ports - parts.spine_ports,
         share=1 - price(design) / price(dearest) if price(dearest) else 0.0,
         cost=price(dearest) - price(design) if design.cost is not None else None,
     )
 
 
 def cautions(designs: Sequence[Design], prices: Prices | None) -> tuple[str, ...]:
-    """What the comparison does not see, one sentence each."""
-    found = ["ports are counted as used; switches are bought whole, and none is there for redundancy"]
+    """Return the effects that the comparison ignores, a sentence each."""
+    found = ["only ports in use are counted: switches are bought whole, and no redundancy is included"]
     rates = sorted({design.port_rate_bits_per_s or 0.0 for design in designs})
     if len(rates) > 1:
         words = " and ".join(format_line_rate(rate) if rate else "an unknown rate" for rate in rates)
@@ -238,7 +238,7 @@ def cautions(designs: Sequence[Design], prices: Prices | None) -> tuple[str, ...
         )
     shapes = {design.name.partition(" ")[0] for design in designs}
     if prices is not None and len(shapes) > 1:
-        found.append("the hosts differ, and the price list has one price for a GPU host")
+        found.append("the hosts differ, but the price list has one price for a GPU host")
     if len({design.gpus for design in designs}) > 1:
         found.append("the designs have different numbers of GPUs")
     if any(design.far_gpu for design in designs):

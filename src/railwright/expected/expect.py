@@ -1,7 +1,7 @@
-"""What a workload should reach on a machine. The only place that answers it.
+"""The limit and band of any workload on a machine. The only place that computes them.
 
-Our own runs, tables of other tools, limits of clusters and the curves of faults all ask `expect`. A fault's curve is
-the same question of a machine with that fault.
+Our own runs, tables of other tools, limits of clusters and the curves of faults all call `expect`. A fault's curve is
+the same question for a machine with that fault.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from railwright.results.workload import (
 
 
 def expect(workload: Workload, machine: Machine) -> Bounds:
-    """The limit with its reason, and the band of what healthy machines reach at that size, where it is known.
+    """Return the limit with its reason, and the band of healthy machines at that size if it is known.
 
-    A workload of which nothing is known has no limit, with the reason. It never raises for what a record says.
+    An unknown workload has no limit, with the reason. It never raises for the content of a record.
     """
     if isinstance(workload, Linpack):
         return expect_linpack(workload, machine)
     if isinstance(workload, Crossing):
         return expect_crossing(workload, machine)
     if isinstance(workload, Files) and workload.of in ("mount", "read ahead"):
-        return expect_files(workload, machine)  # its ranks have nothing to do with each other, wherever they are
+        return expect_files(workload, machine)  # its ranks are independent, on whatever hosts
     if workload.shares_cores:
-        return no_limit(workload, f"a functional run, its {workload.ranks} ranks shared cores")
+        return no_limit(workload, f"functional run: its {workload.ranks} ranks shared cores")
     if is_between_hosts(workload):
-        return _between_hosts(workload, machine)
+        return _expect_between_hosts(workload, machine)
     match workload:
         case Collective():
             return expect_by_mpi(workload, machine) if workload.by == "mpi" else expect_by_nccl(workload, machine)
@@ -61,16 +61,18 @@ def expect(workload: Workload, machine: Machine) -> Bounds:
         case Unlimited():
             return no_limit(workload, workload.why)
         case _:
-            return no_limit(workload, f"nothing here knows the workload {type(workload).__name__}")
+            return no_limit(workload, f"no limit is derived for the workload {type(workload).__name__}")
 
 
 def is_between_hosts(workload: Workload) -> bool:
-    """Whether the path names hosts: `memory0@0>memory0@1`."""
+    """Report whether the path names hosts: `memory0@0>memory0@1`."""
     return "@" in workload.path
 
 
-def _between_hosts(workload: Workload, machine: Machine) -> Bounds:
-    """The links between the hosts where they are known, else plain sockets between the same hosts."""
+def _expect_between_hosts(workload: Workload, machine: Machine) -> Bounds:
+    """Return the bounds by the links between the hosts if they are known, else by plain sockets between the same
+    hosts.
+    """
     if machine.links is not None and (found := over_links(machine.links, workload)) is not None:
         return found
     if isinstance(workload, Message) and workload.over == "tcp" and machine.measured is not None:
@@ -82,7 +84,7 @@ def _between_hosts(workload: Workload, machine: Machine) -> Bounds:
     if isinstance(workload, Unlimited):
         return no_limit(workload, workload.why)
     if isinstance(workload, Files) and workload.of == "drive":
-        return no_limit(workload, "what joins the other hosts to their drives is not known here")
+        return no_limit(workload, "the links between the other hosts and their drives are not known")
     if workload.hosts > 1:
-        return no_limit(workload, "the ranks were on several hosts, and what joins those is not known here")
-    return no_limit(workload, "the ranks were on another host, the topology is of this one")
+        return no_limit(workload, "the ranks were on several hosts, and the links between those are not known")
+    return no_limit(workload, "the ranks were on another host, but the topology is of this one")

@@ -1,4 +1,6 @@
-"""Files and drives: the links on the way to a drive, the raw drive of the same run, the parts of a decoding reader."""
+"""The limit of files and drives: the links to a drive, the raw drive of the same run, the parts of a decoding
+reader.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ FILE_SYSTEM_SHARE = Constant(0.8, "of the raw device, direct random reads", _FIL
 
 
 def expect_files(workload: Files, machine: Machine) -> Bounds:
-    """What reading or writing should reach, by what is known of the drive, the file system and the reader."""
+    """Return the bounds of reading or writing, from the known drive, file system and reader."""
     measured = machine.measured
     if workload.of == "mount":
         return mounts.mount_limit(workload)
@@ -28,16 +30,16 @@ def expect_files(workload: Files, machine: Machine) -> Bounds:
     if workload.of == "decoded" and measured is not None:
         return overlapped.fetch_and_decode(measured, workload)
     if not workload.path:
-        return _of_all_drives(workload, machine)
+        return _limit_all_drives(workload, machine)
     if workload.of == "drive" and not workload.upper_only:
         return links(workload, machine)
     if workload.of == "files" and measured is not None:
-        return _beside_the_raw_drive(workload, machine, measured)
+        return _expect_from_raw_drive(workload, machine, measured)
     return _upper_limit(workload, machine)
 
 
 def links(workload: Workload, machine: Machine) -> Bounds:
-    """The narrowest link of the path inside one host."""
+    """Return the narrowest link of the path inside one host."""
     path = machine.path_over(workload.path)
     if path is None:
         return no_limit(workload, f"the topology has no path {workload.path}")
@@ -47,45 +49,41 @@ def links(workload: Workload, machine: Machine) -> Bounds:
 
 
 def is_best_read(workload: Workload, baselines: Baselines) -> bool:
-    """Whether it is the best of the run's own reads, and the raw drive is closed."""
+    """Report whether the workload is the best of the run's own reads, with the raw drive closed."""
     return baselines.of("raw device", workload) is None and baselines.reads.is_best(workload)
 
 
-def _of_all_drives(workload: Files, machine: Machine) -> Bounds:
-    """All drives of all hosts together, where no path says which of them were used."""
+def _limit_all_drives(workload: Files, machine: Machine) -> Bounds:
+    """Return the limit of all drives of all hosts together, for workloads without a path."""
     if workload.quantity != "bandwidth_bytes_per_s":
-        return no_limit(workload, "no limit is derived for this quantity of files")
+        return no_limit(workload, "no limit is derived for this quantity")
     limit = file_limit(machine.cluster, machine.cluster.hosts, to_gpus=1 if workload.reaches_gpu else 0)
     return limit, near_limit(limit)
 
 
 def _upper_limit(workload: Files, machine: Machine) -> Bounds:
-    """The links to a drive, as an upper limit alone.
+    """Return the links to a drive, only as an upper limit.
 
-    The drive is mostly narrower. Flash takes less than it gives, and unevenly; what it gives to host memory is
-    another benchmark's to measure.
+    The drive is usually narrower. Flash writes slower than it reads, and unevenly; its reads into host memory are
+    measured by another benchmark.
     """
     limit, _ = links(workload, machine)
     target = machine.host.device(workload.path.partition(">")[2])
     is_read = target is not None and target.kind in ("gpu", "memory")
-    why = (
-        "no document gives the drive's own rate"
-        if is_read
-        else "what the raw device reads says nothing of what it writes"
-    )
+    why = "no document gives the drive's own rate" if is_read else "the raw device was only read, not written"
     if isinstance(limit, NoLimit):
         return replace(limit, why=f"{limit.why}; {why}"), None
-    return replace(limit, because=f"{limit.because}: an upper limit alone, {why}"), None
+    return replace(limit, because=f"{limit.because}: only an upper limit, {why}"), None
 
 
-def _beside_the_raw_drive(workload: Files, machine: Machine, baselines: Baselines) -> Bounds:
-    """The raw drive with the same reads, else the best reads of the run, else the links to the drive."""
+def _expect_from_raw_drive(workload: Files, machine: Machine, baselines: Baselines) -> Bounds:
+    """Return the same reads of the raw drive, else the best reads of the run, else the links to the drive."""
     device = baselines.of("raw device", workload)
     if device is None:
         limit, _ = links(workload, machine)
-        own = baselines.reads.bounds(workload)
-        if own is not None and not baselines.reads.is_best(workload):
-            return own
+        best = baselines.reads.bounds(workload)
+        if best is not None and not baselines.reads.is_best(workload):
+            return best
         if isinstance(limit, NoLimit):
             return replace(limit, why=f"the raw device was not measured in this run, and {limit.why}"), None
         return limit, None
@@ -98,6 +96,6 @@ def _beside_the_raw_drive(workload: Files, machine: Machine, baselines: Baseline
         low=low,
         high=high,
         doubtful_to=device.slowest / share if is_latency else share * device.slowest,
-        because="a file system adds a look-up of extents to each direct read",
+        because="a file system looks up extents for each direct read",
         sources=(FILE_SYSTEM_SHARE.source,),
     )

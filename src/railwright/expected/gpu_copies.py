@@ -1,6 +1,6 @@
-"""What copies and NIXL reach of the links that they cross.
+"""The shares of the links that copies and NIXL reach.
 
-A GPU has more copy engines than one copy uses, so these never bound it.
+A GPU has more copy engines than a copy uses, so these never bound it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from railwright.limits.sources import (
 )
 from railwright.topology.devices import Device
 
-KERNEL_SHARE = Constant(0.85, "of what copy engines reach over PCIe", NVBANDWIDTH_H200)
-KERNEL_READS_AT_LEAST = Constant(0.65, "of what engines reach, kernels that read host memory, on some", NVBANDWIDTH_24)
+KERNEL_SHARE = Constant(0.85, "of the rate of copy engines over PCIe", NVBANDWIDTH_H200)
+KERNEL_READS_AT_LEAST = Constant(
+    0.65, "of the rate of engines, for kernels that read host memory, on some hosts", NVBANDWIDTH_24
+)
 BOTH_WAYS_SHARE = Constant(0.85, "of one direction alone, over PCIe", NVBANDWIDTH_H200)
 BOTH_WAYS_AT_LEAST = Constant(0.6, "of one direction alone, over PCIe, now and then", COPIES_MEASURED)
 BOTH_KERNELS_SHARE = Constant(0.48, "of one engine's direction alone, over PCIe", COPIES_MEASURED)
@@ -28,24 +30,25 @@ LOAD_OVER_NVLINK = Constant(8.0, "times a load of the GPU's own memory, at most"
 LOAD_OVER_PCIE = Constant(12.0, "times a load of the GPU's own memory, at most", LOADS_MEASURED)
 COPY_BY_GPU_CLOCK = Constant(60.0, "times a load of the GPU's own memory, a copy of a few bytes, at most", SMALL_COPIES)
 COPY_BY_HOST_CLOCK = Constant(100.0, "times a load of the GPU's own memory, until the host knows of it", SMALL_COPIES)
-LIBRARY_COPY = Constant(2.0, "times what a program waits for a small copy, by a library", SMALL_COPIES)
+LIBRARY_COPY = Constant(2.0, "times a program's wait for a small copy, by a library", SMALL_COPIES)
 _LOADS_MEASURED_ON = "9."
-"""The compute capability of the GPUs that both figures were measured on. Other GPUs get no band."""
+"""The compute capability of the GPUs on which both figures were measured. Other GPUs get no band."""
 
 
 def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool, reads_host: bool = False) -> Expected:
-    """The band of one direction by copy engine, for copies by a kernel or with the other direction busy too.
+    """Return the band of copies by a kernel, or with the other direction busy too, from that of one direction by copy
+    engine.
 
-    What engines reach both ways at once differs from one run to the next, and what a kernel does that reads host memory
-    (`reads_host`) from host to host, so between their two ends there is no verdict.
+    The rate of engines both ways at once differs between runs, and the rate of a kernel that reads host memory
+    (`reads_host`) between hosts. So between the two ends there is no verdict.
     """
     if by_kernel and both_ways:
-        return _part_of(band, BOTH_KERNELS_SHARE, "two kernels that copy at once")
+        return _scale_band(band, BOTH_KERNELS_SHARE, "two kernels that copy at once")
     if by_kernel:
-        found = _part_of(band, KERNEL_SHARE, "a kernel that copies")
+        found = _scale_band(band, KERNEL_SHARE, "a kernel that copies")
         return _down_to(found, KERNEL_READS_AT_LEAST, band) if reads_host else found
     if both_ways:
-        return _down_to(_part_of(band, BOTH_WAYS_SHARE, "both directions busy"), BOTH_WAYS_AT_LEAST, band)
+        return _down_to(_scale_band(band, BOTH_WAYS_SHARE, "both directions busy"), BOTH_WAYS_AT_LEAST, band)
     return band
 
 
@@ -54,23 +57,27 @@ def _down_to(found: Expected, share: Constant, band: Expected) -> Expected:
 
 
 def over_nvlink(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
-    """The band of one direction. Two kernels share a link that one alone does not fill; copy engines lose nothing."""
-    return _part_of(band, BOTH_KERNELS_OF_NVLINK, "two kernels that copy at once") if by_kernel and both_ways else band
+    """Return the band of one direction. Two kernels share a link that one alone does not fill; copy engines lose
+    nothing.
+    """
+    return (
+        _scale_band(band, BOTH_KERNELS_OF_NVLINK, "two kernels that copy at once") if by_kernel and both_ways else band
+    )
 
 
-def _part_of(band: Expected, share: Constant, how: str) -> Expected:
+def _scale_band(band: Expected, share: Constant, how: str) -> Expected:
     return replace(
         band,
         low=share.value * band.low,
-        because=f"{share.value:.2f} of the expected rate of one copy, for {how}",
+        because=f"{share.value:.2f} of the expected rate of one copy: {how}",
         sources=(*band.sources, share.source),
     )
 
 
 def from_own_load(gpu: Device, own_s: tuple[float, float], times: Constant, how: str) -> Bounds:
-    """The floor and the band of what takes so many loads of the GPU's own memory at most.
+    """Return the floor and band of an operation that takes at most `times` loads of the GPU's own memory.
 
-    `own_s`: one such load in the slowest and in the fastest launch of the run, seconds.
+    `own_s` is one such load in the slowest and in the fastest launch of the run, in seconds.
     """
     slowest, fastest = own_s
     floor = _floor(own_s, f"one load of {gpu.id}'s own memory, measured in this run")
@@ -87,9 +94,9 @@ def from_own_load(gpu: Device, own_s: tuple[float, float], times: Constant, how:
 
 
 def small_transfer(alone_s: tuple[float, float], awaited_s: tuple[float, float], *, is_small: bool) -> Bounds:
-    """The floor of a library's small transfer and its band, from the slowest and the fastest launches, seconds.
+    """Return the floor and band of a library's small transfer from the slowest and fastest launches, in seconds.
 
-    `alone_s`: the GPU's part of a small copy. `awaited_s`: what a program waits for one.
+    `alone_s` is the GPU's part of a small copy. `awaited_s` is the time that a program waits for one.
     """
     slowest, fastest = awaited_s
     floor = _floor(alone_s, "a copy of a few bytes by the GPU's own clock, measured in this run")
@@ -100,13 +107,13 @@ def small_transfer(alone_s: tuple[float, float], awaited_s: tuple[float, float],
         low=floor.value,
         high=LIBRARY_COPY.value * fastest,
         doubtful_to=LIBRARY_COPY.value * slowest,
-        because=f"a library takes at most {LIBRARY_COPY.value:.0f} times what a program waits for such a copy",
+        because=f"a library takes at most {LIBRARY_COPY.value:.0f} times the wait for such a copy",
         sources=(LIBRARY_COPY.source,),
     )
 
 
 def _floor(launches_s: tuple[float, float], because: str) -> Limit:
-    """The fastest of the launches, of which the slowest and the fastest are given, in seconds."""
+    """Return the fastest launch as a limit; `launches_s` is (slowest, fastest) in seconds."""
     slowest, fastest = launches_s
     return Limit(
         quantity="latency_s", value=fastest, kind="measured_ceiling", because=because, varies=slowest / fastest,

@@ -1,7 +1,7 @@
-"""What ranks on several hosts can reach over links whose rates are known, as those of a lab are.
+"""The limits of ranks on several hosts over links of known rate, such as those of a lab.
 
-A connection takes one way, so that plain sockets are held against its narrowest cable. A library may use all ports of
-a host at once, and need not: so all of them are its limit, and one of them is what is expected of it.
+A connection takes one way, so plain sockets are held against its narrowest cable. A library may use all ports of a host
+at once or only one: its limit is all ports, its expected value is one port.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from railwright.results.workload import Collective, Files, Linpack, Message, Unl
 from railwright.units import KIB, MIB
 
 _LAB = Source("Railwright docs/lab.md", "rates of cables, held by tbf")
-SHARE = Constant(0.5, "of the narrowest cable: no header of packets takes as much", _LAB)
+SHARE = Constant(0.5, "of the narrowest cable: packet headers never take that much", _LAB)
 CARRIED = Constant(125e6, "bytes/s of a cable, up to which two cores carry a lab without being the limit", _LAB)
 _SAME_RUN = Source("ports of these hosts, and the slowest pair of them", "this run")
 _FROM_BYTES = MIB
 _ONE_PACKET_BYTES = KIB
-_BUCKET = "a link that was idle lets more pass than its rate, so that its rate bounds no single message"
+_BUCKET = "a link that was idle exceeds its rate for a moment, so its rate does not bound a single message"
 
 
 def over_links(links: Fabric, workload: Workload) -> Bounds | None:
-    """The limit and band of a rate between hosts; None of a message of one packet, of which links
-    say nothing, and of what goes over none of them.
+    """Return the limit and band of a rate between hosts; None for a message of one packet, or for data that crosses no
+    link.
 
-    A library may use other ports than a plain socket, so that this is no limit of what is larger than a packet.
+    Links do not bound a single packet. A library may use other ports than a plain socket, so a socket is no limit of
+    larger messages.
     """
     if isinstance(workload, Unlimited | Files | Linpack):
-        return None  # its bytes do not go from host to host
+        return None  # its bytes stay inside hosts
     size = workload.size_bytes
     if workload.quantity != "bandwidth_bytes_per_s" or size is None or size < _FROM_BYTES:
         is_packet = workload.quantity == "latency_s" and size is not None and size <= _ONE_PACKET_BYTES
@@ -48,10 +49,10 @@ def over_links(links: Fabric, workload: Workload) -> Bounds | None:
 
 
 def _collective(links: Fabric, workload: Collective) -> Bounds | None:
-    """The bytes that must leave each host, by whatever algorithm, over its ports.
+    """Return the bounds by the bytes that must leave each host over its ports, whatever the algorithm.
 
     In an all_to_all every rank has bytes for every other; else a host needs its neighbours' data once. A linear
-    algorithm sends all of it through the ports of one host, so what is expected falls with the number of ranks.
+    algorithm sends all of it through the ports of one host, so the band falls with the number of ranks.
     """
     hosts, ranks, operation = workload.hosts, workload.ranks or 1, workload.operation
     if not 1 < hosts <= ranks:
@@ -59,15 +60,15 @@ def _collective(links: Fabric, workload: Collective) -> Bounds | None:
     senders = ranks if operation == "all_to_all" else hosts
     per_byte = senders * float(factor(operation, hosts)) / hosts
     scale = float(factor(operation, ranks)) if workload.rate == "busbw" else 1.0
-    because = f"the least that must leave each host, over all ports of a host in {links.name}"
+    because = f"the least traffic out of each host, over all ports of a host in {links.name}"
     return rate_over(links, scale * links.ports_bytes_per_s / per_byte, because, scale / per_byte * 2 / ranks)
 
 
 def rate_over(links: Fabric, value: float, because: str, share_of_one: float) -> Bounds:
-    """A limit, and a band from a share of what one connection can reach."""
+    """Return a limit, and a band from a share of the rate of one connection."""
     limit = bandwidth_limit(value, because, links.narrowest, (), (_LAB,) if not links.measured else (_SAME_RUN,))
     if links.flow_bytes_per_s > CARRIED.value and not links.measured:
         return limit, None
     low = SHARE.value * share_of_one * links.flow_bytes_per_s
-    because = f"{SHARE.value:g} of what one connection can have over {links.narrowest}"
+    because = f"{SHARE.value:g} of the rate of one connection over {links.narrowest}"
     return limit, bandwidth_band(low, None, because, SHARE.source)

@@ -1,7 +1,7 @@
-"""What healthy systems reach of links and of paths over them, in large transfers one way.
+"""The bands of links and of paths over them on healthy systems, for large transfers one way.
 
-Infinity Fabric and NVLink-C2C have no band: their overhead is not published, and no figures of healthy machines are at
-hand. Nor has TCP, of which a host's cores decide, nor memory.
+Infinity Fabric and NVLink-C2C have no band: their overhead is not published, and there are no figures of healthy
+machines. TCP has none because a host's cores decide it; memory has none either.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOCAL = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBAN
 
 
 def expect_crossing(workload: Crossing, machine: Machine) -> Bounds:
-    """What the narrowest link of a path carries; of a copy inside it where both ends are one GPU or one memory."""
+    """Return the narrowest link of a path; the limit of a copy inside it if both ends are one GPU or one memory."""
     try:
         path = machine.inside(workload.path) if ">" in workload.path else machine.between(workload.path)
     except UsageError as error:
@@ -55,9 +55,9 @@ def expect_crossing(workload: Crossing, machine: Machine) -> Bounds:
 
 
 def over(host: Topology, path: Path) -> Bounds:
-    """The narrowest link of a path of that host, whose ids may be followed by `@host`, and its band.
+    """Return the narrowest link of a path of that host, whose ids may end in `@host`, and its band.
 
-    A link of unknown rate may be narrower: then the limit holds, but nothing is expected.
+    A link of unknown rate may be narrower: then the limit holds, but there is no band.
     """
     limit = limit_inside(host, path)
     if isinstance(limit, NoLimit) or has_unknown_link(path):
@@ -66,7 +66,9 @@ def over(host: Topology, path: Path) -> Bounds:
 
 
 def within_gpu(gpu: Device) -> Bounds:
-    """A copy within one GPU, bytes counted once: each is read and written, so half of the memory's rate."""
+    """Return the bounds of a copy within a GPU, bytes counted once: half of the memory's rate, as each is read and
+    written.
+    """
     limit = memory.copy_limit(memory.gpu_memory_limit(gpu))
     if isinstance(limit, NoLimit):
         return limit, None
@@ -75,10 +77,10 @@ def within_gpu(gpu: Device) -> Bounds:
 
 
 def band_of(link: Link, limit: Limit) -> Expected | None:
-    """What healthy systems reach of a link's limit; None where no document says."""
+    """Return the band of a link on healthy systems from its limit; None if no document gives it."""
     protocol, value = link.protocol, limit.value
     if isinstance(protocol, PcieLink) and (rates := pcie.rates(protocol)) is not None:
-        because = "between the payload rate with acknowledgements at the specified rate and without"
+        because = "the payload rate with acknowledgements at the specified rate, up to the rate without"
         return bandwidth_band(rates.with_dllps, value, because, PCIE_BENCH)
     if isinstance(protocol, NvlinkLink):
         because = "large copies reach 0.8 or more of links x rate on healthy machines"

@@ -1,7 +1,7 @@
-"""Linpack: the FP64 rate of GPUs, what peers reach of it, and products of matrices by the same ranks.
+"""Linpack: the FP64 rate of GPUs, the range that peers reach of it, and matrix products by the same ranks.
 
-A band is the range of 9 of 10 systems of the TOP500 with that GPU; a matrix that fills less of the memory lowers its
-low end as the order does. Nothing is extrapolated.
+A band is the range of 9 of 10 systems of the TOP500 with that GPU. A matrix that fills less of the memory lowers its
+low end in proportion to the order. Nothing is extrapolated.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from railwright.topology.devices import Device, Topology
 from railwright.units import format_flops
 
 _FULL_MEMORY = Constant(0.7, "of the GPUs' memory in the matrix, from where runs are compared", TOP500)
-_LEAST_MEMORY = Constant(0.2, "of the GPUs' memory in the matrix: a smaller one says nothing", TOP500)
+_LEAST_MEMORY = Constant(0.2, "of the GPUs' memory in the matrix: a smaller one is not comparable", TOP500)
 _LARGE_MEMORY = Constant(70e9, "bytes, between the 40 and 80 GB models", TOP500)
 
 
 class _Peers(NamedTuple):
-    """Which GPUs: words that their name has and has not. Then the range in flop/s a GPU."""
+    """The GPUs of a band by words that their name has and lacks, with the range in flop/s a GPU."""
 
     name: str
     has: tuple[str, ...]
@@ -62,31 +62,29 @@ _PEERS = tuple(
 
 
 def expect_linpack(workload: Linpack, machine: Machine) -> Bounds:
-    """The limit in flop/s; a band only of the vendor's own program, which peers ran."""
+    """Return the limit in flop/s, with a band only for the vendor's own program, which peers ran."""
     if workload.by_vendor:
         if min(workload.n, workload.p, workload.q) < 1 or workload.quantity != "flop_per_s":
             return no_limit(workload, "no limit is derived for this row")
         return expect_hpl(machine.host, workload.p * workload.q, workload.n)
-    return _on_gpus(workload, machine) if workload.on_gpus else _on_cores(workload, machine)
+    return _expect_on_gpus(workload, machine) if workload.on_gpus else _expect_on_cores(workload, machine)
 
 
-def _on_cores(workload: Linpack, machine: Machine) -> Bounds:
-    """What dgemm reached on the same ranks, as an upper limit alone: how near Linpack comes depends on its size."""
+def _expect_on_cores(workload: Linpack, machine: Machine) -> Bounds:
+    """Return dgemm of the same ranks, only as an upper limit: Linpack's share of it depends on its size."""
     if workload.shares_cores:
-        return no_limit(workload, f"a functional run, the threads of its {workload.ranks} ranks shared cores")
+        return no_limit(workload, f"functional run: the threads of its {workload.ranks} ranks shared cores")
     product = machine.measured.of("dgemm", workload) if machine.measured is not None else None
     if product is None:
-        return no_limit(workload, "no product of matrices was measured in this run on the same ranks")
-    because = "the best dgemm on all ranks at once in this run: an upper limit alone, no peers of this CPU are known"
+        return no_limit(workload, "dgemm was not measured in this run on the same ranks")
+    because = "the best dgemm on all ranks at once in this run: only an upper limit, no peers of this CPU are known"
     if workload.cpu_share < WHOLE_CORES.value:
-        because += f"; a rank had {workload.cpu_share:.0%} of the time of its cores, others had the rest".replace(
-            "%", " %"
-        )
+        because += f"; a rank had only {workload.cpu_share:.0%} of the time of its cores".replace("%", " %")
     return of_baseline(workload.quantity, product, product.best, because), None
 
 
-def _on_gpus(workload: Linpack, machine: Machine) -> Bounds:
-    """The GPUs' FP64 rate; where it is not known, dgemm of the same run. No band: peers used other solvers."""
+def _expect_on_gpus(workload: Linpack, machine: Machine) -> Bounds:
+    """Return the GPUs' FP64 rate, or dgemm of the same run if it is unknown. No band: peers used other solvers."""
     limit = fp64_limit(machine.host, workload.ranks or 1, workload.n)
     product = machine.measured.of("dgemm", workload) if machine.measured is not None else None
     if product is None:
@@ -98,35 +96,35 @@ def _on_gpus(workload: Linpack, machine: Machine) -> Bounds:
 
 
 def expect_hpl(host: Topology, gpus: int, order: int) -> Bounds:
-    """(limit, band) in flop/s of NVIDIA's or AMD's own HPL, which the systems of the TOP500 ran."""
+    """Return (limit, band) in flop/s of NVIDIA's or AMD's own HPL, which the systems of the TOP500 ran."""
     limit, model = fp64_limit(host, gpus, order), first_gpu(host)
     if isinstance(limit, NoLimit) or model is None:
         return limit, None
     peers, share = _peers(model), filled(model, gpus, order)
     if incomparable := _incomparable(peers is not None, share):
-        return replace(limit, because=f"{limit.because}: an upper limit alone, {incomparable}"), None
+        return replace(limit, because=f"{limit.because}: only an upper limit, {incomparable}"), None
     return limit, _band(peers, gpus, share, limit.value) if peers else None
 
 
 def _band(peers: _Peers, gpus: int, share: float, limit_flop_per_s: float) -> Expected:
-    """What peers reach, its low end lower as the order of the matrix is."""
+    """Return the range of peers, with its low end scaled by the order of the matrix."""
     low, high = peers.low.value * min(1.0, math.sqrt(share / _FULL_MEMORY.value)), peers.high.value
     each = f"{format_flops(low)} to {format_flops(high)} a GPU"
     return Expected(
         quantity="flop_per_s",
         low=low * gpus,
         high=min(high * gpus, limit_flop_per_s),
-        because=f"{each}, what 9 of 10 systems of the TOP500 with {peers.name} reach",
+        because=f"{each}, the range of 9 of 10 systems of the TOP500 with {peers.name}",
         sources=(TOP500,),
     )
 
 
 def _incomparable(has_peers: bool, share: float) -> str:
-    """Why a run can be held against no other, empty where it can. `share`: of the GPUs' memory, 0 if unknown."""
+    """Return the reason why a run has no peers, or an empty text. `share` is of the GPUs' memory, 0 if unknown."""
     if not has_peers:
-        return "no system of the TOP500 with this GPU was looked up"
+        return "no TOP500 systems with this GPU are recorded"
     if not share:
-        return "how much memory these GPUs have is not known, and runs are compared that fill it"
+        return "the memory size of these GPUs is not known, and only runs that fill it are comparable"
     if share < _LEAST_MEMORY.value:
         text = f"the matrix fills {share:.0%} of the GPUs' memory, comparable runs {_FULL_MEMORY.value:.0%} and more"
         return text.replace("%", " %")
@@ -134,8 +132,8 @@ def _incomparable(has_peers: bool, share: float) -> str:
 
 
 def _peers(model: Device) -> _Peers | None:
-    for one in _PEERS:
-        named = any(word in model.name for word in one.has) and not any(word in model.name for word in one.has_not)
-        if named and (memory_bytes(model) >= _LARGE_MEMORY.value or not one.large):
-            return one
+    for peer in _PEERS:
+        named = any(word in model.name for word in peer.has) and not any(word in model.name for word in peer.has_not)
+        if named and (memory_bytes(model) >= _LARGE_MEMORY.value or not peer.large):
+            return peer
     return None

@@ -1,4 +1,4 @@
-"""The machine that a workload ran on, and all that is known of it: its parts, its software, its own measurements."""
+"""The machine of a workload, with everything known about it: its parts, its software, its own measurements."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ from railwright.topology.routes import path_between, path_inside
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What workloads are held against. A machine with a fault is the same with another `case`."""
+    """The machine that workloads are held against. A fault is the same machine with another `case`."""
 
     cluster: Cluster
     path: str = ""
-    """The path of messages where the user names one: `gpu0:gpu0@1`."""
+    """The path of messages that the user names: `gpu0:gpu0@1`."""
     measured: Baselines | None = None
-    """The baselines of a run on this machine, where there are any."""
+    """The baselines of a run on this machine, if any."""
     links: Fabric | None = None
-    """The links between the hosts of that run, where their rates are known."""
+    """The links between the hosts of that run, if their rates are known."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the job, like NCCL_ALGO."""
     case: Case | None = None
-    """The cluster with what is supposed of its software; None: as it is by default."""
+    """The cluster with assumptions about its software; None for the defaults."""
     is_explained: bool = True
-    """Whether limits carry their derivation; without it they are computed faster."""
+    """Whether limits carry their derivation. Without it they are computed faster."""
     _algorithms: dict[object, tuple[Algorithm, ...]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
-    """The algorithms of collectives found so far: each costs linear programs, and all sizes ask for the same. A changed
-    machine begins with none."""
+    """The algorithms of collectives found so far, because each costs linear programs and all sizes need the same. A
+    changed machine begins with none.
+    """
     _paths: dict[str, Path] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """The paths between hosts found so far: each costs a search over both of them."""
+    """The paths between hosts found so far, because each costs a search over both hosts."""
 
     @property
     def supposed(self) -> Case:
-        """The cluster with the choices of its software."""
+        """Return the cluster with the choices of its software."""
         return self.case if self.case is not None else Case(cluster=self.cluster)
 
     def algorithms(self, key: object, case: Case, collective: str) -> tuple[Algorithm, ...]:
@@ -56,32 +57,32 @@ class Machine:
 
     @property
     def host(self) -> Topology:
-        """One of its hosts."""
+        """A host of the machine."""
         return self.supposed.cluster.host
 
     @cached_property
     def graph(self) -> Graph:
-        """The paths inside one host. Raises UsageError where its topology makes no sense."""
+        """The paths inside one host. Raises UsageError for an invalid topology."""
         return Graph(self.host)
 
     def inside(self, text: str) -> Path:
-        """The path of `gpu0>nic0` inside one host. Raises UsageError."""
+        """Return the path of `gpu0>nic0` inside one host. Raises UsageError."""
         return path_inside(self.graph, text)
 
     def between(self, text: str) -> Path:
-        """The path of `gpu0:gpu0@2` between two hosts. Raises UsageError."""
+        """Return the path of `gpu0:gpu0@2` between two hosts. Raises UsageError."""
         if text not in self._paths:
             self._paths[text] = path_between(self.supposed.cluster, text)
         return self._paths[text]
 
     def path_over(self, path_id: str) -> Path | None:
-        """The path of `source>target` inside one host, None where it has no such devices."""
+        """Return the path of `source>target` inside one host; None if it has no such devices."""
         try:
             return self.inside(path_id)
         except RailwrightError:
             return None
 
     def gpu(self, device_id: str) -> Device | None:
-        """The GPU of that id."""
+        """Return the GPU with that id."""
         found = self.host.device(device_id)
         return found if found is not None and found.kind == "gpu" else None

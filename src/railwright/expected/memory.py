@@ -1,4 +1,4 @@
-"""The memory of a host or a GPU, by what its channels carry."""
+"""The limit of the memory of a host or GPU, from its channels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LARGEST_CACHE = Constant(1.25 * 2**30, "bytes, above the largest last-level cach
 _OF_CHANNELS = 0.7
 """STREAM Triad with a thread for each core: 0.75 to 0.9 of the channels' rate in the vendors' own figures."""
 _OF_HBM, _HALF = 0.8, 0.5
-WHY_MEMORY = "it takes a thread for each core, on every socket, and arrays that no cache holds"
+WHY_MEMORY = "the full rate needs a thread for each core on every socket, and arrays larger than the caches"
 
 
 def expect_memory(workload: Memory, machine: Machine) -> Bounds:
-    """What the channels allow: of the path's memory, or of all memories of a host where no path is named."""
+    """Return the rate of the memory channels: of the path's memory, or of all memories of a host without a path."""
     if workload.copies:
         return _copied(workload, machine)
     if workload.path:
@@ -34,12 +34,12 @@ def expect_memory(workload: Memory, machine: Machine) -> Bounds:
             return whole, None
         return whole, _band(whole, _OF_CHANNELS, 0.0)
     if workload.quantity != "bandwidth_bytes_per_s":
-        return no_limit(workload, "only the bandwidth of memory has a limit here")
+        return no_limit(workload, "memory has a limit only for bandwidth")
     if workload.on_gpu:
         gpus = machine.host.of_kind("gpu")
         limit = gpu_memory_limit(gpus[0]) if gpus else None
         if not isinstance(limit, Limit):
-            return no_limit(workload, "the machine given does not say what the memory of its GPU carries")
+            return no_limit(workload, "the given machine lacks the memory rate of its GPU")
         return limit, _band(limit, _OF_HBM, _HALF)
     found = [channels_limit(link) for link in machine.host.links if isinstance(link.protocol, MemoryLink)]
     known = [limit for limit in found if isinstance(limit, Limit)]
@@ -52,7 +52,8 @@ def expect_memory(workload: Memory, machine: Machine) -> Bounds:
 
 
 def _copied(workload: Memory, machine: Machine) -> Bounds:
-    """The memory's channels bound a copy only if no cache can hold it and one node's memory takes all of it.
+    """Return the bounds of a copy: the channels bound it only if no cache can hold it and one node's memory takes all
+    of it.
 
     Between two nodes each byte is read from one memory and written to the other, so either's channels bound it.
     """
@@ -75,6 +76,6 @@ def _band(limit: Limit, share: float, doubtful: float) -> Expected:
         low=share * limit.value,
         doubtful_to=doubtful * limit.value,
         doubt=WHY_MEMORY,
-        because=f"{share:g} of the limit and more, as healthy ones reach",
+        because=f"{share:g} of the limit or more, as healthy machines reach",
         sources=limit.sources,
     )

@@ -1,6 +1,6 @@
-"""The time of a message: a start that every message pays, and its bytes over a rate.
+"""The time of a message: a fixed start, and its bytes over a rate.
 
-The limit of a message is its bytes over the rate of the links. The start moves only the band.
+The limit of a message is its bytes over the rate of the links. The start only moves the band.
 """
 
 from __future__ import annotations
@@ -31,24 +31,26 @@ ALONE = Constant(12e-6, "s a message that waits for the one before it, by MPI or
 ALONE_AT_ONCE = Constant(6.5e-6, "s the same, of a message from host memory that is sent at once", _EAGER)
 ALONE_OVER_EFA = Constant(25e-6, "s a message that waits for the one before it, over EFA", _EFA)
 _AT_ONCE_UP_TO = 8 * KIB
-"""Bytes up to which UCX sends a message at once, by default; larger ones it announces."""
+"""The largest message in bytes that UCX sends at once by default; it announces larger ones."""
 _DOUBT = 4.0
-"""Our choice: up to this many times the start nothing is called slow. Protocols, clocks and hops differ by as much."""
+"""Our choice: up to this many times the start there is no slow verdict. Protocols, clocks and hops differ by as
+much.
+"""
 _DOUBT_OF_REQUESTS = 10.0
-"""The same of requests: 150 us over GPUDirect-TCPXO is ten times what they take over InfiniBand."""
+"""The same for requests: 150 us over GPUDirect-TCPXO is ten times their start over InfiniBand."""
 
 
 class Start(NamedTuple):
-    """What every message costs beside its bytes, in seconds."""
+    """The cost of a message besides its bytes, in seconds."""
 
     expected_s: float
     doubtful_s: float
-    """Beyond the expected time and up to this one, it cannot be said whether a message is slow."""
+    """The end of the doubtful range: from the expected time up to this one a message may be slow or not."""
     source: Source
 
 
 def start_of(workload: Message, *, in_one_host: bool, over_efa: bool) -> Start:
-    """The start of messages like these, by who moves them and from which memory."""
+    """Return the start of such messages, by library and kind of memory."""
     if in_one_host and workload.by == "library":
         return Start(IN_ONE_HOST.value, 2 * IN_ONE_HOST.value, IN_ONE_HOST.source)
     if workload.is_request:
@@ -66,5 +68,5 @@ def start_of(workload: Message, *, in_one_host: bool, over_efa: bool) -> Start:
 
 
 def with_start(size_bytes: float, rate: float, start_s: float) -> float:
-    """The rate of messages of a size in bytes/s, where each has a start beside its bytes."""
+    """Return the rate in bytes/s of messages of a size that each pay a start besides their bytes."""
     return size_bytes / (start_s + size_bytes / rate)

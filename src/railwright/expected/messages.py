@@ -1,6 +1,6 @@
-"""Messages between two devices: inside one host beside its baselines, between hosts over the ports.
+"""The limit of messages between two devices: by baselines inside one host, by the ports between hosts.
 
-A stream of messages is held against the links; how soon it reaches their rate is a matter of its latency.
+A stream of messages is held against the links. The size at which it reaches their rate depends on its latency.
 """
 
 from __future__ import annotations
@@ -25,62 +25,66 @@ from railwright.topology.routes import path_between
 from railwright.units import KIB, MIB, format_duration, format_size
 
 INSIDE = "memory0:memory0"
-"""The path of messages that do not say where their two processes were."""
+"""The path of messages whose record does not say where the two processes ran."""
 BYTES_DECIDE = 64 * KIB
-"""From this size on a stream of messages between two hosts by verbs is expected at the link's rate (perftest's own
-default); such sizes tell of links."""
+"""From this size a stream of messages between two hosts by verbs is expected to reach the link's rate (perftest's own
+default).
+"""
 RENDEZVOUS_ENDS = 1024 * 1024
-"""Up to this size a message over MPI or UCX may cost a handshake that it does not hide, and its start is seen."""
+"""Up to this size a message over MPI or UCX may pay a handshake that it cannot hide."""
 _BOTH_WAYS_SHARE = 0.95
 """Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation)."""
 _OF_SMALL = 0.5
 _OF_MPI, _OF_MPI_BOTH_WAYS, _OF_VERBS = 0.85, 0.7, 0.95
 SINGLE_MESSAGES_FROM = 2**20
-"""From this size on bytes decide the time of a message that waits for the one before it."""
+"""From this size bytes decide the time of a message that waits for the one before it."""
 _TRANSFERS_JUDGED_FROM = 64 * MIB
-"""UCX cuts a transfer into parts, and its cost for each request counts below."""
+"""Below this size the cost of each request counts, because UCX cuts a transfer into parts."""
 _SMALL_TRANSFER = 64 * KIB
 _OF_TCP = 0.9
-"""What several flows leave of a port: 9.4 of 10 Gb/s, 94 of 100 (ESnet, fasterdata, iperf3 at 100 Gb/s)."""
+"""The share of a port that several flows get: 9.4 of 10 Gb/s, 94 of 100 (ESnet, fasterdata, iperf3 at 100 Gb/s)."""
 _ONE_FLOW = 0.9e9
-"""Bytes/s that one flow reaches with frames of 1500 bytes and without tuning: 7.24 of 10 Gb/s (wiki of the Hyades
-cluster, iperf3). Less than that is a slow core, or a fault."""
+"""Bytes/s that a flow reaches with frames of 1500 bytes and without tuning: 7.24 of 10 Gb/s (wiki of the Hyades
+cluster, iperf3). A lower rate is a slow core, or a fault.
+"""
 _STAGED_BYTES_PER_S = 16e9
-"""What goes through host memory between NIC and GPU at most (NCCL issue 412)."""
+"""The highest rate through host memory between NIC and GPU (NCCL issue 412)."""
 _NOT_HIDDEN = 2.0
-"""A library that does not overlap the two copies through host memory takes twice as long."""
+"""The share left to a library that does not overlap the two copies through host memory."""
 _GPUDIRECT = "gpudirect_rdma"
 
-_WHY_SMALL = "how soon messages of this size reach the rate differs by protocol and handshake"
-_WHY_MPI = "MPI reaches some percent less than the link, by version and settings"
-_WHY_PAIRS = "which ports the pairs took is not known, and all may have taken one"
-_WHY_VERBS = "headers and MTU take some percent more or less"
+_WHY_SMALL = "the rate of messages of this size depends on protocol and handshake"
+_WHY_MPI = "MPI reaches some percent less than the link, depending on version and settings"
+_WHY_PAIRS = "the ports of the pairs are not known, and all pairs may have used one"
+_WHY_VERBS = "headers and MTU change the rate by some percent"
 _OF_EFA = 0.1
-"""Of the rate, one message at a time over EFA: osu_latency of 4 MiB had 0.2 of a healthy port (c5n, CI of Open MPI)."""
-_WHY_TIMES = "the time of a message differs as much by switches, clocks and settings"
+"""The rate's share for one message at a time over EFA: osu_latency of 4 MiB had 0.2 of a healthy port (c5n, CI of Open
+MPI).
+"""
+_WHY_TIMES = "switches, clocks and settings change the time of a message as much"
 _DOUBT_OF_TIMES = 2.5
-"""Further hops, and TCP in the place of RDMA, take tens of microseconds, which a machine that is given does not say."""
-_WHY_SOCKETS = "one flow of TCP is held back by a core: several (iperf3 -P 8) and an MTU of 9000 reach more"
+"""Extra hops, and TCP instead of RDMA, take tens of microseconds. A given machine does not record them."""
+_WHY_SOCKETS = "a core limits one flow of TCP: several flows (iperf3 -P 8) and an MTU of 9000 reach more"
 
 
 def expect_message(workload: Message, machine: Machine) -> Bounds:
-    """What messages should reach where they were: in one host beside its baselines, else over the ports."""
+    """Return the bounds of messages: by baselines inside one host, else by the ports."""
     path = path_of(workload, machine)
     if workload.by == "sockets" and machine.measured is None:
-        return _by_sockets(workload, machine)
+        return _expect_sockets(workload, machine)
     if machine.measured is not None and machine.cluster.hosts == 1 and (workload.path or workload.pages):
-        return _beside_baselines(replace(workload, path=path.replace(":", ">")), machine, machine.measured)
+        return _expect_from_baselines(replace(workload, path=path.replace(":", ">")), machine, machine.measured)
     if workload.quantity not in ("bandwidth_bytes_per_s", "latency_s"):
         return no_limit(workload, "no document gives a rate of messages")
     if path == INSIDE:
         ask = "give --beside RUN, a run of ours on it; " if workload.pages else ""
-        why = f"inside one host no limit is known; {ask}if it ran between two hosts, give --count 2"
+        why = f"no baseline is known inside one host; {ask}if it ran between two hosts, give --count 2"
         return no_limit(workload, why)
-    return _over_links(workload, machine, path)
+    return _expect_links(workload, machine, path)
 
 
 def path_of(workload: Message, machine: Machine) -> str:
-    """The path `gpu0:gpu0@1`: its own, the one the user named, else between the first GPUs or memories."""
+    """Return the path `gpu0:gpu0@1`: the workload's own, the user's, or between the first GPUs or memories."""
     if workload.path:
         return workload.path.replace(">", ":")
     if machine.path:
@@ -92,25 +96,27 @@ def path_of(workload: Message, machine: Machine) -> str:
 
 
 def tcp_band(limit: Limit) -> Expected:
-    """What one flow of TCP is expected to reach of a port. A fast port leaves it to the host's cores: doubtful."""
+    """Return the band of one flow of TCP on a port. It is doubtful on a fast port, where the host's cores decide."""
     low = _OF_TCP * limit.value
     return Expected(
         quantity=limit.quantity,
         low=low,
         doubtful_to=min(low, _ONE_FLOW),
         doubt=_WHY_SOCKETS,
-        because="nine tenths of what TCP leaves of the port",
+        because="nine tenths of the port's rate for TCP",
         sources=limit.sources,
     )
 
 
-def _by_sockets(workload: Message, machine: Machine) -> Bounds:
-    """TCP between two hosts: what a port leaves to it; what one flow needs is a core, which differs."""
+def _expect_sockets(workload: Message, machine: Machine) -> Bounds:
+    """Return the bounds of TCP between two hosts: the port's rate for TCP. A single flow depends on a core, and
+    cores differ.
+    """
     cluster = machine.supposed.cluster
     if workload.quantity != "bandwidth_bytes_per_s":
-        return no_limit(workload, "only the bandwidth of messages has a limit here")
+        return no_limit(workload, "messages have a limit only for bandwidth")
     if cluster.hosts < 2 and not machine.path:
-        return no_limit(workload, "inside one host no limit is known; if it ran between two hosts, give --count 2")
+        return no_limit(workload, "no baseline is known inside one host; if it ran between two hosts, give --count 2")
     host = with_links(cluster.host, over_tcp)
     try:
         path = path_between(replace(cluster, host=host), machine.path or "memory0:memory0@1")
@@ -120,10 +126,10 @@ def _by_sockets(workload: Message, machine: Machine) -> Bounds:
     return limit, tcp_band(limit) if isinstance(limit, Limit) else None
 
 
-def _beside_baselines(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
-    """Messages inside one host: a cache line and a copy for a time, copies for a rate."""
+def _expect_from_baselines(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
+    """Return the bounds of messages inside one host: a time by a cache line and a copy, a rate by copies."""
     if workload.by == "sockets":
-        why = "plain sockets are what TCP paths are held against, and no document gives what they reach"
+        why = "plain sockets are the baseline of TCP paths, and no document gives their rate"
         return no_limit(workload, why)
     if workload.crosses_gpu:
         return _transfer(workload, machine, measured)
@@ -140,13 +146,13 @@ def _beside_baselines(workload: Message, machine: Machine, measured: Baselines) 
 
 
 def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
-    """A transfer of GPU memory by a library: what it crosses, with a band for large ones; a small one by copies."""
+    """Return the bounds of a library's transfer of GPU memory: large ones by the links, small ones by copies."""
     if workload.quantity == "latency_s":
         alone, awaited = measured.of("gpu copy", workload), measured.of("awaited gpu copy", workload)
         if alone is None or awaited is None:
             return no_limit(workload, "copies of a few bytes were not measured in this run")
         is_small = (workload.size_bytes or 0) <= _SMALL_TRANSFER
-        both = ((one.slowest, one.fastest) for one in (alone, awaited))
+        both = ((ceiling.slowest, ceiling.fastest) for ceiling in (alone, awaited))
         return gpu_copies.small_transfer(*both, is_small=is_small)
     source, _, target = workload.path.partition(">")
     if source == target and (gpu := machine.gpu(source)) is not None:
@@ -159,8 +165,8 @@ def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bound
     return limit, band if is_large and isinstance(limit, Limit) else None
 
 
-def _over_links(workload: Message, machine: Machine, path: str) -> Bounds:
-    """Limit and band of a stream over the links of a path, less what software and faults take from it.
+def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
+    """Return the bounds of a stream over the links of a path, reduced by software and faults.
 
     The band of one pair is that of one port, whatever the library stripes; several pairs are expected to spread.
     """
@@ -168,33 +174,34 @@ def _over_links(workload: Message, machine: Machine, path: str) -> Bounds:
     found, band = over(machine.host, way)
     if isinstance(found, NoLimit):
         return found, None
-    one, band = _as_supposed(way, workload, machine, found, band)
-    limit = over_ports(one, workload, machine, way)
-    spread = min(float(workload.pairs), limit.value / one.value)
+    single, band = _apply_assumptions(way, workload, machine, found, band)
+    limit = over_ports(single, workload, machine, way)
+    spread = min(float(workload.pairs), limit.value / single.value)
     band = scaled(band, spread, spread) if band is not None else None
     if workload.both_ways:
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
-        one = replace(one, value=one.value * 2)
+        single = replace(single, value=single.value * 2)
         band = scaled(band, 2 * _BOTH_WAYS_SHARE, 2) if band is not None else None
     over_efa = any(isinstance(link.protocol, EfaLink) for link in machine.host.links)
     in_one_host = _is_between_gpus_of_a_host(path)
     start = start_of(workload, in_one_host=in_one_host, over_efa=over_efa)
     if workload.quantity == "latency_s":
-        rate = band.low if band is not None else one.value
-        return _as_time(limit, rate, workload, start, _OF_EFA if over_efa else _OF_SMALL)
+        rate = band.low if band is not None else single.value
+        return _message_time(limit, rate, workload, start, _OF_EFA if over_efa else _OF_SMALL)
     if band is None:
-        return limit, half_of(one) if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
-    return limit, _in_bytes_per_s(band, workload, start, spread, in_one_host=in_one_host)
+        return limit, half_of(single) if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
+    return limit, _stream_band(band, workload, start, spread, in_one_host=in_one_host)
 
 
-def _as_time(limit: Limit, rate: float, workload: Message, start: Start, share: float) -> Bounds:
-    """The time of one message: no less than its bytes over the limit; expected are the start and its bytes over `rate`.
+def _message_time(limit: Limit, rate: float, workload: Message, start: Start, share: float) -> Bounds:
+    """Return the time of a message: at least its bytes over the limit; expected is the start plus its bytes over
+    `rate`.
 
-    Down to `share` of that rate nothing is called slow.
+    Down to `share` of that rate there is no slow verdict.
     """
     size = workload.size_bytes or 0
     if size < 1:
-        return no_limit(workload, "a message of no bytes has no least time that a link gives")
+        return no_limit(workload, "links give no least time for an empty message")
     least = size / limit.value
     because = f"{format_size(size)} at the rate of {limit.because}"
     return replace(limit, quantity="latency_s", value=least, because=because), Expected(
@@ -208,12 +215,12 @@ def _as_time(limit: Limit, rate: float, workload: Message, start: Start, share: 
     )
 
 
-def _in_bytes_per_s(
+def _stream_band(
     band: Expected, workload: Message, start: Start, spread: float, *, in_one_host: bool
 ) -> Expected | None:
-    """The band of a stream of messages, with what each of them costs beside its bytes.
+    """Return the band of a stream of messages that each pay a start besides their bytes.
 
-    `spread`: of how many ports it is, where pairs that all took one would be as healthy.
+    `spread` is the number of ports; pairs that all used one port would be as healthy.
     """
     size = workload.size_bytes or 0
     is_copied = in_one_host and workload.by == "library"
@@ -238,7 +245,7 @@ def _in_bytes_per_s(
 
 
 def _doubtful_share(workload: Message, size: int) -> tuple[float, str]:
-    """Of the low end of the band, down to where nothing can be said, and why."""
+    """Return the share of the low end down to which there is no verdict, and the reason."""
     if size < RENDEZVOUS_ENDS and workload.by != "verbs":
         return _OF_SMALL, _WHY_SMALL
     if workload.by == "verbs":
@@ -246,10 +253,10 @@ def _doubtful_share(workload: Message, size: int) -> tuple[float, str]:
     return (_OF_MPI_BOTH_WAYS if workload.both_ways else _OF_MPI), _WHY_MPI
 
 
-def _as_supposed(
+def _apply_assumptions(
     way: Path, workload: Message, machine: Machine, limit: Limit, band: Expected | None
 ) -> tuple[Limit, Expected | None]:
-    """Limit and band where the machine is supposed to use sockets, to pass host memory, or to carry less."""
+    """Return limit and band under the machine's assumptions: sockets, copies through host memory, or a lower rate."""
     case = machine.case
     if case is None:
         return limit, band
@@ -263,7 +270,7 @@ def _as_supposed(
         low, high = min(low, TCP_BAND[0].value), min(high, TCP_BAND[1].value)
     elif _is_staged(machine) and workload.crosses_gpu:
         low, high = min(low, TCP_BAND[1].value) / _NOT_HIDDEN, min(high, _STAGED_BYTES_PER_S)
-    because = band.because if band is not None else "as supposed of this machine"
+    because = band.because if band is not None else "by the assumptions about this machine"
     sources = band.sources if band is not None else limit.sources
     return replace(limit, value=high), Expected(
         quantity=limit.quantity, low=low, high=high, because=because, sources=sources
@@ -271,8 +278,8 @@ def _as_supposed(
 
 
 def _is_between_gpus_of_a_host(path: str) -> bool:
-    (first, _, one), (last, _, other) = (end.partition("@") for end in path.partition(":")[::2])
-    return first.startswith("gpu") and last.startswith("gpu") and (one or "0") == (other or "0")
+    (first, _, first_host), (last, _, second_host) = (end.partition("@") for end in path.partition(":")[::2])
+    return first.startswith("gpu") and last.startswith("gpu") and (first_host or "0") == (second_host or "0")
 
 
 def _is_over_sockets(machine: Machine) -> bool:

@@ -1,4 +1,4 @@
-"""What a mount that many hosts share can give: the servers' drives and NICs, and the NICs of the hosts that use it."""
+"""The limit of a mount shared by many hosts: the servers' drives and NICs, and the NICs of the hosts that use it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MOST_HOSTS = 2**20
 
 
 def mount_limit(workload: Files) -> Bounds:
-    """The narrowest of drives, servers' NICs and clients' NICs, where the record says which those are."""
+    """Return the narrowest of drives, servers' NICs and clients' NICs, if the record names them."""
     client, servers = workload.client_host, workload.storage_servers or 0
     if not client or not 0 <= servers <= _MOST_HOSTS:
-        return no_limit(workload, "what serves this mount is not known: give a cluster file, cluster=FILE")
+        return no_limit(workload, "the servers of this mount are not known: give a cluster file, cluster=FILE")
     if workload.quantity != "bandwidth_bytes_per_s":
-        return no_limit(workload, "no document gives the operations of files a second, nor their latency")
+        return no_limit(workload, "no document gives a rate of file operations or their latency")
     try:
         host = _machine(client)
         storage = (servers, _machine(workload.storage_host)) if servers else None
@@ -34,9 +34,9 @@ def mount_limit(workload: Files) -> Bounds:
 
 
 def _machine(text: str) -> Topology:
-    """A shape with changes. Raises UsageError."""
+    """Build the machine of a shape with changes. Raises UsageError."""
     named = split_name(text.split())
     if named is None:
-        raise UsageError(f"the record names no known shape: {text[:60]!r}")
+        raise UsageError(f"the record must name a known shape, got {text[:60]!r}")
     changes = (word.partition("=") for word in named[1])
     return expand(named[0], {key: value for key, _, value in changes})

@@ -1,7 +1,7 @@
 """Collectives by MPI: copies inside one host, links between hosts.
 
-What MPI reaches of the links no document tells: its algorithms are chosen by size and by library, and healthy ones
-differ by a factor of several. So a band is only where bytes decide, and wide.
+No document gives MPI's share of the links: libraries choose algorithms by size, and healthy ones differ by a factor of
+several. So there is a wide band, and only where bytes decide.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from railwright.results.workload import Collective
 
 _OF_LIMIT = 0.5
 _DOUBTFUL_TO = 0.1
-"""Over Slingshot osu_alltoall of 8 GPUs is at 0.35 of the limit, over TCP at 0.03 (CSCS documentation, OpenMPI)."""
+"""osu_alltoall of 8 GPUs reaches 0.35 of the limit over Slingshot, and 0.03 over TCP (CSCS documentation, OpenMPI)."""
 _BYTES_DECIDE_S = 50e-6
-"""From this least time on: the fixed time of a call between hosts is 10 to 50 us."""
-NEEDS_RANKS = "the text does not say how many ranks there were on how many hosts: its command line would"
-WHY_EXCHANGE = "healthy MPI libraries differ by as much: each chooses algorithms of its own"
+"""From this least time there is a band: the fixed time of a call between hosts is 10 to 50 us."""
+NEEDS_RANKS = "the text lacks the number of ranks and hosts: include its command line"
+WHY_EXCHANGE = "healthy MPI libraries differ by as much, because each chooses its own algorithms"
 
 
 def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
-    """The least time that the machine allows, and the time that a healthy one takes."""
+    """Return the least time that the machine allows, and the time of a healthy one."""
     if machine.measured is not None:
         return shared_memory.collective(machine.measured, workload)
     if why := _lacks(workload, machine):
@@ -35,7 +35,7 @@ def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
     if workload.quantity != "latency_s" or not size:
         return no_limit(workload, f"no limit is derived for {workload.quantity} of {workload.operation}")
     found = machine.algorithms(workload.operation, machine.supposed, workload.operation)
-    best = max(one.algbw_bytes_per_s.limit for one in found)  # MPI has algorithms that NCCL has not
+    best = max(algorithm.algbw_bytes_per_s.limit for algorithm in found)  # MPI has algorithms that NCCL lacks
     rate = as_limit(found, best)
     least = size / best
     limit = replace(rate, quantity="latency_s", value=least)
@@ -49,24 +49,24 @@ def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
         high=max(low, least / _OF_LIMIT),
         doubtful_to=size / min(of_nccl.expected_low or best, _DOUBTFUL_TO * best),
         doubt=WHY_EXCHANGE,
-        because="half of what the links allow",
+        because="half of the rate that the links allow",
         sources=rate.sources,
     )
 
 
 def total_bytes(workload: Collective) -> int:
-    """The size of the whole operation, as nccl-tests counts it."""
+    """Return the size of the whole operation, as nccl-tests counts it."""
     size = workload.size_bytes or 0
     return size * (workload.ranks or 1) if workload.of_each_rank else size
 
 
 def _lacks(workload: Collective, machine: Machine) -> str:
-    """Why nothing is derived for that collective; empty where something is."""
+    """Return the reason why no limit is derived for that collective, or an empty text."""
     cluster = machine.cluster
     if workload.ranks is None:
         return NEEDS_RANKS
     if cluster.hosts < 2:
-        return f"inside one host no limit is known for {workload.operation}; if it ran between hosts, give --count"
+        return f"no baseline is known for {workload.operation} inside one host; if it ran between hosts, give --count"
     if workload.ranks != cluster.ranks:
         return f"no limit is derived for {workload.ranks} processes on {cluster.ranks} GPUs"
     return ""

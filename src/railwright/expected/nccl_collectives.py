@@ -28,41 +28,46 @@ from railwright.units import GIB, format_size
 NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
 _LEAST_RANKS = 2
 _DECIDES_FROM = 0.01
-"""Our choice: where the bytes alone would take less than this share of the least that is expected, their start decides,
-for which no document gives a floor."""
+"""Our choice: if the bytes alone take less than this share of the shortest expected time, the start decides, and no
+document gives a floor for it.
+"""
 _ONE_LEAF = 32
 """Hosts of one leaf of a non-blocking fabric: half of the 64 ports of 400 Gb/s (NVIDIA QM9700, Spectrum-4 SN5600)."""
 _TAPER = 1 / 3
-"""Three links down for one up, which is common between leaf and spine; all_reduce over 1,440 GB200 reaches half of what
-it does over 144 at 16 GiB, and 0.44 at 4 GiB (CoreWeave, nccl-tests README)."""
+"""Three links down for each link up, common between leaf and spine. all_reduce over 1,440 GB200 reaches half of its
+rate over 144 at 16 GiB, and 0.44 at 4 GiB (CoreWeave, nccl-tests README).
+"""
 _OF_TCP = 0.5
-"""Of the low end over GPUDirect-TCPX: all_gather of 16 H100 on A3 High reached 71 GB/s at 512 MiB on one network that
-was found healthy and 50 GB/s from 128 MiB to 8 GiB on another (Google Cloud, GKE and cluster documentation)."""
+"""The share of the low end over GPUDirect-TCPX: all_gather of 16 H100 on A3 High reached 71 GB/s at 512 MiB on one
+healthy network, and 50 GB/s from 128 MiB to 8 GiB on another (Google Cloud, GKE and cluster documentation).
+"""
 _OF_PCIE_3 = 0.8
 """Four V100 PCIe below one root complex, kept as a sound installation, reach 0.83 of the low end (9.4 GB/s)."""
 _PCIE_3 = 8.0
 """GT/s."""
-_WHY_RING = "within what NCCL's ring reaches, which it may have taken or been told to take"
+_WHY_RING = "within the band of the ring, which NCCL may have chosen or been told to use"
 _WHY_FABRIC = (
-    "what joins so many hosts is not described (--cluster FILE does): a taper of 2:1 or 3:1 takes half or more"
+    "the fabric of so many hosts is not described (give --cluster FILE): a taper of 2:1 or 3:1 takes half or more"
 )
-_WHY_TCP = "networks that were found healthy differ as much over GPUDirect-TCPX"
-_WHY_PCIE_3 = "what GPUs reach over PCIe 3.0 differs as much between healthy hosts"
+_WHY_TCP = "healthy networks differ as much over GPUDirect-TCPX"
+_WHY_PCIE_3 = "healthy hosts differ as much in the rate of GPUs over PCIe 3.0"
 
 
 class Reached(NamedTuple):
-    """The algorithms that NCCL may take, and what it reaches by its choice of them."""
+    """The algorithms that NCCL may take, and its rate by its choice of them."""
 
     algorithms: tuple[Algorithm, ...]
     likely: Algorithm
     rate: Rate
-    """As algbw, in bytes/s."""
+    """The algbw in bytes/s."""
     time: Rate | None
-    """None for large sizes."""
+    """The time; None for large sizes."""
 
 
 def reached(workload: Collective, machine: Machine) -> Reached:
-    """What NCCL reaches at the workload's size, at large sizes where it has none. Raises UsageError and CannotJudge."""
+    """Return NCCL's rate at the workload's size, or at large sizes if it has none. Raises UsageError and
+    CannotJudge.
+    """
     cluster = taking_part(workload, machine)
     found = _algorithms(workload, machine, cluster)
     protocol = "Simple" if workload.protocol.lower() == "simple" else ""
@@ -70,9 +75,9 @@ def reached(workload: Collective, machine: Machine) -> Reached:
 
 
 def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
-    """Limit and band at the workload's size: of a time, or of a rate in the unit that it has."""
+    """Return limit and band at the workload's size: of a time, or of a rate in the workload's unit."""
     if workload.ranks == 1 and not workload.path:
-        return no_limit(workload, "one rank alone sends nothing to another")
+        return no_limit(workload, "a single rank has no peer to send to")
     if workload.operation not in ALGORITHMS:
         return no_limit(workload, f"no limit is derived for {workload.operation}")
     size = GIB if workload.in_buckets else workload.size_bytes or 0
@@ -96,28 +101,28 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
     band = band_of(rate.times(scale), likely)
     if workload.quantity != "bandwidth_bytes_per_s" or is_forced or workload.in_buckets or band is None:
         return limit, None
-    ring = tuple(one for one in found if one.name == "ring")
+    ring = tuple(algorithm for algorithm in found if algorithm.name == "ring")
     if ring and likely.name != "ring" and cluster.hosts > 1:
-        # Between hosts NCCL may take its ring where another algorithm would be faster, and is often told to.
+        # Between hosts NCCL may take its ring even if another algorithm is faster, and is often told to.
         _, of_ring, _ = at_size(cluster, workload.operation, ring, size)
         band = doubted_to(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
-    return limit, _doubted(band, cluster)
+    return limit, _add_doubts(band, cluster)
 
 
 def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
-    """Whether the limit of a latency is so far below the expected band that it bounds nothing, as for a few bytes."""
+    """Report whether the limit of a latency is so far below the band that it bounds nothing, as for a few bytes."""
     if not isinstance(limit, Limit) or expected is None or limit.quantity != "latency_s":
         return False
     return limit.value < _DECIDES_FROM * expected.low
 
 
 def over_unknown_fabric(cluster: Cluster) -> bool:
-    """Whether the hosts are more than one leaf joins, and what joins them is not described."""
+    """Report whether the hosts exceed one leaf and their fabric is not described."""
     return cluster.hosts > _ONE_LEAF and not cluster.fabric.tiers and domains(cluster) > 1
 
 
-def _doubted(band: Expected, cluster: Cluster) -> Expected:
-    """The band, with what healthy machines of this kind differ by below it."""
+def _add_doubts(band: Expected, cluster: Cluster) -> Expected:
+    """Return the band with the doubtful range below it in which healthy machines of this kind differ."""
     if over_unknown_fabric(cluster):
         band = doubted_to(band, band.low * _TAPER, _WHY_FABRIC)
     if _is_over_tcp(cluster):
@@ -128,13 +133,13 @@ def _doubted(band: Expected, cluster: Cluster) -> Expected:
 
 
 def _is_over_tcp(cluster: Cluster) -> bool:
-    """Whether hosts meet by a plugin that takes TCP to GPU memory (GPUDirect-TCPX)."""
+    """Report whether a plugin carries TCP to GPU memory between hosts (GPUDirect-TCPX)."""
     nics = cluster.host.of_kind("nic")
     return cluster.hosts > 1 and any(nic.facts.get("gpudirect_tcp") is True for nic in nics)
 
 
 def _is_over_pcie_3(cluster: Cluster) -> bool:
-    """Whether the GPUs of one host reach each other over PCIe 3.0 or older, and nothing else."""
+    """Report whether the GPUs of one host reach each other only over PCIe 3.0 or older."""
     gpus = {gpu.id for gpu in cluster.host.of_kind("gpu")}
     slots = [link.protocol for link in cluster.host.links if gpus & {link.a, link.b}]
     rates = [slot.gt_per_s for slot in slots if isinstance(slot, PcieLink) and slot.gt_per_s]
@@ -143,7 +148,7 @@ def _is_over_pcie_3(cluster: Cluster) -> bool:
 
 
 def _algorithms(workload: Collective, machine: Machine, cluster: Cluster) -> tuple[Algorithm, ...]:
-    """What NCCL may take there: what the job asked for, else all that it has."""
+    """Return the algorithms that NCCL may take: those that the job requested, else all."""
     name = "auto" if workload.algorithm.lower() == "free" else workload.algorithm.lower()
     case = replace(machine.supposed, cluster=cluster)
     if name != "auto":
@@ -156,39 +161,39 @@ def _algorithms(workload: Collective, machine: Machine, cluster: Cluster) -> tup
     )
     found = machine.algorithms(key, case, workload.operation)
     words = {word.strip().lower() for word in machine.environment.get("NCCL_ALGO", "").split(",")}
-    return tuple(one for one in found if one.name in words) or found
+    return tuple(algorithm for algorithm in found if algorithm.name in words) or found
 
 
 def nvls_is_off(recorded: object, environment: Mapping[str, str]) -> bool:
-    """Whether NCCL had to run without NVLS: as the record says, else as the job's environment does."""
+    """Report whether NCCL had to run without NVLS, from the record or else the job's environment."""
     return str(recorded).startswith("off") or environment.get(NVLS_VARIABLE, "").strip() == "0"
 
 
 def taking_part(workload: Collective, machine: Machine) -> Cluster:
-    """The cluster with only the GPUs that took part: those named, else all usable ones up to the path's end.
+    """Return the cluster with only the GPUs that took part: those named, else all usable ones up to the path's end.
 
-    A workload without a path is of the whole cluster. Without NVLS the GPUs count as GPUs without multicast.
-    Raises UsageError where it has not those GPUs.
+    A workload without a path uses the whole cluster. Without NVLS the GPUs count as GPUs without multicast. Raises
+    UsageError if the cluster lacks those GPUs.
     """
     cluster = machine.supposed.cluster
     if workload.path or workload.gpus:
         last = workload.path.partition(">")[2]
-        every = [gpu.id for gpu in machine.host.of_kind("gpu")]
-        gpus = [gpu.id for gpu in usable_gpus(machine.host)] or every  # a shape's GPUs have no address
+        all_gpus = [gpu.id for gpu in machine.host.of_kind("gpu")]
+        gpus = [gpu.id for gpu in usable_gpus(machine.host)] or all_gpus  # a shape's GPUs have no address
         named = workload.gpus.split(",") if workload.gpus else gpus[: gpus.index(last) + 1] if last in gpus else []
         if len(named) < _LEAST_RANKS or not set(named) <= set(gpus):
             raise UsageError(f"the topology has no GPUs {workload.path}")
-        cluster = cluster_of(without(cluster.host, set(every) - set(named)), 1)
+        cluster = cluster_of(without(cluster.host, set(all_gpus) - set(named)), 1)
     if not nvls_is_off(workload.nvls, machine.environment):
         return cluster
     return replace(cluster, host=without_nvls(cluster.host))
 
 
 def _latency(floor: Limit, band: Expected | None, size_bytes: int, *, is_forced: bool) -> Bounds:
-    """The time of an operation: a floor from its bytes alone, and the band. A forced LL or LL128 has no band."""
+    """Return the time of an operation: a floor from its bytes alone, and the band. A forced LL or LL128 has no band."""
     if not decides_nothing(floor, band):
         return floor, None if is_forced else band
     size = format_size(size_bytes)
     if is_forced:
         return NoLimit(quantity="latency_s", why=f"no document gives the least time of an operation of {size}"), None
-    return replace(floor, because=f"its start decides at {size}, not its bytes over {floor.because}"), band
+    return replace(floor, because=f"the start decides at {size}, not the bytes over {floor.because}"), band

@@ -1,5 +1,5 @@
-"""What reading is held against whose parts were measured alone in the same run: fetching and decoding of encoded data,
-and a reader that reads ahead for a consumer.
+"""The limit of reads whose parts were measured alone in the same run: fetching and decoding of encoded data, and
+reading ahead of a consumer.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from railwright.units import format_bandwidth
 
 
 def fetch_and_decode(baselines: Baselines, workload: Files) -> Bounds:
-    """The slower of both parts as the limit. Who overlaps nothing still reaches the rate of one after the other."""
+    """Return the slower of both parts as the limit. A reader that overlaps nothing still reaches the rate of both in
+    turn.
+    """
     fetch, decode = baselines.of("fetch", workload), baselines.of("decode", workload)
     if fetch is None or decode is None:
         missing = "fetching" if fetch is None else "decoding"
         return no_limit(workload, f"{missing} the same bytes alone was not measured in this run")
     encoded, memory = workload.encoded_bytes, workload.in_memory_bytes
     if encoded <= 0 or memory <= 0:
-        return no_limit(workload, "its record does not say how many bytes were fetched and decoded")
-    # Fetching is told in encoded bytes, decoding in those in memory: both in the unit of the workload.
-    own = encoded if workload.bytes == "encoded" else memory
-    fetched, decoded = own / encoded, own / memory
+        return no_limit(workload, "the record lacks the numbers of bytes fetched and decoded")
+    # Fetching counts encoded bytes, decoding counts bytes in memory: convert both to the workload's unit.
+    unit_bytes = encoded if workload.bytes == "encoded" else memory
+    fetched, decoded = unit_bytes / encoded, unit_bytes / memory
     slower, value = "fetching", fetched * fetch.best
     other = f"decoding alone {format_bandwidth(decoded * decode.fastest)}"
     if decoded * decode.best < value:
@@ -35,33 +37,33 @@ def fetch_and_decode(baselines: Baselines, workload: Files) -> Bounds:
         quantity=workload.quantity,
         value=value,
         kind="measured_ceiling",
-        because=f"{slower} the same bytes alone, in this run (beside it {other})",
+        because=f"{slower} the same bytes alone, in this run ({other})",
         sources=(SAME_RUN,),
     )
     return limit, Expected(
         quantity=workload.quantity,
-        low=_in_turn(fetched * fetch.fastest, decoded * decode.fastest),
-        doubtful_to=_in_turn(fetched * fetch.low, decoded * decode.low),
+        low=_sequential_rate(fetched * fetch.fastest, decoded * decode.fastest),
+        doubtful_to=_sequential_rate(fetched * fetch.low, decoded * decode.low),
         because="fetching and decoding one after the other",
         sources=(SAME_RUN,),
     )
 
 
 def read_ahead(baselines: Baselines, workload: Files) -> Bounds:
-    """The slower of the reader alone and all consumers.
+    """Return the slower of the reader alone and all consumers.
 
-    Who reads nothing ahead still reaches the rate of one after the other.
+    A reader that reads nothing ahead still reaches the rate of both in turn.
     """
     found = baselines.of("reader alone", replace(workload, quantity="bandwidth_bytes_per_s"))
     if found is None:
         return no_limit(workload, "the reader alone was not measured in this run")
     pace, size, ranks = workload.pace, workload.sample_bytes, workload.ranks or 1
     if pace <= 0 or size <= 0:
-        return no_limit(workload, "its record does not say how fast samples are taken, and how large they are")
+        return no_limit(workload, "the record lacks the rate and size of the samples")
     taken = pace * size * ranks
     unit = 1.0 if workload.quantity == "bandwidth_bytes_per_s" else 1 / size
-    consumers = f"{ranks} x {pace:g} samples/s are taken, {format_bandwidth(taken)}"
-    reading = f"the reader alone, in this run, makes {format_bandwidth(found.best)}"
+    consumers = f"{ranks} x {pace:g} samples/s are consumed, {format_bandwidth(taken)}"
+    reading = f"the reader alone reaches {format_bandwidth(found.best)} in this run"
     by_pace = taken < found.best
     limit = Limit(
         quantity=workload.quantity,
@@ -72,13 +74,13 @@ def read_ahead(baselines: Baselines, workload: Files) -> Bounds:
     )
     return limit, Expected(
         quantity=workload.quantity,
-        low=_in_turn(found.fastest, taken) * unit,
-        doubtful_to=_in_turn(found.low, taken) * unit,
+        low=_sequential_rate(found.fastest, taken) * unit,
+        doubtful_to=_sequential_rate(found.low, taken) * unit,
         because="reading and using samples one after the other",
         sources=(SAME_RUN,),
     )
 
 
-def _in_turn(fetch: float, decode: float) -> float:
-    """The rate of two parts that do not overlap, in bytes/s."""
+def _sequential_rate(fetch: float, decode: float) -> float:
+    """Return the rate of two parts that do not overlap, in bytes/s."""
     return fetch * decode / (fetch + decode)

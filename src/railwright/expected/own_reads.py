@@ -1,7 +1,7 @@
-"""The best reads of a drive in a run: what its other reads are held against where the raw device is closed.
+"""The best reads of a drive in a run, which its other reads are held against if the raw device is closed.
 
-Reads are alike if all but their depth, threads and engine is the same. Of them the best is a reference: nothing in the
-run stands above it.
+Reads are alike if all but their depth, threads and engine is the same. The best of them is a baseline: the run has
+nothing better.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from railwright.topology.devices import Scalar
 _CONCAVE = Source("Railwright docs/limits.md", "direct reads of a file")
 SHARE = Constant(0.5, "of the best reads of the run, for each read in flight", _CONCAVE)
 _HOW = ("depth", "threads", "engine")
-"""What alike reads differ in."""
+"""The parameters in which alike reads differ."""
 _KEPT = ("size_bytes", "pages", "order")
-"""What they must share, so far as a benchmark varies it."""
+"""The parameters that alike reads share, if a benchmark varies them."""
 
 
 class _Read(NamedTuple):
@@ -33,35 +33,37 @@ class _Read(NamedTuple):
 
 
 class OwnReads:
-    """The reads of one run, by what makes them alike."""
+    """The reads of a run, grouped into alike reads."""
 
     def __init__(self, results: Iterable[Result]) -> None:
         """`results` are the sound ones of benchmarks that read files."""
         medians: dict[Hashable, dict[Hashable, list[Result]]] = {}
         for result in results:
-            medians.setdefault(_alike(result.path, result.quantity, result.parameters), {}).setdefault(
-                _how(result), []
+            medians.setdefault(_alike_key(result.path, result.quantity, result.parameters), {}).setdefault(
+                _method(result), []
             ).append(result)
-        self._best = {alike: _best([_read(one) for one in every.values()], alike) for alike, every in medians.items()}
+        self._best = {
+            alike: _best([_read(group) for group in median.values()], alike) for alike, median in medians.items()
+        }
 
     def __bool__(self) -> bool:
         return bool(self._best)
 
     def is_best(self, point: Workload) -> bool:
-        """Whether nothing of the run stands above the point."""
-        best = self._best.get(_alike(point.path, point.quantity, point.varied))
+        """Report whether no read of the run is better than the point."""
+        best = self._best.get(_alike_key(point.path, point.quantity, point.varied))
         return best is not None and all(best.how.get(name) == point.varied.get(name) for name in _HOW)
 
     def bounds(self, point: Workload) -> Bounds | None:
-        """The best alike reads as a ceiling; None where there are none.
+        """Return the best alike reads as a ceiling; None without any.
 
         Throughput is concave in the reads in flight, so with fewer of them it is at least in proportion; the time of
         one read grows at most in proportion to them.
         """
-        best = self._best.get(_alike(point.path, point.quantity, point.varied))
+        best = self._best.get(_alike_key(point.path, point.quantity, point.varied))
         if best is None:
             return None
-        share = _in_flight(point.varied) / best.in_flight
+        share = _count_in_flight(point.varied) / best.in_flight
         because = f"the best reads of this run, {best.in_flight} in flight: the raw device is closed"
         limit = Limit(
             quantity=point.quantity, value=best.value, kind="measured_ceiling", because=because, sources=(SAME_RUN,)
@@ -72,30 +74,30 @@ class OwnReads:
             quantity=point.quantity,
             low=best.value if is_latency else edge,
             high=edge if is_latency else None,
-            because="rate is at least in proportion to the reads in flight, and half of that is allowed for an engine",
+            because="the rate is at least in proportion to the reads in flight; half of it is allowed for the engine",
             sources=(SHARE.source,),
         )
 
 
-def _alike(path: str, quantity: str, varied: Mapping[str, Scalar]) -> Hashable:
+def _alike_key(path: str, quantity: str, varied: Mapping[str, Scalar]) -> Hashable:
     return path, quantity, *(varied.get(name) for name in _KEPT)
 
 
-def _how(result: Result) -> Hashable:
+def _method(result: Result) -> Hashable:
     return tuple(result.parameters.get(name) for name in _HOW)
 
 
-def _in_flight(parameters: Mapping[str, Scalar]) -> int:
+def _count_in_flight(parameters: Mapping[str, Scalar]) -> int:
     depth, threads = (parameters.get(name, 1) for name in ("depth", "threads"))
     return max(1, int(depth) * int(threads)) if isinstance(depth, int) and isinstance(threads, int) else 1
 
 
 def _read(launches: list[Result]) -> _Read:
-    medians = sorted(one.summary.median for one in launches if one.summary is not None)
+    medians = sorted(launch.summary.median for launch in launches if launch.summary is not None)
     first = launches[0].parameters
-    return _Read(quantile(medians, 0.5), _in_flight(first), {name: first[name] for name in _HOW if name in first})
+    return _Read(quantile(medians, 0.5), _count_in_flight(first), {name: first[name] for name in _HOW if name in first})
 
 
 def _best(reads: list[_Read], alike: Hashable) -> _Read:
     is_latency = isinstance(alike, tuple) and alike[1] == "latency_s"
-    return (min if is_latency else max)(reads, key=lambda one: one.value)
+    return (min if is_latency else max)(reads, key=lambda read: read.value)

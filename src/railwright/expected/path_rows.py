@@ -1,4 +1,4 @@
-"""Paths as rows of `limits` and `whatif`: each is large transfers over it, and asks `expect` what they should reach."""
+"""Paths as rows of `limits` and `whatif`: each row is large transfers over a path, with bounds from `expect`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from railwright.topology.routes import equally_near
 
 class PathLimit(msgspec.Struct, frozen=True, kw_only=True, tag="limit", tag_field="record", omit_defaults=True,
                 forbid_unknown_fields=True):  # fmt: skip
-    """One path with its limit, each direction."""
+    """A path with its limit, each direction."""
 
     path: str
     kind: PathKind
@@ -26,12 +26,12 @@ class PathLimit(msgspec.Struct, frozen=True, kw_only=True, tag="limit", tag_fiel
 
 
 def rows_inside(machine: Machine, texts: Iterable[str]) -> tuple[PathLimit, ...]:
-    """The row of each `source>target` of one host. Raises UsageError for what is no path of it."""
+    """Return the row of each `source>target` of a host. Raises UsageError for an unknown path."""
     return tuple(_row(machine.inside(text), text, machine) for text in texts)
 
 
 def rows_between(machine: Machine, text: str) -> tuple[PathLimit, ...]:
-    """The row of `gpu0:gpu0@2`, and of the same over all NICs that are equally near. Raises UsageError."""
+    """Return the row of `gpu0:gpu0@2`, and of the same over all NICs that are equally near. Raises UsageError."""
     path = machine.between(text)
     row = _row(path, text, machine)
     nics = equally_near(machine.graph, path) if path.kind == "NET" and isinstance(row.limit, Limit) else 1

@@ -1,7 +1,7 @@
-"""Ports that messages between two hosts can use at once.
+"""The ports that messages between two hosts can use at once.
 
-A library may stripe a large message over several ports, and pairs of processes spread over them. Neither is said by a
-table, so all of those are the limit; what is expected is one port of a pair alone.
+A library may stripe a large message over several ports, and pairs of processes spread over them. Tables report neither,
+so the limit is all of those ports, and the band is that of one port of a single pair.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _MOST_NAMED = 64
 
 
 def ports_used(workload: Message, machine: Machine, way: Path) -> int:
-    """How many ports of each host the messages can use: of those the job names, and the library takes."""
+    """Return the number of ports of each host that the messages can use: named by the job and used by the library."""
     if workload.by != "library" or way.kind != "NET":
         return 1
-    asked = machine.environment
-    every = named = len(_ports(machine.host))
-    if (devices := asked.get("UCX_NET_DEVICES", "all")) != "all":
+    environment = machine.environment
+    all_ports = named = len(_ports(machine.host))
+    if (devices := environment.get("UCX_NET_DEVICES", "all")) != "all":
         named = len({name for name in devices.split(",")[:_MOST_NAMED] if name})
-    told = asked.get("UCX_MAX_RNDV_RAILS", "")
-    if told.isdecimal():
-        wanted = int(told[:3]) * workload.pairs
+    rails = environment.get("UCX_MAX_RNDV_RAILS", "")
+    if rails.isdecimal():
+        wanted = int(rails[:3]) * workload.pairs
     else:
         wanted = max(int(_RAILS.value), equally_near(machine.graph, way), workload.pairs)
-    return max(1, min(every, named, wanted))
+    return max(1, min(all_ports, named, wanted))
 
 
 def over_ports(limit: Limit, workload: Message, machine: Machine, way: Path) -> Limit:
-    """The limit of one port, or the sum of those that the messages can use, no more than their slots carry."""
+    """Return the limit of one port, or the sum of those that the messages can use, at most the rate of their slots."""
     ports = ports_used(workload, machine, way)
     if ports < 2:
         return limit
@@ -49,19 +49,19 @@ def over_ports(limit: Limit, workload: Message, machine: Machine, way: Path) -> 
         value = min(value, _rate(way.links[0]), _rate(way.links[-1]))
     if value <= limit.value:
         return limit
-    which = f"that {workload.pairs} pairs" if workload.pairs > 1 else "that a library"
-    return replace(limit, value=value, because=f"{ports} ports {which} can use at once, each: {limit.because}")
+    users = f"that {workload.pairs} pairs" if workload.pairs > 1 else "that a library"
+    return replace(limit, value=value, because=f"{ports} ports {users} can use at once, each: {limit.because}")
 
 
 def _ports(host: Topology) -> list[tuple[str, Link]]:
-    """(NIC, port) of those that have RDMA, or of all where none has."""
-    every = [(nic.id, port) for nic, port in host.ports_out]
-    able = [(nic, port) for nic, port in every if not isinstance(port.protocol, EthernetLink) or port.protocol.rdma]
-    return able or every
+    """Return (NIC, port) of the ports with RDMA, or all ports if none has it."""
+    all_ports = [(nic.id, port) for nic, port in host.ports_out]
+    able = [(nic, port) for nic, port in all_ports if not isinstance(port.protocol, EthernetLink) or port.protocol.rdma]
+    return able or all_ports
 
 
 def _slots(host: Topology) -> float:
-    """What all ports carry together in bytes/s, those of one card no more than its slot; inf where it is not known."""
+    """Return the rate of all ports together in bytes/s, at most its slot for each card; inf if unknown."""
     slots = {link.b: link for link in host.links if isinstance(link.protocol, PcieLink)}
     cards = {card.id for card in host.of_kind("card")}
     card_of = {link.b: link.a for link in host.links if link.a in cards}

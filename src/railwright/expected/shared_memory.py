@@ -1,6 +1,6 @@
-"""Messages and collectives inside one host: through shared memory, over plain sockets, by a library of transfers.
+"""The limit of messages and collectives inside one host: through shared memory, plain sockets, or a transfer library.
 
-No document gives what they reach. They are held against simpler measurements of the same run.
+No document gives their rates. They are held against simpler measurements of the same run.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from railwright.results.declarations import no_limit
 from railwright.results.workload import Collective, Message, Workload
 from railwright.units import KIB, MIB, format_size
 
-# Inside one host the worst sound way is two copies, one after the other: into a shared buffer and out of it.
+# The slowest sound method inside one host makes two copies in turn: into a shared buffer and out of it.
 # While caches hold the bytes, the second copy fetches each of them from the other core's cache, a third move: a copy
 # by one thread finds them in its own.
 TWO_COPIES = Constant(0.5, "of one thread's memory copy", SINGLE_HOST_COPIES)
 THREE_MOVES = Constant(1 / 3, "of one thread's memory copy within its caches", SINGLE_HOST_COPIES)
-SMALL_PAGES_SHARE = Constant(0.3, "of what is expected on huge pages, between two processes", SINGLE_HOST_COPIES)
+SMALL_PAGES_SHARE = Constant(0.3, "of the expected rate on huge pages, between two processes", SINGLE_HOST_COPIES)
 _MPI_FLOOR = Source("Railwright docs/measured/host-paths", "a small MPI message in cache lines")
 MESSAGE_LINES = Constant(20, "times one cache line, a message of at most one by MPI over shared memory", _MPI_FLOOR)
 CACHE_LINE_BYTES = Constant(64, "bytes", SINGLE_HOST_COPIES)
 _NIXL_FLOOR = Source("Railwright docs/limits.md", "small transfers inside one host")
 TRANSFER_LINES = Constant(40, "times one cache line, a small transfer by NIXL between two processes", _NIXL_FLOOR)
-DOUBTFUL_LINES = Constant(100, "times one cache line, what such a transfer took on some healthy machine", _NIXL_FLOOR)
-SMALL_BYTES = Constant(64 * KIB, "bytes, the largest transfer that is told by its latency", _NIXL_FLOOR)
+DOUBTFUL_LINES = Constant(100, "times one cache line, such a transfer on some healthy machines", _NIXL_FLOOR)
+SMALL_BYTES = Constant(64 * KIB, "bytes, the largest transfer reported by its latency", _NIXL_FLOOR)
 _BLOCKS = Source("Railwright docs/measured/host-paths", "KV caches of real models")
 BLOCKS_SHARE = Constant(0.15, "of one thread's largest copy, requests of small blocks or of several GiB", _BLOCKS)
 LEAST_BLOCK = Constant(16 * KIB, "bytes, the smallest block that was measured, rounded", _BLOCKS)
@@ -39,12 +39,12 @@ LIBRARY_LATENCY = Constant(4.0, "times the latency of a plain socket, by a libra
 SMALL_MESSAGE = Constant(8 * KIB, "bytes, a message that libraries send at once", _SOCKETS)
 LIBRARY_RATE = Constant(0.25, "of the rate of a plain socket, by a library", _SOCKETS)
 _REDUCTIONS = Source("Railwright docs/limits.md", "collectives inside one host")
-REDUCED = Constant(0.1, "of what a copy is expected to reach, where floats are summed", _REDUCTIONS)
+REDUCED = Constant(0.1, "of the expected rate of a copy, where floats are summed", _REDUCTIONS)
 HANDSHAKE = Constant(3, "small messages in a large one: a request, an answer, the end", _MPI_FLOOR)
 _MOST_RANKS = 2**31 - 1
-"""MPI counts ranks in an int."""
+"""MPI counts ranks in a C int."""
 _LARGE_BYTES = MIB
-"""From this size on bytes alone decide, whatever a library does before it moves them."""
+"""From this size bytes alone decide, whatever a library does before it moves them."""
 
 
 _TIME_AND_BYTES = "the time of a message is its latency plus its bytes over a rate"
@@ -57,25 +57,26 @@ class _Edges(NamedTuple):
     doubtful_to: float
 
     def times(self, factor: float) -> _Edges:
-        """Both edges, so many times."""
+        """Return both edges multiplied by `factor`."""
         return _Edges(factor * self.low, factor * self.doubtful_to)
 
 
 def _seconds(start: _Edges, size: float, rates: _Edges) -> _Edges:
-    """The times of a message: its start, and its bytes over the rates."""
+    """Return the times of a message: its start, and its bytes over the rates."""
     return _Edges(start.low + size / rates.low, start.doubtful_to + size / rates.doubtful_to)
 
 
 def _rates(start: _Edges, size: float, rates: _Edges) -> _Edges:
-    """The rates of messages that take such times."""
+    """Return the rates of messages that take such times."""
     seconds = _seconds(start, size, rates)
     return _Edges(size / seconds.low, size / seconds.doubtful_to)
 
 
 def message(baselines: Baselines, workload: Message) -> Bounds:
-    """A message through shared memory: one cache line from core to core, or a copy of its bytes if that is longer.
+    """Return the bounds of a message through shared memory: a cache line from core to core, or a copy of its bytes if
+    longer.
 
-    The band is the time of a small message, of those that announce a larger one, and of the bytes as two copies.
+    The band is the time of a small message, of the messages that announce a larger one, and of the bytes as two copies.
     """
     limit, size = _cache_line(baselines, workload), workload.size_bytes
     line = baselines.of("cache line", workload)
@@ -88,7 +89,7 @@ def message(baselines: Baselines, workload: Message) -> Bounds:
     rates = _copied_rates(baselines, workload)
     if isinstance(copied, NoLimit) or rates is None:
         return limit, None
-    floor, _ = _as_time(copied, None, float(size))
+    floor, _ = _arrival_time(copied, None, float(size))
     if isinstance(floor, Limit) and isinstance(limit, Limit) and floor.value > limit.value:
         limit = floor
     least = limit.value if isinstance(limit, Limit) else line.fastest
@@ -96,13 +97,13 @@ def message(baselines: Baselines, workload: Message) -> Bounds:
 
 
 def _start(line: Ceiling, size: int) -> _Edges:
-    """The longest time until the bytes of a message begin to move, in seconds."""
+    """Return the longest time until the bytes of a message begin to move, in seconds."""
     messages = 1 if size <= CACHE_LINE_BYTES.value else HANDSHAKE.value
     return _Edges(line.fastest, line.slowest).times(MESSAGE_LINES.value * messages)
 
 
 def _times(least: float, longest: _Edges, because: str) -> Expected:
-    """The band of a time, in seconds."""
+    """Return the band of a time, in seconds."""
     return Expected(
         quantity="latency_s",
         low=least,
@@ -114,7 +115,7 @@ def _times(least: float, longest: _Edges, because: str) -> Expected:
 
 
 def _cache_line(baselines: Baselines, workload: Workload) -> Limit | NoLimit:
-    """One cache line from core to core, as a floor."""
+    """Return a cache line from core to core, as a floor."""
     line = baselines.of("cache line", workload)
     if line is None:
         why = "one cache line from core to core was not measured in this run"
@@ -124,7 +125,7 @@ def _cache_line(baselines: Baselines, workload: Workload) -> Limit | NoLimit:
 
 
 def thread_copies(baselines: Baselines, workload: Workload, copies: int = 1, *, upper_only: bool = False) -> Bounds:
-    """So many threads that copy at once: the most that they can reach, and no less than one of them."""
+    """Return the bounds of `copies` threads that copy at once: at most all of them, at least one of them."""
     size, pages = workload.size_bytes, pages_of(workload)
     found = baselines.copies(workload.path, size, pages) if size is not None else None
     largest = baselines.largest_copies(workload.path, pages)
@@ -139,7 +140,7 @@ def thread_copies(baselines: Baselines, workload: Workload, copies: int = 1, *, 
     edges = _copied_rates(baselines, workload)
     if edges is None or upper_only:
         return limit, None
-    because = "inside one host the worst sound way copies each byte twice, within caches it moves a third time"
+    because = "the slowest sound method inside one host copies each byte twice, and within caches moves it a third time"
     because = f"{because}; the kernel looks up each small page" if pages == "small" else because
     if size < _LARGE_BYTES:
         line = baselines.of("cache line", workload)
@@ -159,7 +160,7 @@ def thread_copies(baselines: Baselines, workload: Workload, copies: int = 1, *, 
 
 
 def _copied_rates(baselines: Baselines, workload: Workload) -> _Edges | None:
-    """What two processes reach by the worst sound way, in bytes/s; None where no such copy was measured."""
+    """Return the rates of two processes by the slowest sound method, in bytes/s; None without such a copy."""
     size, pages = workload.size_bytes, pages_of(workload)
     found = baselines.copies(workload.path, size, pages) if size is not None else None
     largest = baselines.largest_copies(workload.path, pages)
@@ -167,24 +168,24 @@ def _copied_rates(baselines: Baselines, workload: Workload) -> _Edges | None:
         return None
     looked_up = SMALL_PAGES_SHARE.value if pages == "small" else 1.0
     (measured, copied), (_, of_memory) = found, largest
-    if size is not None and size < measured / 2:  # it takes as long as the smallest copy
+    if size is not None and size < measured / 2:  # such a message takes as long as the smallest copy
         looked_up *= size / measured
     fastest, slowest = _sound_share(copied.fastest, of_memory.fastest), _sound_share(copied.low, of_memory.low)
     return _Edges(fastest, slowest).times(looked_up)
 
 
 def _request(baselines: Baselines, workload: Workload, line: Ceiling) -> _Edges:
-    """The longest time that a request of NIXL takes beside its bytes, in seconds."""
+    """Return the longest time of a NIXL request besides its bytes, in seconds."""
     socket = baselines.smallest_message(workload.path)
     fastest, slowest = (socket.fastest, socket.slowest) if socket is not None else (0.0, 0.0)
     return _Edges(max(TRANSFER_LINES.value * line.fastest, fastest), max(DOUBTFUL_LINES.value * line.slowest, slowest))
 
 
 def _best_copy(baselines: Baselines, path: str, size_bytes: int, pages: str) -> tuple[Ceiling, int]:
-    """The copies whose best is the most that a transfer of the size may reach, and their size in bytes.
+    """Return the copies whose best is the most that a transfer of the size may reach, and their size in bytes.
 
-    One thread touches twice the size in its core's caches. Each of two processes may touch only the size itself
-    in its own, as a copy of half the size does.
+    One thread touches twice the size in its core's caches. Each of two processes may touch only the size itself in its
+    own, as a copy of half the size does.
     """
     both = (baselines.copies(path, size, pages) for size in (size_bytes, size_bytes // 2))
     size, copied = max((found for found in both if found is not None), key=lambda found: (found[1].best, found[0]))
@@ -192,10 +193,10 @@ def _best_copy(baselines: Baselines, path: str, size_bytes: int, pages: str) -> 
 
 
 def copied_blocks(baselines: Baselines, workload: Message) -> Bounds:
-    """Blocks of one request at the rate of a copy; a request larger than all copies is held against the largest.
+    """Return the bounds of a request's blocks at the rate of a copy; a request beyond all copies uses the largest.
 
-    Where blocks are so small that their own cost counts, or the request so large that its pages do, less of a copy
-    is expected.
+    The share of a copy is lower if blocks are so small that their own cost counts, or the request so large that its
+    pages do.
     """
     size, layers = workload.size_bytes, workload.layers
     found = baselines.largest_copies(workload.path)
@@ -207,17 +208,19 @@ def copied_blocks(baselines: Baselines, workload: Message) -> Bounds:
     if block < LEAST_BLOCK.value:
         band = None
     elif size > 2 * largest or block < _LARGE_BYTES:
-        band = _of_blocks(found[1])
+        band = _block_band(found[1])
     if workload.quantity == "bandwidth_bytes_per_s" or isinstance(limit, NoLimit):
         return replace(limit, quantity=workload.quantity), band
     awaited_bytes = float(size)
     if workload.until == "first layer" and layers > 0:
         awaited_bytes /= layers
-    return _as_time(limit, band, awaited_bytes)
+    return _arrival_time(limit, band, awaited_bytes)
 
 
 def plain_socket(baselines: Baselines, workload: Message) -> Bounds:
-    """A plain socket between the same ends at the same size; one for each way of each pair that sends at once."""
+    """Return the bounds by a plain socket between the same ends at the same size, one for each sending direction of
+    each pair.
+    """
     times = workload.pairs * (1 + workload.both_ways)
     socket = baselines.of("plain socket", workload)
     if socket is None and workload.quantity == "bandwidth_bytes_per_s":
@@ -231,10 +234,10 @@ def plain_socket(baselines: Baselines, workload: Message) -> Bounds:
     because = f"{times} at once of {because}" if times > 1 else because
     limit = of_baseline(workload.quantity, socket, value, because, times=1 if is_latency else times)
     edges = _Edges(share * socket.fastest, share * (socket.slowest if is_latency else socket.low))
-    because = "a library adds its protocol and its copies to the socket's"
+    because = "a library adds its protocol and copies to the socket"
     size = workload.size_bytes or 0
     if size < _LARGE_BYTES and not (is_latency and size <= SMALL_MESSAGE.value):
-        # A library changes its protocol there: it announces a message before it sends its bytes.
+        # Libraries change their protocol at these sizes: they announce a message before they send its bytes.
         small = baselines.smallest_message(workload.path)
         if small is None or size <= 0:
             return limit, None
@@ -255,7 +258,7 @@ def plain_socket(baselines: Baselines, workload: Message) -> Bounds:
 
 
 def small_transfer(baselines: Baselines, workload: Workload) -> Bounds:
-    """A cache line from core to core and a copy of the bytes: what a library's small transfer cannot do without.
+    """Return the bounds of a library's small transfer: a cache line from core to core and a copy of the bytes.
 
     The floor is the line alone, because a copy in caches may overlap it.
     """
@@ -271,22 +274,23 @@ def small_transfer(baselines: Baselines, workload: Workload) -> Bounds:
         low=line.fastest,
         high=longest.low,
         doubtful_to=longest.doubtful_to,
-        because="a system call moves them, in less time than a plain socket takes for 8 bytes; NIXL's own part is"
-        " 15 to 80 cache lines; within caches bytes move three times",
+        because="a system call moves the bytes in less time than a plain socket takes for 8 bytes; NIXL's own part is"
+        " 15 to 80 cache lines; within caches each byte moves three times",
         sources=(TRANSFER_LINES.source, THREE_MOVES.source),
     )
 
 
 def collective(baselines: Baselines, workload: Collective) -> Bounds:
-    """The copies that a collective of one host needs; a latency by its messages, and its bytes as copies.
+    """Return the bounds of a collective of one host by its copies; of a latency, by its messages and copies.
 
     Out of place every rank's own thread writes its part of the result: the whole of it, or its share after a
-    reduce_scatter. A linear algorithm sends all through one rank, so what is expected falls with their number.
+    reduce_scatter.
+    A linear algorithm sends all through one rank, so the band falls with the number of ranks.
     """
     size, ranks, operation = workload.size_bytes, workload.ranks or 1, workload.operation
-    upper_only = workload.over == "tcp"  # other work than copying decides there
+    upper_only = workload.over == "tcp"  # work other than copying decides there
     if not 1 < ranks <= _MOST_RANKS:
-        return no_limit(workload, "a collective is of two ranks or more, and its record says other")
+        return no_limit(workload, f"a collective must have 2 to {_MOST_RANKS} ranks, and its record has another number")
     part = (REDUCED.value if "reduce" in operation else 1.0) * 2 / ranks
     if workload.quantity == "latency_s":
         line = baselines.of("cache line", workload)
@@ -320,8 +324,8 @@ def collective(baselines: Baselines, workload: Collective) -> Bounds:
     return limit, replace(band, low=band.low * share, doubtful_to=doubtful_to, sources=(*band.sources, REDUCED.source))
 
 
-def _of_blocks(copied: Ceiling) -> Expected:
-    """What a request of many blocks is expected to reach of the largest copy."""
+def _block_band(copied: Ceiling) -> Expected:
+    """Return the band of a request of many blocks, from the largest copy."""
     return Expected(
         quantity="bandwidth_bytes_per_s",
         low=BLOCKS_SHARE.value * copied.fastest,
@@ -331,8 +335,8 @@ def _of_blocks(copied: Ceiling) -> Expected:
     )
 
 
-def _as_time(limit: Limit | NoLimit, band: Expected | None, awaited_bytes: float) -> Bounds:
-    """The times in which so many bytes arrive at the rates of a limit and its band."""
+def _arrival_time(limit: Limit | NoLimit, band: Expected | None, awaited_bytes: float) -> Bounds:
+    """Return the times in which `awaited_bytes` arrive at the rates of a limit and its band."""
     if isinstance(limit, NoLimit):
         return replace(limit, quantity="latency_s"), None
     because = f"{format_size(awaited_bytes)} at the rate of {limit.because}"
@@ -345,8 +349,9 @@ def _as_time(limit: Limit | NoLimit, band: Expected | None, awaited_bytes: float
 
 
 def _sound_share(copied: float, of_memory: float) -> float:
-    """What two processes reach by the worst sound way, in bytes/s, from a copy of the same size and of the largest.
+    """Return the rate of two processes by the slowest sound method, in bytes/s, from a copy of the same size and the
+    largest.
 
-    The largest copy is one of memory. One that is faster than that found its bytes in caches.
+    The largest copy is a copy in memory. A faster copy finds its bytes in caches.
     """
     return max(THREE_MOVES.value * copied, TWO_COPIES.value * min(copied, of_memory))

@@ -1,1 +1,1 @@
-"""What should be possible. Pure."""
+"""Limits of paths, collectives, files and solvers, computed from facts of the hardware. Pure."""

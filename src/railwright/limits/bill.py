@@ -1,9 +1,9 @@
-"""The network parts of a cluster and what they cost: counts are exact, prices are the user's.
+"""The network parts of a cluster and their cost: counts are exact, prices are the user's.
 
 hosts     K; each has N NIC ports on one or more NICs (two ports of one card are one NIC).
 NIC cable one for each NIC port, to a leaf.
-optics    two for each optical cable, one at each end: of all cables, of those between switches, or of none.
-ports     those that are used; what a half-empty switch costs more is not counted (its switches are).
+optics    two for each optical cable, one at each end: of all cables, of cables between switches, or of none.
+ports     only ports in use; the extra price of a half-empty switch is not counted (its switches are).
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from railwright.topology.devices import Topology
 from railwright.units import format_line_rate
 
 Optics = Literal["all", "switches", "none"]
-"""Which cables are optical: all, those between switches only, or none."""
+"""The cables that are optical: all, only those between switches, or none."""
 
 MOST_PRICE = 1e9
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the network of a cluster is made of."""
+    """The parts of a cluster's network."""
 
     gpu_hosts: int
     nics: int
-    """Cards: two ports of one card are one NIC."""
+    """Number of cards: two ports of one card are one NIC."""
     nic_ports: int
     nic_cables: int
     switch_cables: int
     optics: int
     leaf_switches: int
     leaf_ports: int
-    """To NICs."""
+    """Leaf ports that lead to NICs."""
     leaf_uplink_ports: int
     spine_switches: int
-    """With those of every higher tier."""
+    """Switches of the spine and of every higher tier."""
     spine_ports: int
     tiers: tuple[SwitchTier, ...]
 
     @property
     def cables(self) -> int:
-        """To NICs and between switches."""
+        """The number of cables, to NICs and between switches."""
         return self.nic_cables + self.switch_cables
 
     @property
     def switch_ports(self) -> int:
-        """Of all switches, as far as they are used."""
+        """The number of ports in use on all switches."""
         return self.leaf_ports + self.leaf_uplink_ports + self.spine_ports
 
     def priced(self) -> dict[str, int]:
-        """How many of each key of the price list there are."""
+        """The number of parts for each key of the price list."""
         return {
             "gpu_host": self.gpu_hosts,
             "nic": self.nics,
@@ -71,7 +71,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """A price list: one price for each kind of part, whatever its rate, in one currency."""
 
     title: str
-    """Who says so and when; printed with every cost."""
+    """The author and date of the prices, printed with every cost."""
     currency: str
     gpu_host: float | None = None
     nic: float | None = None
@@ -82,7 +82,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """In the price list's currency."""
+    """The cost of a network, in the currency of the price list."""
 
     currency: str
     total: float
@@ -90,11 +90,12 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def parts_of(cluster: Cluster, radix: int, optics: Optics = "all") -> Parts:
-    """The parts of the cluster's fabric, or of a non-blocking one of switches of `radix` ports where it has no tiers.
+    """Count the parts of the cluster's fabric, or of a non-blocking fabric if the cluster has no tiers.
 
+    Switches of the non-blocking fabric have `radix` ports.
     Raises UsageError for NICs of several rates, whose switches cannot be counted as one kind.
     """
-    port_rate_bits_per_s(cluster.host)  # refuses several rates
+    port_rate_bits_per_s(cluster.host)  # raises UsageError for several rates
     rails = len(ports(cluster.host))
     fabric, hosts = cluster.fabric, cluster.hosts
     tiers = described(fabric, hosts, rails) if fabric.tiers else non_blocking(hosts, rails, radix)
@@ -118,12 +119,12 @@ def parts_of(cluster: Cluster, radix: int, optics: Optics = "all") -> Parts:
 
 
 def port_rate_bits_per_s(host: Topology) -> float | None:
-    """The line rate of the host's NIC ports; None where it is not known. Raises UsageError for several rates."""
+    """Return the line rate of the host's NIC ports, None if unknown. Raises UsageError for several rates."""
     rates = {getattr(link.protocol, "line_rate_bits_per_s", None) for _, link in ports(host)}
     if len(rates) > 1:
         words = ", ".join(sorted("unknown" if rate is None else format_line_rate(rate) for rate in rates))
         raise UsageError(
-            f"the host has NIC ports of several rates ({words}), so the switch ports are not of one kind",
+            f"the host's NIC ports must all have one rate to count switch ports, got {words}",
             hint="save the topology without the NICs that are not part of the GPU network",
         )
     return next(iter(rates), None)
@@ -137,19 +138,21 @@ def _cards(host: Topology) -> int:
 
 
 def check_prices(prices: Prices) -> None:
-    """Raises UsageError for a price that makes no sense."""
+    """Check that every price is a number in range. Raises UsageError."""
     for key, price in asdict(prices).items():
         if isinstance(price, int | float) and not (isfinite(price) and 0 <= price <= MOST_PRICE):
-            raise UsageError(f"the price of {key} is {price}", hint=f"give 0 to {MOST_PRICE:g}")
+            raise UsageError(
+                f"the price of {key} must be 0 to {MOST_PRICE:g}, got {price}", hint="correct it in the price list"
+            )
 
 
 def cost_of(parts: Parts, prices: Prices) -> Cost:
-    """Number times price, part by part. Raises UsageError that names every price that is missing."""
+    """Multiply counts by prices. Raises UsageError that names every missing price."""
     counts = parts.priced()
     missing = [key for key, number in counts.items() if number and getattr(prices, key) is None]
     if missing:
         raise UsageError(
-            f"the price list has no {', '.join(missing)}", hint="add it; a price of 0 leaves a part out of the cost"
+            f"the price list has no {', '.join(missing)}", hint="add it, or give 0 to leave the part out of the cost"
         )
     by_part = {key: number * (getattr(prices, key) or 0.0) for key, number in counts.items()}
     return Cost(currency=prices.currency, total=sum(by_part.values()), by_part=by_part)

@@ -1,4 +1,4 @@
-"""What a collective is computed for: the cluster, and what the software does there."""
+"""The cluster that a collective is computed for, with the choices of its software."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from railwright.topology.cluster import Cluster
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster with the choices of the software. Faults change it to say what would be measured if they were there."""
+    """A cluster with the choices of its software. A fault is a changed case, with the limits that it would leave."""
 
     cluster: Cluster
     algorithm: str = "auto"
-    """`ring`, `tree` ..., or `auto` for the best that NCCL has there."""
+    """`ring`, `tree` ..., or `auto` for NCCL's best algorithm there."""
     relay: Relay = "sender"
-    """Who may hand data to a peer nearer to a NIC: NCCL's PXN is `sender`, switched off it is `none`."""
+    """The GPUs that may hand data to a peer nearer to a NIC: `sender` with NCCL's PXN, `none` with PXN off."""
     port_cap_bytes_per_s: float = math.inf
-    """What one NIC carries at most because of the software, whatever its line rate."""
+    """The most that software lets one NIC carry, whatever its line rate."""
     gpu_cap_bytes_per_s: float = math.inf
-    """What one GPU carries to others of its host at most because of the software."""
+    """The most that software lets one GPU carry to others of its host."""
     through_memory: bool = False
-    """Whether GPUs of a host pass on their data through its memory, as where they may not reach each other."""
+    """Whether data between GPUs of a host passes through host memory, as it does without peer-to-peer access."""
     to_memory: bool = False
-    """Whether copies between GPUs and their host's memory count as well, which cross PCIe wherever there is NVLink."""
+    """Whether copies between GPUs and host memory count as well. They cross PCIe even with NVLink."""

@@ -1,7 +1,7 @@
-"""The algorithms of a collective on a cluster: what each can reach, what to expect of it, and what holds it back.
+"""The algorithms of a collective on a cluster, each with its limit, its band and its bottleneck.
 
-The limit of each algorithm is a maximum concurrent flow (`flow`, `traffic`); what is expected is the same program
-over what NCCL reaches of each link (`nccl`). The duals of the program name the bottleneck.
+The limit of an algorithm is a maximum concurrent flow (`flow`, `traffic`). Its band is the same program over the rates
+that NCCL reaches on each link (`nccl`). The duals of the program name the bottleneck.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from railwright.limits.traffic import NOT_IN_NCCL, applicable, problem_of, proto
 
 
 def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[Algorithm, ...]:
-    """Every algorithm that can run there at large sizes; without `explained` no bottleneck is looked for."""
+    """Compute every algorithm that can run there at large sizes; without `explained`, skip the bottlenecks."""
     cluster = case.cluster
     if cluster.ranks < 2:
         raise UsageError(
@@ -34,7 +34,7 @@ def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[
 
 
 def as_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
-    """The limit of one point of a collective, with the narrowest link of the best algorithm as its reason."""
+    """Return the limit of a point of a collective; its reason is the narrowest link of the best algorithm."""
     best = best_of(found)
     narrowest = best.bottleneck[0] if best.bottleneck else None
     return Limit(
@@ -49,7 +49,7 @@ def as_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
 
 def _algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Algorithm:
     flows = Flows(problem_of(case.cluster, collective, name, case.relay))
-    flow = flows.under(lambda one: one.limit_bytes_per_s)
+    flow = flows.under(lambda resource: resource.limit_bytes_per_s)
     low, high = _expected(case, collective, name, flows, flow) or (None, None)
     sent = tuning.data_share(protocol_of(case.cluster)) if name in latency.WITH_PROTOCOLS else 1.0
     rate = Rate(limit=flow.rate_bytes_per_s * sent, expected_low=low, expected_high=high)
@@ -63,14 +63,14 @@ def _algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Al
 
 
 def _expected(case: Case, collective: str, name: str, flows: Flows, flow: Flow) -> tuple[float, float] | None:
-    """The band: the same flow over what NCCL reaches of each link; None where a link that it uses has no band."""
+    """Return the band: the same flow over the rates that NCCL reaches; None if a link in use has no band."""
     bands = nccl.Bands(case, collective, name)
     found = {key: bands.of(resource) for key, resource in flows.problem.graph.resources.items()}
     if any(found[key].low is None for key in flow.shares):
         return None
-    high = flows.rate_under(lambda one: found[one.id].high)
-    low = flows.rate_under(lambda one: found[one.id].low or 0.0)
-    if low <= 0:  # without the links of unknown band nothing gets through, so they decide
+    high = flows.rate_under(lambda resource: found[resource.id].high)
+    low = flows.rate_under(lambda resource: found[resource.id].low or 0.0)
+    if low <= 0:  # the links without a band decide: no data passes without them
         return None
     cap = nccl.tree_cap(case.cluster, name)
     if cap is None:
@@ -80,20 +80,22 @@ def _expected(case: Case, collective: str, name: str, flows: Flows, flow: Flow) 
 
 
 def _bottleneck(flows: Flows, flow: Flow, sent: float) -> tuple[Share, ...]:
-    """The resources that decide the limit, by kind, the greatest share first. `sent`: how much of it all is data."""
+    """Return the resources that decide the limit, by kind, greatest share first. `sent` is the share of bytes that is
+    data.
+    """
     known = flows.problem.graph.resources
     kinds: dict[str, list[Resource]] = defaultdict(list)
     for name in flow.shares:
         kinds[known[name].kind].append(known[name])
     found = [_share(flows, flow, kind, resources, sent) for kind, resources in kinds.items()]
-    return tuple(sorted(found, key=lambda one: -one.share))
+    return tuple(sorted(found, key=lambda share: -share.share))
 
 
 def _share(flows: Flows, flow: Flow, kind: str, resources: list[Resource], sent: float) -> Share:
     known = flows.problem.graph.resources
-    doubled = flows.under(lambda one: one.limit_bytes_per_s * (2 if one.kind == kind else 1))
+    doubled = flows.under(lambda resource: resource.limit_bytes_per_s * (2 if resource.kind == kind else 1))
     following = max(doubled.shares, key=lambda name: doubled.shares[name], default="")
-    alike = [one for one in known.values() if _alike(one, resources[0])]
+    alike = [resource for resource in known.values() if _are_alike(resource, resources[0])]
     return Share(
         what=kind,
         where=tuple(resource.id for resource in resources),
@@ -105,7 +107,7 @@ def _share(flows: Flows, flow: Flow, kind: str, resources: list[Resource], sent:
     )
 
 
-def _alike(one: Resource, other: Resource) -> bool:
-    """The same kind of link at the same rate, in the same direction."""
-    direction = one.id.rpartition(":")[2] == other.id.rpartition(":")[2] or "tx" not in one.id + other.id
-    return (one.kind, one.limit_bytes_per_s) == (other.kind, other.limit_bytes_per_s) and direction
+def _are_alike(resource: Resource, other: Resource) -> bool:
+    """Report whether both are the same kind of link at the same rate in the same direction."""
+    direction = resource.id.rpartition(":")[2] == other.id.rpartition(":")[2] or "tx" not in resource.id + other.id
+    return (resource.kind, resource.limit_bytes_per_s) == (other.kind, other.limit_bytes_per_s) and direction

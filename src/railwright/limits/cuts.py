@@ -1,9 +1,9 @@
-"""What must cross the border of each group of GPUs in a host: a ring or a tree leaves no group out.
+"""The traffic that must cross the border of each group of GPUs in a host: a ring or a tree leaves no group out.
 
-Where NVLink joins no GPUs the links are a tree, and of all groups those below one link suffice: the border of any
-other is that of several. NVLink between some adds the GPUs that it joins, and groups below a link with some of those
-added or taken away, whichever border is the narrowest. GPUs that NVLink joins are added and taken away together: that
-is exact for pairs, but where they join GPUs below switches that are below each other. There the limit is an upper one.
+Without NVLink between GPUs the links are a tree, and the groups below one link suffice: the border of any other group
+is a sum of those. With NVLink between some GPUs, groups also count with the joined GPUs added or taken away, whichever
+border is narrowest. GPUs joined by NVLink are added and taken away together. That is exact for pairs unless they join
+GPUs below switches that are below each other; then the limit is an upper one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from railwright.limits.limit import Constant, Source
 from railwright.topology.devices import GPU_LINKS, InternalLink, PcieLink, Topology
 
 _Group = frozenset[str]
-"""Ids of devices: GPUs, and what is between them."""
+"""Ids of devices: GPUs, and the devices between them."""
 _MOST_TOUCHED = Constant(
     4,
-    "groups of NVLink below one link that are added and taken away one by one; more of them go together",
+    "groups of NVLink below one link that are added and taken away singly; more are taken together",
     Source("Railwright docs/collectives.md", "our choice: it bounds the cuts of one link to 3^4"),
 )
 
 
 def group_cuts(host: Topology, graph: FlowGraph, demand: float) -> Iterator[Cut]:
-    """At least `demand` x rate leaves each group, and as much comes in; none where NVSwitches join all GPUs."""
+    """Yield cuts that make at least `demand` x rate leave and enter each group; none if NVSwitches join all GPUs."""
     if host.of_kind("nvswitch") or not demand:
         return
     gpus = frozenset(graph.gpus)
@@ -43,30 +43,30 @@ def group_cuts(host: Topology, graph: FlowGraph, demand: float) -> Iterator[Cut]
 
 
 def _groups(host: Topology) -> Iterator[tuple[str, _Group]]:
-    """Every group with its name, some of them twice."""
+    """Yield every group with its name; a group may come twice."""
     islands = _islands(host)
     for number, island in enumerate(islands):
         yield f"NVLink's group {number}", island
-    for name, below in _below(host):
+    for name, below in _devices_below(host):
         touched = [island for island in islands if island & below]
         if len(touched) > _MOST_TOUCHED.value:
             touched = [frozenset().union(*touched)]
-        for number, variant in enumerate(itertools.product(*(_with(island, below) for island in touched))):
+        for number, variant in enumerate(itertools.product(*(_variants(island, below) for island in touched))):
             added, taken = (
                 (frozenset[str]().union(*sets) for sets in zip(*variant, strict=True)) if variant else ((), ())
             )
             yield f"{name} variant {number}", below.union(added).difference(taken)
 
 
-def _with(island: _Group, below: _Group) -> tuple[tuple[_Group, _Group], ...]:
-    """(added, taken away): as it is, without those GPUs, and where NVLink leads out with all of them."""
+def _variants(island: _Group, below: _Group) -> tuple[tuple[_Group, _Group], ...]:
+    """Return (added, taken away): unchanged, without those GPUs, and with all of them if NVLink leads out."""
     none: _Group = frozenset()
     kept, without, whole = (none, none), (none, island), (island, none)
     return (kept, without) if island <= below else (kept, without, whole)
 
 
 def _islands(host: Topology) -> list[_Group]:
-    """The GPUs that NVLink or Infinity Fabric joins, however many steps apart; no GPU alone."""
+    """Return the groups of GPUs that NVLink or Infinity Fabric joins in any number of steps, without single GPUs."""
     peers: dict[str, list[str]] = defaultdict(list)
     for link in host.links:
         if isinstance(link.protocol, GPU_LINKS):
@@ -75,10 +75,10 @@ def _islands(host: Topology) -> list[_Group]:
     return list(dict.fromkeys(frozenset(reach([gpu], peers)) for gpu in peers))
 
 
-def _below(host: Topology) -> Iterator[tuple[str, _Group]]:
-    """What is below each switch, root port, NUMA node and socket."""
+def _devices_below(host: Topology) -> Iterator[tuple[str, _Group]]:
+    """Yield the devices below each switch, root port, NUMA node and socket."""
     down: dict[str, list[str]] = defaultdict(list)
-    for link in host.links:  # the end nearer the CPU comes first
+    for link in host.links:  # link.a is the end nearer the CPU
         if isinstance(link.protocol, PcieLink | InternalLink):
             down[link.a].append(link.b)
     for device in host.of_kind("pcie_switch", "root_port", "cpu"):
@@ -91,7 +91,7 @@ def _below(host: Topology) -> Iterator[tuple[str, _Group]]:
 
 
 def _crossing(graph: FlowGraph, group: _Group, phases: str, *, outwards: bool) -> tuple[int, ...]:
-    """The arcs over the border. A GPU's own sink (`.in`) is where data end, not a way out."""
+    """Return the arcs over the border. A GPU's own sink (`.in`) is the end of the data, not a way out."""
     found = []
     for number, arc in enumerate(graph.arcs):
         inner, outer = (arc.tail, arc.head) if outwards else (arc.head, arc.tail)

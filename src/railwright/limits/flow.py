@@ -1,8 +1,8 @@
-"""The maximum concurrent flow of a traffic pattern: how fast everything can go at once.
+"""The maximum concurrent flow of a traffic pattern: the rate at which all its transfers can run at once.
 
-maximise rate, so that every commodity carries its demand x rate, no resource carries more than its capacity, and
-every cut carries what must leave it. By duality the shares of the capacities add up to 1: a resource's share is how
-much of the limit it alone decides.
+Maximise rate so that every commodity carries its demand x rate, no resource carries more than its capacity, and every
+cut carries the flow that must cross it. By duality the shares of the capacities add up to 1: a resource's share is the
+part of the limit that it alone decides.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from railwright.errors import CannotJudge
 from railwright.limits.flow_graph import Arc, FlowGraph, Resource
 from railwright.linear_program import NoSolution, Program, Solution
 
-_UNLINKED = "it is disconnected: check its links, and that the host has NICs (railwright topo)"
+_UNLINKED = "check the machine's links and that the host has NICs (railwright topo)"
 _SCALE = 1e9  # GB/s: keeps the program's numbers near 1
 
 
 class Commodity(NamedTuple):
-    """Data of one kind: what each node gives and takes per unit of rate (both sum to the same)."""
+    """Data of one kind: the amount that each node gives and takes per unit of rate (both sum to the same)."""
 
     name: str
     sources: Mapping[str, float]
     sinks: Mapping[str, float]
     tier: int | None = None
-    """The lowest tier that joins both ends; None where the program may choose."""
+    """The lowest tier that joins both ends; None if the program may choose."""
 
 
 class Cut(NamedTuple):
@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A pattern over a graph. `loads`: resource -> what it carries per unit of rate besides the commodities."""
+    """A pattern over a graph. `loads` maps a resource to its load per unit of rate besides the commodities."""
 
     graph: FlowGraph
     commodities: tuple[Commodity, ...]
@@ -48,23 +48,26 @@ class Problem(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """The best rate in bytes/s and the share of the limit that each resource decides."""
+    """The best rate in bytes/s, and the share of the limit that each resource decides."""
 
     rate_bytes_per_s: float
     shares: dict[str, float]
 
 
-def solve(problem: Problem, capacity: Callable[[Resource], float] = lambda one: one.limit_bytes_per_s) -> Flow:
-    """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it,
-    and where nothing gets through.
+def solve(
+    problem: Problem, capacity: Callable[[Resource], float] = lambda resource: resource.limit_bytes_per_s
+) -> Flow:
+    """Return the best flow under the given capacities in bytes/s.
+
+    Raises CannotJudge if no known capacity bounds the rate, or if no data can pass.
     """
     return Flows(problem).under(capacity)
 
 
 class Flows:
-    """The program of one problem, written once for all the capacities that it is solved under.
+    """The program of a problem, written once for all the capacities that it is solved under.
 
-    Raises CannotJudge where data has no way.
+    Raises CannotJudge if some data has no way to its destination.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -88,14 +91,15 @@ class Flows:
             self._program.at_most(f"resource {name}", terms)
 
     def under(self, capacity: Callable[[Resource], float]) -> Flow:
-        """The best rate under the given capacities in bytes/s. Raises CannotJudge where nothing known bounds it,
-        and where nothing gets through.
+        """Return the best flow under the given capacities in bytes/s.
+
+        Raises CannotJudge if no known capacity bounds the rate, or if no data can pass.
         """
         bounds = self._bounds(capacity)
-        solution = self._solve(bounds, anew=True)  # shares must not depend on what was asked before
+        solution = self._solve(bounds, anew=True)  # a warm start could change the shares
         best = solution.objective
         if best <= 0:
-            raise CannotJudge("no data gets through: a part of the machine has no link to the rest", hint=_UNLINKED)
+            raise CannotJudge("no data can pass: a part of the machine has no link to the rest", hint=_UNLINKED)
         shares = {
             name: solution.duals[f"resource {name}"] * bound / best
             for name, bound in bounds.items()
@@ -104,7 +108,7 @@ class Flows:
         return Flow(best * _SCALE, {name: share for name, share in shares.items() if share > 1e-6})
 
     def rate_under(self, capacity: Callable[[Resource], float]) -> float:
-        """As `under`, the rate alone, which costs less after another one."""
+        """Return only the rate of `under`, which costs less after another solution."""
         return self._solve(self._bounds(capacity), anew=False).objective * _SCALE
 
     def _bounds(self, capacity: Callable[[Resource], float]) -> dict[str, float]:
@@ -122,7 +126,7 @@ class Flows:
     def _add(
         self, rate: int, commodity: Commodity, useful: list[int], arcs: tuple[Arc, ...], crossing: dict[int, list[int]]
     ) -> None:
-        """Variables for the arcs that can carry it, and what comes into a node leaves it."""
+        """Add variables for the arcs that can carry the commodity, and its conservation at each node."""
         balance: dict[str, dict[int, float]] = defaultdict(dict)
         for number in useful:
             arc = arcs[number]
@@ -145,7 +149,7 @@ class Flows:
 
 
 class _Ways(NamedTuple):
-    """The arcs that a tier allows, by number, and the nodes they join, ahead and back."""
+    """The arcs that a tier allows, by number, and the nodes that they join, forwards and backwards."""
 
     allowed: list[int]
     ahead: dict[str, list[str]]
@@ -162,14 +166,14 @@ def _ways(arcs: tuple[Arc, ...], tier: int | None) -> _Ways:
 
 
 def _useful(commodity: Commodity, ways: _Ways, arcs: tuple[Arc, ...]) -> list[int]:
-    """The arcs on any way from a source to a sink."""
+    """Return the arcs on any way from a source to a sink."""
     reached = reach(commodity.sources, ways.ahead)
     reaching = reach(commodity.sinks, ways.behind)
     return [number for number in ways.allowed if arcs[number].tail in reached and arcs[number].head in reaching]
 
 
 def reach(starts: Iterable[str], edges: Mapping[str, list[str]]) -> set[str]:
-    """The nodes that can be reached over the edges."""
+    """Return the nodes that can be reached over the edges."""
     seen, todo = set(starts), list(starts)
     while todo:
         for node in edges.get(todo.pop(), ()):

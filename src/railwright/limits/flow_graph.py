@@ -1,11 +1,10 @@
-"""The directed graph that a collective's data flows over: one machine twice (sending, receiving) and the fabric.
+"""The directed graph of a collective's data: one machine twice (sending and receiving), and the fabric.
 
-Hosts of a cluster are alike and a collective treats them alike, so that averaging a best flow over all hosts gives a
-best flow that is the same on every host. One host and its share of the fabric therefore stand for all: the network
-leaves the host's sending copy and arrives at its receiving copy. Both copies share each link's capacity.
-
-What may pass through a GPU is NCCL's rule (src/graph/paths.cc, src/transport/net.cc): a sender may hand its data to
-a peer over NVLink that is nearer to a NIC (PXN), a receiver may not.
+Hosts of a cluster are alike and a collective treats them alike, so averaging a best flow over all hosts gives a best
+flow that is the same on every host. One host and its share of the fabric therefore stand for all: the network leaves
+the host's sending copy and arrives at its receiving copy. Both copies share each link's capacity.
+NCCL decides which data may pass through a GPU (src/graph/paths.cc, src/transport/net.cc): a sender may hand its data
+over NVLink to a peer that is nearer to a NIC (PXN), a receiver may not.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ _NOT_ON_THE_WAY = frozenset({"memory", "drive", "host", "fabric", "leaf", "spine
 
 
 class Resource(NamedTuple):
-    """Something with a capacity that several arcs share: one direction of a link, or a host's share of uplinks."""
+    """A capacity that several arcs share: one direction of a link, or a host's share of uplinks."""
 
     id: str
     kind: ResourceKind
     words: str
-    """The limit's own words: `400 Gb/s port of nic0, InfiniBand MTU 4096: 99.4% payload`."""
+    """The reason of the limit: `400 Gb/s port of nic0, InfiniBand MTU 4096: 99.4% payload`."""
     limit_bytes_per_s: float
-    """Infinite where no document gives a rate."""
+    """Infinite if no document gives a rate."""
     link: Link
-    """For uplinks the first of the ports that they follow."""
+    """The link itself; for uplinks, the first port below them."""
 
 
 class Arc(NamedTuple):
@@ -65,12 +64,14 @@ class Arc(NamedTuple):
     head: str
     resource: str | None = None
     within: int | None = None
-    """Only for data whose destination is in the same group of this tier; None: for all."""
+    """Restricts the arc to data whose destination is in the same group of this tier; None allows all data."""
 
 
 class FlowGraph(NamedTuple):
-    """Arcs and resources. Node names: `s:` sending copy, `r:` receiving copy (`t:` and `q:` between
-    memory and NIC where data bounces there), `.src`, `.dst`, `.relay` of a GPU.
+    """Arcs and resources.
+
+    Node names: `s:` sending copy, `r:` receiving copy (`t:` and `q:` between memory and NIC where data bounces there),
+    `.src`, `.dst`, `.relay` of a GPU.
     """
 
     arcs: tuple[Arc, ...]
@@ -79,20 +80,20 @@ class FlowGraph(NamedTuple):
 
 
 class _Host(NamedTuple):
-    """What decides which way data may take inside one machine."""
+    """The facts that decide the ways of data inside one machine."""
 
     devices: dict[str, Device]
     relay: Relay
     joined: bool
     """Whether every GPU reaches every other over NVLink alone."""
     direct: bool
-    """Whether NICs and GPUs talk without host memory between them (GPUDirect RDMA)."""
+    """Whether data moves between NICs and GPUs without a copy in host memory (GPUDirect RDMA)."""
     redirecting: frozenset[str]
     """Switches whose ACS sends peer-to-peer requests up to the root complex."""
 
 
 def flow_graph(cluster: Cluster, relay: Relay = "sender") -> FlowGraph:
-    """One host of the cluster and its share of the fabric. Raises CannotJudge for links whose rate is not known."""
+    """Build the graph of one host and its share of the fabric. Raises CannotJudge for links of unknown rate."""
     topology = cluster.host
     host = _Host(
         devices={device.id: device for device in topology.devices},
@@ -119,7 +120,7 @@ def flow_graph(cluster: Cluster, relay: Relay = "sender") -> FlowGraph:
     if cluster.hosts > 1:
         found, port_resources = _port_arcs(cluster, direct=host.direct)
         arcs += [*found, *_fabric_arcs(cluster, len(port_resources) // 2)]
-        resources |= {one.id: one for one in (*port_resources, *_uplinks(cluster, port_resources))}
+        resources |= {resource.id: resource for resource in (*port_resources, *_uplinks(cluster, port_resources))}
     _refuse_unknown(topology, resources)
     return FlowGraph(tuple(arcs), resources, tuple(device.id for device in topology.of_kind("gpu")))
 
@@ -133,11 +134,13 @@ def _redirecting(topology: Topology) -> frozenset[str]:
 
 
 def _ends(host: _Host, phase: str, tail: str, head: str, link: Link) -> tuple[str, str]:
-    """The nodes of both ends. A switch that redirects is two: what came from below may only go up, and back down."""
+    """Return the nodes of both ends. A redirecting switch is two nodes: data from below must first go up, then back
+    down.
+    """
     upwards = head == link.a
-    one = f"{phase}:{tail}{'^' if upwards and tail in host.redirecting else ''}"
+    tail_node = f"{phase}:{tail}{'^' if upwards and tail in host.redirecting else ''}"
     other = f"{phase}:{head}{'^' if upwards and head in host.redirecting else ''}"
-    return one, other
+    return tail_node, other
 
 
 def _resource(name: str, kind: ResourceKind, link: Link) -> Resource:
@@ -152,21 +155,21 @@ def _kind(link: Link) -> ResourceKind:
 
 
 def _all_joined(host: Topology) -> bool:
-    """Whether every GPU reaches every other over NVLink alone, by a switch or by one link to each."""
+    """Report whether every GPU reaches every other over NVLink alone, by a switch or by one link to each."""
     gpus = [gpu.id for gpu in host.of_kind("gpu")]
     peers: dict[str, set[str]] = {gpu: set() for gpu in gpus}
     for link in host.links:
         if isinstance(link.protocol, GPU_LINKS):
-            for one, other in ((link.a, link.b), (link.b, link.a)):
-                peers.setdefault(one, set()).add(other)
+            for end, other in ((link.a, link.b), (link.b, link.a)):
+                peers.setdefault(end, set()).add(other)
     switches = {switch.id for switch in host.of_kind("nvswitch")}
     return all(peers[gpu] & switches or len(peers[gpu]) == len(gpus) - 1 for gpu in gpus)
 
 
 def _sending(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
-    """Arcs on the way out of a GPU: to a peer in the host, or to a NIC.
+    """Yield arcs on the way out of a GPU: to a peer in the host, or to a NIC.
 
-    NCCL takes one way between two GPUs, the nearest: where NVLink joins them all, PCIe leads to no peer.
+    NCCL takes the nearest way between two GPUs: if NVLink joins them all, PCIe leads to no peer.
     """
     tail, head = host.devices[tail_id], host.devices[head_id]
     over_gpu_link = isinstance(link.protocol, GPU_LINKS)
@@ -174,12 +177,12 @@ def _sending(host: _Host, tail_id: str, head_id: str, link: Link, resource: str)
         return
     if head.kind == "nic" and not host.direct:
         return
-    one, other = _ends(host, "s", tail_id, head_id, link)
-    tails, heads = [one], [other]
+    node, other = _ends(host, "s", tail_id, head_id, link)
+    tails, heads = [node], [other]
     if tail.kind == "gpu":
-        tails = [f"{one}.src"]
-        if host.relay != "none" or over_gpu_link:  # NVB: from one NVLink to the next, also where PXN is off
-            tails.append(f"{one}.relay")
+        tails = [f"{node}.src"]
+        if host.relay != "none" or over_gpu_link:  # NVB: from one NVLink to the next, even with PXN off
+            tails.append(f"{node}.relay")
     if head.kind == "gpu":
         heads = [f"{other}.dst", *([f"{other}.relay"] if over_gpu_link else [])]
         if tail.kind == "nvswitch":
@@ -190,15 +193,15 @@ def _sending(host: _Host, tail_id: str, head_id: str, link: Link, resource: str)
 
 
 def _receiving(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
-    """Arcs on the way from a NIC to a GPU, which no other GPU helps."""
+    """Yield arcs on the way from a NIC to a GPU; no other GPU relays there."""
     tail, head = host.devices[tail_id], host.devices[head_id]
     if head.kind != "nic" and tail.kind != "gpu" and not isinstance(link.protocol, GPU_LINKS):
-        one, other = _ends(host, "r", tail_id, head_id, link)
-        yield Arc(one, f"{other}.dst" if head.kind == "gpu" else other, resource)
+        node, other = _ends(host, "r", tail_id, head_id, link)
+        yield Arc(node, f"{other}.dst" if head.kind == "gpu" else other, resource)
 
 
 def _bouncing(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
-    """The second way through the PCIe tree that data takes without GPUDirect: memory to NIC (t), NIC to memory (q)."""
+    """Yield the second way through the PCIe tree without GPUDirect: memory to NIC (t), NIC to memory (q)."""
     if isinstance(link.protocol, GPU_LINKS) or "gpu" in (host.devices[tail_id].kind, host.devices[head_id].kind):
         return
     if host.devices[tail_id].kind != "nic":
@@ -208,7 +211,7 @@ def _bouncing(host: _Host, tail_id: str, head_id: str, link: Link, resource: str
 
 
 def _port_arcs(cluster: Cluster, *, direct: bool) -> tuple[list[Arc], list[Resource]]:
-    """Both directions of every NIC port; resources in the order tx0, rx0, tx1, rx1 ..."""
+    """Return both directions of every NIC port; resources come in the order tx0, rx0, tx1, rx1 ..."""
     out, into = ("s", "r") if direct else ("t", "q")
     arcs, resources = [], []
     for rail, (nic, link) in enumerate(ports(cluster.host)):
@@ -223,8 +226,9 @@ def _port_arcs(cluster: Cluster, *, direct: bool) -> tuple[list[Arc], list[Resou
 
 
 def _levels(cluster: Cluster) -> int:
-    """How many tiers traffic between the hosts can use: up to the one that joins them all, and where rails end at
-    their leaf one more, which joins the rails.
+    """Return the number of tiers that traffic between the hosts can use.
+
+    They end at the tier that joins all hosts. If rails end at their leaf, one more tier joins the rails.
     """
     tiers = cluster.fabric.tiers
     top = next((number for number, tier in enumerate(tiers) if tier.hosts >= cluster.hosts), 0)
@@ -247,12 +251,12 @@ def _fabric_arcs(cluster: Cluster, rails: int) -> Iterator[Arc]:
 
 
 def _leaf(cluster: Cluster, rail: int) -> str:
-    """What follows the name of the lowest tier's switch: the rail where each has a leaf of its own."""
+    """Return the suffix of the lowest tier's switch: the rail, if each has a leaf of its own."""
     return f":{rail}" if cluster.fabric.tiers and cluster.fabric.rail_optimised else ""
 
 
 def _uplinks(cluster: Cluster, port_resources: list[Resource]) -> Iterator[Resource]:
-    """Each host's share of the uplinks of each tier, per rail where the lowest tier is one leaf for each rail."""
+    """Yield each host's share of the uplinks of each tier, per rail if the lowest tier has a leaf for each rail."""
     tiers = cluster.fabric.tiers
     for level in range(_levels(cluster) - 1):
         share = math.prod(1 / tier.oversubscription for tier in tiers[: level + 1])
@@ -272,20 +276,20 @@ def _uplink_words(tier: Tier, share: float) -> str:
 
 
 def _refuse_unknown(host: Topology, resources: dict[str, Resource]) -> None:
-    """Without the rate of a port or of NVLink there is no limit: the error names all such facts at once.
+    """Raise an error that names every NIC port and NVLink of unknown rate, because without them there is no limit.
 
     A PCIe link of unknown rate is not counted: the limit still holds, it may only be lower (`not_counted`).
     """
     missing = [fact for kind, facts in _missing(resources).items() if kind != "PCIe" for fact in facts]
     if missing:
         raise CannotJudge(
-            f"{host.name} does not say: {'; '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}",
+            f"{host.name} lacks facts: {'; '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}",
             hint="give the missing facts, or name a shape (railwright topo --help)",
         )
 
 
 def not_counted(graph: FlowGraph) -> tuple[str, ...]:
-    """The PCIe links whose rate is not known, as `link: fact`."""
+    """Return the PCIe links of unknown rate, as `link: fact`."""
     return tuple(_missing(graph.resources).get("PCIe", ()))
 
 

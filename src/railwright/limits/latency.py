@@ -1,7 +1,7 @@
-"""How long a collective of few bytes takes: t = latency + S / bandwidth, by algorithm and protocol.
+"""The time of a small collective by algorithm and protocol: t = latency + S / bandwidth.
 
-Latencies and bandwidths of protocols are NCCL's own (`tuning`); the least time over its protocols counts. What one
-operation costs beside, and how far all this may be off, was measured inside one host and is an estimate over hosts.
+Latencies and bandwidths of protocols are NCCL's own (`tuning`); the least time over its protocols counts. The launch
+overhead of an operation and the spread of the model were measured inside one host and are estimates over hosts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SPREAD_OF_PLUGIN = Constant(1.15, "times, either way, where network and plugin 
 
 
 class _End(NamedTuple):
-    """One end of the band, or its middle: latencies times `times`, and NCCL's caps as in `tuning.algbw`."""
+    """An end of the band or its middle: latencies times `times`, and NCCL's caps as in `tuning.algbw`."""
 
     times: float = 1.0
     plugin_us: float = 0.0
@@ -54,11 +54,11 @@ class _End(NamedTuple):
 def time_s(
     cluster: Cluster, collective: str, algorithm: str, size_bytes: float, algbw_bytes_per_s: float, protocol: str = ""
 ) -> float:
-    """Seconds for one operation of that size when large ones run at `algbw_bytes_per_s`; by the fastest protocol, or by
-    the one that is named.
+    """Return the seconds of an operation of a size, by `protocol` or the fastest one, when large operations run at
+    `algbw_bytes_per_s`.
     """
-    least, told = tuning.network_us(cluster)
-    middle = _End(plugin_us=math.sqrt(least * told))
+    least, announced = tuning.network_us(cluster)
+    middle = _End(plugin_us=math.sqrt(least * announced))
     return _time_s(cluster, collective, algorithm, size_bytes, algbw_bytes_per_s, protocol, middle)
 
 
@@ -71,30 +71,30 @@ def band_s(
     fast: float,
     protocol: str = "",
 ) -> tuple[float, float]:
-    """(shortest, longest) seconds to expect, between the algbw `slow` and `fast` of large sizes, in bytes/s.
+    """Return the expected (shortest, longest) seconds, between the algbw `slow` and `fast` of large sizes, in bytes/s.
 
-    Bandwidth is reached slowly: healthy machines still gain a little with each doubling up to 8 GiB.
-    Latency and bandwidth are off by causes that have nothing in common, so how far each end is from the middle is the
-    root of the sum of their squares, not their sum. Not so on EFA: which of two latencies counts there is not known.
+    Bandwidth is reached slowly: healthy machines still gain a little with each doubling up to 8 GiB. The errors of
+    latency and bandwidth are independent, so the distance of each end from the middle is the root of the sum of their
+    squares, not their sum. On EFA it is the sum, because it is unknown which of two latencies counts there.
     """
     halvings = min(max(math.log2(_RAMP_FROM_BYTES.value / size_bytes), 0.0), _MOST_HALVINGS.value)
     over_pcie = cluster.hosts == 1 and not cluster.host.joins_gpus
     slow *= 1 - (_RAMP_PCIE if over_pcie else _RAMP).value * halvings
-    least, told = tuning.network_us(cluster)
-    shorter, longer = (one.value for one in (_SPREAD_BETWEEN if cluster.hosts > 1 else _SPREAD_INSIDE))
+    least, announced = tuning.network_us(cluster)
+    shorter, longer = (spread.value for spread in (_SPREAD_BETWEEN if cluster.hosts > 1 else _SPREAD_INSIDE))
     if cluster.hosts > 1 and rccl.is_used(cluster):
         shorter, longer = 1 / rccl.LONGER[0].value, rccl.LONGER[1].value
-    if told:
+    if announced:
         shorter = longer = _SPREAD_OF_PLUGIN.value
 
     def seconds(rate: float, end: _End) -> float:
         return _time_s(cluster, collective, algorithm, size_bytes, rate, protocol, end)
 
-    shortest, longest = seconds(fast, _End(1 / shorter, least, 1)), seconds(slow, _End(longer, told, -1))
+    shortest, longest = seconds(fast, _End(1 / shorter, least, 1)), seconds(slow, _End(longer, announced, -1))
     if not protocol and "LL" in tuning.protocols(cluster, algorithm) and tuning.may_be_ll(cluster, size_bytes):
-        end = _End(longer, told, -1)
+        end = _End(longer, announced, -1)
         longest = max(longest, _time_s(cluster, collective, algorithm, size_bytes, slow, "LL", end))
-    if told:
+    if announced:
         return shortest, longest
     usual = math.sqrt(fast * slow)
     middle = seconds(usual, _End())
@@ -106,7 +106,7 @@ def band_s(
 def large_band(
     cluster: Cluster, collective: str, algorithm: str, slow: float, fast: float, protocol: str
 ) -> tuple[float, float]:
-    """(low, high) algbw of large sizes by one protocol, where the links give `slow` to `fast`, in bytes/s."""
+    """Return (low, high) algbw of large sizes by one protocol, for links that carry `slow` to `fast`, in bytes/s."""
     if not protocol or algorithm not in WITH_PROTOCOLS:
         return slow, fast
     low, high = (
@@ -117,19 +117,19 @@ def large_band(
 
 
 def latency_s(cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float = 1) -> float:
-    """NCCL's latency of one operation without its bytes, in seconds."""
-    _, told = tuning.network_us(cluster)
-    return tuning.latency_us(cluster, collective, algorithm, protocol, size_bytes, told) * US
+    """Return NCCL's latency of an operation without its bytes, in seconds."""
+    _, announced = tuning.network_us(cluster)
+    return tuning.latency_us(cluster, collective, algorithm, protocol, size_bytes, announced) * US
 
 
 def _time_s(
     cluster: Cluster, collective: str, algorithm: str, size_bytes: float, large: float, protocol: str, end: _End
 ) -> float:
     if algorithm not in WITH_PROTOCOLS:
-        # Filling takes as long as the rate says: how far the latency is off is no matter of the rate.
+        # Filling depends on the rate alone, so the spread of the latency does not apply to it.
         filling = _filling_s(cluster, collective, size_bytes, large)
         return end.times * _direct_latency_s(cluster, collective) + filling + size_bytes / large
-    share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _OF_MODEL.value  # seen of rings alone
+    share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _OF_MODEL.value  # measured for rings only
     times = []
     for name in tuning.protocols(cluster, algorithm):
         if protocol not in ("", name):
@@ -141,7 +141,7 @@ def _time_s(
 
 
 def _direct_latency_s(cluster: Cluster, collective: str) -> float:
-    """Start of the kernel, then one message for each remote peer, several of them in flight."""
+    """Return the start of the kernel plus a message for each remote peer, several of them in flight."""
     one_host = cluster.hosts == 1
     steps = 0.0 if one_host else math.ceil(_peers(cluster, collective) / _PEERS_AT_ONCE.value) * _PEER_US.value
     start = _START_US.value * (_OF_MODEL.value if one_host else 1.0)
@@ -149,9 +149,10 @@ def _direct_latency_s(cluster: Cluster, collective: str) -> float:
 
 
 def _filling_s(cluster: Cluster, collective: str, size_bytes: float, algbw_bytes_per_s: float) -> float:
-    """To fill and drain the buffers between GPU and NIC, a chunk of every peer in flight, at the rate of the whole.
+    """Return the time to fill and drain the buffers between GPU and NIC: a chunk of every peer in flight, at the full
+    rate.
 
-    NVLink has none: inside one domain all peers of a rank have channels at once, so that no peer adds time.
+    NVLink has no such time: inside one domain all peers of a rank have channels at once, so no peer adds time.
     """
     if domains(cluster) == 1:
         return 0.0
@@ -161,5 +162,5 @@ def _filling_s(cluster: Cluster, collective: str, size_bytes: float, algbw_bytes
 
 
 def _peers(cluster: Cluster, collective: str) -> int:
-    """To whom a rank sends over the network, or in one host at all."""
+    """Return the number of peers that a rank sends to over the network, or at all inside one host."""
     return 1 if collective == "send_recv" else cluster.ranks - cluster.gpus_per_host * domain_hosts(cluster)

@@ -1,8 +1,8 @@
-"""What should be possible: a limit with its reason and its source.
+"""The best possible value, with its reason and its source.
 
-Two kinds of limit are never mixed: `derived` comes from hardware facts and documents, `measured_ceiling` from a
-simpler measurement of the same resource in the same run.
-Experience (what healthy machines of a class reach) is an `Expected`, never a limit.
+Two kinds of limit are never mixed: `derived` comes from hardware facts and documents, `measured_ceiling` from a simpler
+measurement of the same resource in the same run.
+Experience (the values that healthy machines of a class reach) is an `Expected`, never a limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LimitKind = Literal["derived", "measured_ceiling"]
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where a number comes from: a document or a measurement, named so that a reader can find it."""
+    """The document or measurement that a number comes from, named so that a reader can find it."""
 
     title: str
     section: str = ""
@@ -29,7 +29,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number that was looked up. A test holds that `limits` has no number that is not one of these."""
+    """A number from a source. A test holds that every number in `limits` is a Constant."""
 
     value: float
     unit: str
@@ -37,7 +37,7 @@ class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of a derivation: what was computed, and its value as text with its unit."""
+    """A line of a derivation: the computation, and its value as text with its unit."""
 
     text: str
     value: str
@@ -52,15 +52,15 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     because: str
     """One clause that names the narrowest link: `PCIe 5.0 x16, MaxPayload 256 B, between gpu0 and switch1`."""
     bottleneck: str = ""
-    """The id of that link or device, empty for a measured ceiling."""
+    """The id of that link or device; empty for a measured ceiling."""
     varies: float = 1.0
-    """How many times better the next launch of a measured ceiling may be, by how its launches differ; at least 1."""
+    """The factor by which the next launch of a measured ceiling may be better, from their spread; at least 1."""
     derivation: tuple[Step, ...] = ()
     sources: tuple[Source, ...] = ()
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is expected if one of several algorithms is taken, in the unit of what it belongs to."""
+    """The band if one of several algorithms is taken, in the unit of the band that it belongs to."""
 
     algorithm: str
     low: float
@@ -68,39 +68,38 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What healthy systems of this class reach, and who says so. `high` is None where only one side is known."""
+    """The band that healthy systems of this class reach, with its sources. `high` is None if only one side is known."""
 
     quantity: Quantity
     low: float
     high: float | None = None
     doubtful_to: float | None = None
-    """Where the ceiling itself varies: beyond the band's end up to here it cannot be said whether it is slow."""
+    """The end of the doubtful range: a value beyond the band's end and up to here may be slow or not."""
     doubt: str = ""
-    """Why that cannot be said; empty where it is that the ceiling varies."""
+    """The reason for the doubt; empty if it is that the ceiling varies."""
     ways: tuple[Way, ...] = ()
-    """The band of each algorithm that may have been taken, where there are several; what lies between two is healthy
-    too."""
+    """The bands of the algorithms that may have been taken, if several; a value between two bands is healthy too."""
     because: str
     sources: tuple[Source, ...]
 
 
 class NoLimit(msgspec.Struct, frozen=True, kw_only=True, tag="no_limit", forbid_unknown_fields=True):
-    """There is no limit to give, and `why`: an unknown generation, a virtual link, no document."""
+    """The absence of a limit, with the reason `why`: an unknown generation, a virtual link, no document."""
 
     quantity: Quantity
     why: str
     missing: tuple[str, ...] = ()
-    """The facts that would be needed, each as `device: fact`."""
+    """The missing facts, each as `device: fact`."""
 
 
 Bounds = tuple[Limit | NoLimit, Expected | None]
-"""A limit, and what healthy systems reach of it where that is known."""
+"""A limit, and the band that healthy systems reach of it if known."""
 
 
 def bandwidth_limit(
     value: float, because: str, bottleneck: str, derivation: Iterable[Step], sources: tuple[Source, ...]
 ) -> Limit:
-    """The limit of a bandwidth in bytes/s that follows from facts of the hardware."""
+    """Return the limit of a bandwidth in bytes/s, derived from facts of the hardware."""
     return Limit(
         quantity="bandwidth_bytes_per_s",
         value=value,
@@ -113,15 +112,15 @@ def bandwidth_limit(
 
 
 def bandwidth_band(low: float, high: float | None, because: str, *sources: Source) -> Expected:
-    """What healthy systems reach of a bandwidth, in bytes/s."""
+    """Return the band of a bandwidth on healthy systems, in bytes/s."""
     return Expected(quantity="bandwidth_bytes_per_s", low=low, high=high, because=because, sources=sources)
 
 
 def no_bandwidth(why: str, *missing: str) -> NoLimit:
-    """Why there is no limit of a bandwidth, and the facts that it would need."""
+    """Return the absence of a bandwidth limit, with the reason and the missing facts."""
     return NoLimit(quantity="bandwidth_bytes_per_s", why=why, missing=missing)
 
 
 def rate_step(text: str, bytes_per_s: float) -> Step:
-    """One line of a derivation whose value is a bandwidth."""
+    """Return a line of a derivation whose value is a bandwidth."""
     return Step(text, format_bandwidth(bytes_per_s))

@@ -1,7 +1,7 @@
 """Linpack: the limit is the GPUs' FP64 rate.
 
-There is no term for the network: over the published systems its share cannot be told from that of everything else
-(fitted to ten systems it misses three others by 19 to 26 %).
+There is no term for the network: over the published systems its share cannot be separated from everything else (fitted
+to ten systems it misses three others by 19 to 26 %).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MODEL = re.compile(r"\b(?:[A-Z]{1,4}[0-9]{2,4}[A-Z]?|PCIE|NVL)\b")
 
 
 def fp64_limit(host: Topology, gpus: int, order: int) -> Limit | NoLimit:
-    """Limit in flop/s of `gpus` GPUs like those of `host`, whatever solves the matrix of `order` rows."""
+    """Return the limit in flop/s of `gpus` GPUs like those of `host`, for any solver of a matrix of `order` rows."""
     model = first_gpu(host)
     rate = fp64_rate(model) if model else None
     if model is None or rate is None:
@@ -35,7 +35,7 @@ def fp64_limit(host: Topology, gpus: int, order: int) -> Limit | NoLimit:
     value = rate * gpus
     because = f"{gpus} x {model.name}, FP64 matrix rate"
     if (share := filled(model, gpus, order)) > _BEYOND_MEMORY.value:
-        because += f"; the matrix takes {share:.2f} times the GPUs' memory, so that part of it is elsewhere"
+        because += f"; the matrix takes {share:.2f} times the GPUs' memory, so part of it lies outside"
     return Limit(
         quantity="flop_per_s",
         value=value,
@@ -48,34 +48,36 @@ def fp64_limit(host: Topology, gpus: int, order: int) -> Limit | NoLimit:
 
 
 def first_gpu(host: Topology) -> Device | None:
-    """The GPU that stands for all of a host's; None without one."""
+    """Return the GPU that stands for all GPUs of a host; None without GPUs."""
     return next(iter(host.of_kind("gpu")), None)
 
 
 def filled(model: Device, gpus: int, order: int) -> float:
-    """Share of the GPUs' memory that the matrix takes; 0 where nobody says how much they have."""
+    """Return the share of the GPUs' memory that the matrix takes; 0 if their memory is unknown."""
     each = memory_bytes(model)
     return 8 * order**2 / (gpus * each) if each else 0.0
 
 
 def memory_bytes(model: Device) -> int:
-    """What a GPU says of its memory; 0 where it says nothing."""
+    """Return the memory of a GPU in bytes; 0 if unknown."""
     memory = model.facts.get("memory_bytes")
     return memory if isinstance(memory, int) else 0
 
 
 def fp64_rate(gpu: Device) -> float | None:
-    """Its FP64 rate: what the topology says, else that of the one known model whose name has the same words."""
-    said = gpu.facts.get("fp64_tensor_flop_per_s")
-    if isinstance(said, int | float):
-        return float(said)
-    kind = _kind_of(gpu.name)
+    """Return the FP64 rate of a GPU in flop/s: the topology's fact, else that of the one known model with the same
+    words.
+    """
+    fact = gpu.facts.get("fp64_tensor_flop_per_s")
+    if isinstance(fact, int | float):
+        return float(fact)
+    kind = _parse_kind(gpu.name)
     parts = (shape.gpu for shape in SHAPES.values() if kind and shape.gpu is not None)
-    rates = {part.fp64_tensor_flop_per_s for part in parts if _kind_of(part.name) == kind}
+    rates = {part.fp64_tensor_flop_per_s for part in parts if _parse_kind(part.name) == kind}
     return rates.pop() if len(rates) == 1 else None
 
 
-def _kind_of(name: str) -> frozenset[str]:
-    """The model and the form in a name: `H100` and `PCIE` of `NVIDIA H100 PCIe`; nothing without a model."""
+def _parse_kind(name: str) -> frozenset[str]:
+    """Return the model and form in a name, as `H100` and `PCIE` of `NVIDIA H100 PCIe`; empty without a model."""
     words = set(_MODEL.findall(name.upper()))
     return frozenset(words) if any(any(letter.isdigit() for letter in word) for word in words) else frozenset()

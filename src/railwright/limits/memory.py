@@ -1,4 +1,4 @@
-"""What the memory of a NUMA node or of a GPU can carry: transfers/s x bytes of its bus, reads and writes together."""
+"""The rate of the memory of a NUMA node or GPU: transfers/s x bytes of its bus, reads and writes together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRANSFERS_A_CLOCK = Constant(TRANSFERS_A_MEMORY_CLOCK, "transfers a memory clock
 
 
 def limit(link: Link) -> Limit | NoLimit:
-    """The limit of one node's memory channels."""
+    """Return the limit of a node's memory channels."""
     protocol = link.protocol
     assert isinstance(protocol, MemoryLink)
     if not (protocol.channels and protocol.transfers_per_s and protocol.bus_bytes):
@@ -27,14 +27,14 @@ def limit(link: Link) -> Limit | NoLimit:
 
 
 def gpu_memory_limit(gpu: Device) -> Limit | NoLimit:
-    """Reads and writes of a GPU's memory together: bus width x memory clock x 2."""
+    """Return the limit of a GPU's memory, reads and writes together: bus width x memory clock x 2."""
     rated = gpu.facts.get("hbm_bandwidth_bytes_per_s")
     bits, clock_hz = gpu.facts.get("memory_bus_bits"), gpu.facts.get("memory_clock_max_hz")
     if not isinstance(bits, int) or not isinstance(clock_hz, int | float) or bits <= 0 or clock_hz <= 0:
-        if isinstance(rated, int | float) and rated > 0:  # a shape knows its datasheet's figure instead
+        if isinstance(rated, int | float) and rated > 0:  # shapes give the figure of the datasheet instead
             datasheet = Source(str(gpu.facts.get("source", "the GPU's datasheet")))
             return bandwidth_limit(rated, f"memory of {gpu.id}, {gpu.name}", gpu.id, (), (datasheet,))
-        why = f"the memory clock and bus width of {gpu.id} are not known: only NVIDIA's library tells them"
+        why = f"the memory clock and bus width of {gpu.id} are not known: only NVIDIA's library reports them"
         return no_bandwidth(why, f"{gpu.id}: memory clock, bus width")
     value, mega = memory_rate(bits, clock_hz), clock_hz / 1e6
     step = rate_step(f"{bits} bits x {mega:.0f} MHz x {TRANSFERS_A_CLOCK.value:.0f}", value)
@@ -43,7 +43,7 @@ def gpu_memory_limit(gpu: Device) -> Limit | NoLimit:
 
 
 def copy_limit(of_memory: Limit | NoLimit) -> Limit | NoLimit:
-    """The limit of copying within one memory: every byte is read and written, so half of what the memory carries."""
+    """Return the limit of a copy within a memory: half of its rate, because every byte is read and written."""
     if isinstance(of_memory, NoLimit):
         return of_memory
     value = of_memory.value / 2
@@ -53,7 +53,7 @@ def copy_limit(of_memory: Limit | NoLimit) -> Limit | NoLimit:
 
 
 def limit_inside(topology: Topology, memory: str) -> Limit | NoLimit:
-    """A copy inside one memory, bytes counted once."""
+    """Return the limit of a copy inside a memory; bytes count once."""
     for link in topology.links:
         if isinstance(link.protocol, MemoryLink) and memory in (link.a, link.b):
             return copy_limit(limit(link))

@@ -1,7 +1,7 @@
-"""What NCCL reaches of each link on healthy machines: experience and NCCL's own planning figures, never a limit.
+"""The rates that NCCL reaches of each link on healthy machines: experience and NCCL's planning figures, never a limit.
 
-A band (low, high) in bytes/s stands for each resource of the flow program. The program is solved with all lows and
-with all highs, so that what a collective is expected to reach follows from its links and is fitted to no system.
+Each resource of the flow program has a band (low, high) in bytes/s. The program is solved with all lows and with all
+highs. So the band of a collective follows from its links and is fitted to no system.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NVLINK_SHARE = (
     Constant(0.90, "of NCCL's planning rate, low", sources.NVLINK_RINGS),
     Constant(1.02, "of NCCL's planning rate, high", sources.NVLINK_RINGS),
 )
-# compute capability (major) -> what NVLS reaches of the planning rate
+# compute capability (major) -> NVLS's share of the planning rate
 _NVLS: dict[int, Constant] = {
     9: Constant(0.85, "of NVLink's planning rate, NVLS", sources.NCCL_TUNING),
     10: Constant(0.74, "of NVLink's planning rate, NVLS", sources.NCCL_TUNING),
@@ -54,7 +54,7 @@ TCP_BAND = (
 _ALL_TO_ALL_LOW = Constant(0.75, "of a port's payload rate, many peers at once", sources.P5_ALL_TO_ALL)
 # NCCL plans PCIe with 12, 24, 48 GB/s for Gen3, 4, 5 x16: this share of its raw rate
 _PCIE_LOW = Constant(48 / 63.02, "of the raw rate", sources.NCCL_TOPO)
-# class of CPU -> what GPUs exchange across its sockets: NCCL's planning rate, and what was seen at most
+# class of CPU -> GPU-to-GPU rate across its sockets: NCCL's planning rate, and the highest rate measured
 _SOCKETS: dict[str, tuple[Constant, Constant]] = {
     name: (Constant(low, "bytes/s, GPU to GPU", sources.NCCL_TOPO), Constant(high, "bytes/s, GPU to GPU, high", seen))
     for name, low, high, seen in (
@@ -68,16 +68,16 @@ _SOCKETS: dict[str, tuple[Constant, Constant]] = {
         ("Arm", 6e9, 14.4e9, sources.CROSS_NUMA_MEASURED),
     )
 }
-# class of CPU -> the same where data goes through host memory
+# class of CPU -> the same for data through host memory
 _SOCKETS_THROUGH_MEMORY = {
     "Sapphire Rapids": Constant(25e9, "bytes/s, GPU to GPU through host memory, low", sources.NO_P2P_MEASURED)
 }
-# AMD's family and the least model of each class, the newest first
+# AMD's family and lowest model of each class, newest first
 _AMD_MODELS: dict[str, tuple[Constant, Constant]] = {
     name: (Constant(family, "family", sources.LINUX_ZEN), Constant(model, "model", sources.LINUX_ZEN))
     for name, family, model in (("AMD", 26, 0), ("Zen 3 or 4", 25, 0), ("Zen 2", 23, 48))
 }
-# Intel model numbers of family 6, the least of each class
+# Intel model numbers of family 6, the lowest of each class
 _INTEL_MODELS: dict[str, Constant] = {
     "Emerald Rapids": Constant(207, "model", sources.NCCL_TOPO),
     "Sapphire Rapids": Constant(143, "model", sources.NCCL_TOPO),
@@ -94,7 +94,7 @@ _C2C_SHARE = Constant(0.8, "of the rate, low", sources.P2C_MEASURED)
 
 
 class Band(NamedTuple):
-    """What is reached on healthy machines, in bytes/s; `low` None where no document says."""
+    """The rate of a resource on healthy machines, in bytes/s; `low` is None if no document gives it."""
 
     low: float | None
     high: float
@@ -112,7 +112,7 @@ class Bands:
         self._collective = collective
         self._gpus = {gpu.id for gpu in case.cluster.host.of_kind("gpu")}
         self._reducing = algorithm in ("nvls", "nvlstree", "collnet")
-        self._no_peers = any(one.facts.get("peer_to_peer") is False for one in self._host.of_kind("host"))
+        self._no_peers = any(host.facts.get("peer_to_peer") is False for host in self._host.of_kind("host"))
         self._through_memory = case.through_memory or self._no_peers
         self._nics_below_switches = _every_gpu_has_a_nic_at_its_switch(self._host)
         self._share = TREE_SHARE.value if algorithm == "tree" else 1.0
@@ -120,10 +120,10 @@ class Bands:
         self._low = rccl.TREE_LOW.value / TREE_SHARE.value if slower else 1.0
 
     def of(self, resource: Resource) -> Band:
-        """The band of one resource."""
+        """Return the band of a resource."""
         at_a_gpu = self._gpus & {resource.link.a, resource.link.b}
         cap = self._case.gpu_cap_bytes_per_s if at_a_gpu else math.inf
-        low, high = self._of(resource)
+        low, high = self._find_band(resource)
         if at_a_gpu and self._no_peers and low is not None:
             rate = resource.limit_bytes_per_s
             low, high = min(low, _WITHOUT_PEERS[0].value * rate), min(high, _WITHOUT_PEERS[1].value * rate)
@@ -133,7 +133,7 @@ class Bands:
             min(min(high, cap) * self._share, most),
         )
 
-    def _of(self, resource: Resource) -> Band:
+    def _find_band(self, resource: Resource) -> Band:
         rate, protocol = resource.limit_bytes_per_s, resource.link.protocol
         if resource.kind in ("NIC port", "uplinks"):
             cap = self._case.port_cap_bytes_per_s if resource.kind == "NIC port" else math.inf
@@ -152,7 +152,7 @@ class Bands:
             return Band(_PCIE_LOW.value * raw, rate)
         if resource.kind == "C2C":
             return Band(_C2C_SHARE.value * rate, rate)
-        return self._between_sockets(resource) if isinstance(protocol, SmpLink) else self._inside_cpu(resource)
+        return self._socket_band(resource) if isinstance(protocol, SmpLink) else self._cpu_band(resource)
 
     def _bypasses_kernel(self, resource: Resource) -> bool:
         """Whether NCCL's plugin for that NIC takes TCP out of the kernel and into GPU memory (GPUDirect-TCPX)."""
@@ -160,7 +160,9 @@ class Bands:
         return nic is not None and nic.facts.get("gpudirect_tcp") is True
 
     def _is_not_counted(self, resource: Resource) -> bool:
-        """A NIC's own slot is taken to fit its ports, and a GPU in the CPU's package has no slot. Both are said."""
+        """Report whether the link is assumed wide enough: a NIC's own slot, or a GPU in the CPU's package, which has no
+        slot.
+        """
         ends = [self._host.device(end) for end in (resource.link.a, resource.link.b)]
         known = [end for end in ends if end is not None]
         return any(end.kind in ("nic", "card") or end.facts.get("integrated") is True for end in known)
@@ -174,14 +176,14 @@ class Bands:
         return Band(low.value * rate * reached[0], _NVLINK_SHARE[1].value * rate * reached[1])
 
     def _nvls(self) -> tuple[float, float] | None:
-        """(low, high) of what NVLS reaches; over the hosts of a rack it may be less, by the one rack measured."""
+        """Return (low, high) of NVLS; low is less over the hosts of a rack, by the one rack that was measured."""
         found = _NVLS.get(compute_major(self._host))
         if found is None:
             return None
         over_hosts = domain_hosts(self._case.cluster) > 1
         return found.value * (_NVLS_OVER_HOSTS.value if over_hosts else 1.0), found.value
 
-    def _between_sockets(self, resource: Resource) -> Band:
+    def _socket_band(self, resource: Resource) -> Band:
         if resource.link.protocol == SmpLink(name="in socket"):
             return Band(math.inf if self._through_memory else _ACROSS_CPU_LOW.value, math.inf)
         cpu = self._host.device(resource.link.a)
@@ -192,30 +194,30 @@ class Bands:
         through_memory = _SOCKETS_THROUGH_MEMORY.get(name) if self._no_peers else None
         return Band((through_memory or low).value, high.value)
 
-    def _inside_cpu(self, resource: Resource) -> Band:
-        """Peer-to-peer through a root complex; a Grace CPU passes its GPU's traffic at the full rate (P2C)."""
+    def _cpu_band(self, resource: Resource) -> Band:
+        """Return the band of peer-to-peer traffic through a root complex; Grace passes it at the full rate (P2C)."""
         cpu = self._host.device(resource.link.a)
         directly = not self._through_memory
         crosses = directly and cpu is not None and cpu.kind == "cpu" and _cpu_class(cpu) != "Arm"
-        return Band(max(_ACROSS_CPU_LOW.value, self._between_gpus()) if crosses else math.inf, math.inf)
+        return Band(max(_ACROSS_CPU_LOW.value, self._peer_rate()) if crosses else math.inf, math.inf)
 
-    def _between_gpus(self) -> float:
-        """What GPUs exchange through a CPU at least: a share of their links; 0 where it passes on NICs' data too."""
+    def _peer_rate(self) -> float:
+        """Return the least rate between GPUs through a CPU, a share of their links; 0 if NICs' data crosses it too."""
         if self._case.cluster.hosts > 1 and not self._nics_below_switches:
             return 0.0
         links = [link.protocol for link in self._host.links if link.b in self._gpus]
-        rates = [pcie.raw_rate(one.gt_per_s or 0.0, one.width or 0) for one in links if isinstance(one, PcieLink)]
+        rates = [pcie.raw_rate(link.gt_per_s or 0.0, link.width or 0) for link in links if isinstance(link, PcieLink)]
         return _GPUS_ACROSS_CPU.value * min((rate for rate in rates if rate is not None), default=0.0)
 
 
 def tree_cap(cluster: Cluster, algorithm: str) -> tuple[float, float] | None:
-    """NCCL's own cap on the busbw of trees over domains in bytes/s, as (low, high); None where it has none."""
+    """Return NCCL's own cap on the busbw of trees over domains as (low, high) in bytes/s; None without a cap."""
     most = tuning.channel_most(cluster, algorithm) if algorithm in ("tree", "nvlstree") else math.inf
     return None if math.isinf(most) else ((1 - _CAP_SPARE.value) * most, (1 + _CAP_SPARE.value) * most)
 
 
 def _every_gpu_has_a_nic_at_its_switch(host: Topology) -> bool:
-    """Whether no GPU needs a CPU to reach a NIC."""
+    """Report whether no GPU needs a CPU to reach a NIC."""
     switches = {switch.id for switch in host.of_kind("pcie_switch")}
     near = {kind: {link.a for link in host.links if link.b in ids} for kind, ids in (
         ("gpu", {gpu.id for gpu in host.of_kind("gpu")}),
@@ -225,7 +227,7 @@ def _every_gpu_has_a_nic_at_its_switch(host: Topology) -> bool:
 
 
 def _cpu_class(cpu: Device) -> str:
-    """The class of a CPU: NCCL's (src/graph/topo.cc), and AMD's by generation."""
+    """Return the class of a CPU: NCCL's (src/graph/topo.cc), and AMD's by generation."""
     facts = cpu.facts
     if facts.get("architecture") == "arm64":
         return "Arm"
@@ -236,7 +238,7 @@ def _cpu_class(cpu: Device) -> str:
             (
                 name
                 for name, least in _AMD_MODELS.items()
-                if known and (family, model) >= tuple(one.value for one in least)
+                if known and (family, model) >= tuple(number.value for number in least)
             ),
             "AMD",
         )

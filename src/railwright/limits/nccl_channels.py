@@ -1,8 +1,8 @@
-"""Over how many channels NCCL sends one message between GPUs of one host, and what they carry.
+"""The number of channels for a message between GPUs of one host, and their rate.
 
-A message to one peer gets few channels, for NCCL shares them out as if every rank sent to all others at once; only a
-part of more than 16 MiB for each channel doubles them. So a ring of sends is held back by its channels where it is
-large enough to fill a link, and the more ranks there are the longer.
+A message to one peer gets few channels, because NCCL shares them out as if every rank sent to all others at once. Only
+parts of more than 16 MiB a channel double them. So the channels limit a ring of sends that is large enough to fill a
+link, and more so with more ranks.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _MOST = Constant(32, "channels, of the 24 of collectives rounded up to a power o
 _LEAST_PART = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
 _MOST_PART = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
 _CHANNEL = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers, low", P2P_MEASURED)
-_CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above what was seen", P2P_MEASURED)
+_CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above the measured rate", P2P_MEASURED)
 
 
 def band_bytes_per_s(cluster: Cluster, size_bytes: int) -> tuple[float, float]:
-    """(low, high) of what the channels of one message carry; no bound (inf) where it is not known to be by NVLink."""
+    """Return (low, high) of the rate of a message's channels; infinite unless NVLink joins the GPUs of one host."""
     links = [link.protocol.links for link in cluster.host.links if isinstance(link.protocol, NvlinkLink)]
     if cluster.hosts > 1 or not links:
         return float("inf"), float("inf")
@@ -30,7 +30,9 @@ def band_bytes_per_s(cluster: Cluster, size_bytes: int) -> tuple[float, float]:
 
 
 def channels(ranks: int, links: int, size_bytes: int) -> int:
-    """How many channels a message has between GPUs joined by so many NVLinks, in one host with so many ranks."""
+    """Return the number of channels of a message between GPUs joined by `links` NVLinks, in one host with `ranks`
+    ranks.
+    """
     most = 1 << (min(int(_FOR_EACH_LINK.value) * links, int(_MOST.value)) - 1).bit_length()
     found = most
     while found * ranks > most and found > 1:

@@ -1,4 +1,4 @@
-"""What a NIC's port carries as payload: RoCEv2 and TCP over Ethernet, InfiniBand, and SRD of AWS's EFA.
+"""The payload rate of a NIC's port: RoCEv2 and TCP over Ethernet, InfiniBand, and SRD of AWS's EFA.
 
 payload share = MTU / (MTU + headers of one packet), for full packets of a long transfer.
 """
@@ -25,7 +25,7 @@ RDMA_MTUS = tuple(Constant(size, "bytes of payload in a packet", IBTA) for size 
 
 
 class Payload(NamedTuple):
-    """The share of the line rate that is payload, the packets that it holds for, and the documents."""
+    """The payload's share of the line rate, the packets that it holds for, and its documents."""
 
     share: float
     words: str
@@ -33,22 +33,22 @@ class Payload(NamedTuple):
 
 
 def largest_rdma_mtu(room_bytes: float) -> int:
-    """The largest RDMA MTU that fits into so many bytes, 0 where not even the least does."""
+    """Return the largest RDMA MTU that fits into `room_bytes`; 0 if none fits."""
     return max((int(mtu.value) for mtu in RDMA_MTUS if mtu.value <= room_bytes), default=0)
 
 
 def rdma_mtu(ethernet_mtu_bytes: int) -> int:
-    """The RDMA MTU that fits an Ethernet MTU: the largest of 256 to 4096 that leaves room for the headers."""
+    """Return the RDMA MTU for an Ethernet MTU: the largest of 256 to 4096 that leaves room for the headers."""
     return largest_rdma_mtu(ethernet_mtu_bytes - ROCE_BYTES.value) or int(RDMA_MTUS[0].value)
 
 
 def payload_of(protocol: EthernetLink | InfinibandLink | EfaLink) -> Payload | None:
-    """The payload of a port's packets, None where the MTU is unknown."""
+    """Return the payload of a port's packets; None if the MTU is unknown."""
     mtu = protocol.mtu_bytes
     if mtu is None:
         return None
     if isinstance(protocol, EfaLink):
-        # SRD's own headers are not published: what Ethernet alone takes is a limit that no packet can pass.
+        # SRD's headers are not published. Ethernet's framing alone gives a limit that holds for any packet.
         words = f"EFA MTU {mtu}, Ethernet framing only as SRD's headers are not public"
         return Payload(mtu / (mtu + FRAME_BYTES.value), words, (IEEE_8023, SRD_PAPER))
     if isinstance(protocol, InfinibandLink):
@@ -60,7 +60,7 @@ def payload_of(protocol: EthernetLink | InfinibandLink | EfaLink) -> Payload | N
 
 
 def limit(link: Link) -> Limit | NoLimit:
-    """The limit of one port, each direction."""
+    """Return the limit of a port, each direction."""
     protocol = link.protocol
     assert isinstance(protocol, EthernetLink | InfinibandLink | EfaLink)
     payload = payload_of(protocol)

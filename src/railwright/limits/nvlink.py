@@ -23,12 +23,12 @@ XGMI_RATE: dict[int, Constant] = {
 C2C_RATE = Constant(450e9, "bytes/s a direction", sources.GRACE_HOPPER)
 _NOT_KNOWN = "NVLink of "
 _CUT_SHORT = " more"
-"""At the end of a list of devices in `Topology.unknown` that names its first ones only."""
+"""The end of a list of devices in `Topology.unknown` that was cut to its first entries."""
 
 
 def not_known(machine: Topology) -> tuple[str, ...]:
-    """The GPUs whose NVLinks lead to unknown places, as the machine says in `unknown`."""
-    lists = [one.what.removeprefix(_NOT_KNOWN) for one in machine.unknown if one.what.startswith(_NOT_KNOWN)]
+    """Return the GPUs whose NVLinks have unknown ends according to the machine's `unknown`."""
+    lists = [item.what.removeprefix(_NOT_KNOWN) for item in machine.unknown if item.what.startswith(_NOT_KNOWN)]
     if not lists:
         return ()
     linked = {end for link in machine.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
@@ -40,7 +40,7 @@ def not_known(machine: Topology) -> tuple[str, ...]:
 
 
 def limit(link: Link) -> Limit | NoLimit:
-    """The limit of the links between two devices, each direction."""
+    """Return the limit of the links between two devices, each direction."""
     protocol = link.protocol
     if isinstance(protocol, C2cLink):
         return _limit(link, C2C_RATE.value, "NVLink-C2C", C2C_RATE)

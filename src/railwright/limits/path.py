@@ -31,9 +31,9 @@ from railwright.topology.devices import (
 _WIDE_ENOUGH = frozenset({"", "root complex", "card", "namespace", "drive controller"})
 
 
-@cache  # a machine's links are asked for again for each collective, algorithm and fault
+@cache  # each collective, algorithm and fault needs the same links again
 def link_limit(link: Link) -> Limit | NoLimit:
-    """The limit of one link, each direction, whatever its protocol."""
+    """Return the limit of a link of any protocol, each direction."""
     match link.protocol:
         case PcieLink():
             return pcie.limit(link)
@@ -51,7 +51,7 @@ def link_limit(link: Link) -> Limit | NoLimit:
 
 
 def path_limit(path: Path) -> Limit | NoLimit:
-    """The limit of a path."""
+    """Return the limit of a path."""
     found = [link_limit(link) for link in path.links]
     unknown = [limit for limit in found if isinstance(limit, NoLimit)]
     if len(unknown) == len(found):
@@ -61,7 +61,7 @@ def path_limit(path: Path) -> Limit | NoLimit:
 
 
 def over_nics(path: Path, count: int) -> Limit | NoLimit:
-    """The limit of a path over so many NICs of each end at once: their links count so often, others once."""
+    """Return the limit of a path over `count` NICs of each end at once: their links count so often, others once."""
     nics = {device for device in path.devices if device.startswith("nic")}
     found = []
     for link in path.links:
@@ -70,18 +70,18 @@ def over_nics(path: Path, count: int) -> Limit | NoLimit:
             times = count if nics & {link.a, link.b} else 1
             because = limit.because if times == 1 else f"{times} of: {limit.because}"
             found.append(replace(limit, value=limit.value * times, because=because))
-    return min(found, key=lambda one: one.value, default=path_limit(path))
+    return min(found, key=lambda limit: limit.value, default=path_limit(path))
 
 
 def has_unknown_link(path: Path) -> bool:
-    """Whether a link of unknown rate may hold the path back."""
+    """Report whether a link of unknown rate may be narrower than the path's limit."""
     return any(_may_be_narrower(link) for link in path.links if isinstance(link_limit(link), NoLimit))
 
 
 def limit_inside(machine: Topology, path: Path) -> Limit | NoLimit:
-    """`path_limit` of a path of that machine, whose ids may be followed by `@host`.
+    """Return the limit of a path inside a machine, whose ids may end in `@host`.
 
-    None between two GPUs over PCIe where the machine does not say whether NVLink joins them: then that is their path.
+    There is none between two GPUs over PCIe if it is unknown whether NVLink joins them, for NVLink would be their path.
     """
     ends = [path.devices[place].partition("@")[0] for place in (0, -1)]
     devices = [machine.device(end) for end in ends]
@@ -95,8 +95,10 @@ def limit_inside(machine: Topology, path: Path) -> Limit | NoLimit:
 
 
 def _may_be_narrower(link: Link) -> bool:
-    """Whether a link of unknown rate can hold a path back. Memory and the inside of a chip or card do not hold one
-    device back; a hypervisor's emulated link, or one between sockets, may.
+    """Report whether a link of unknown rate can limit a path.
+
+    Memory and the inside of a chip or card do not limit one device. A hypervisor's emulated link, or a link between
+    sockets, may.
     """
     if isinstance(link.protocol, InternalLink):
         return link.protocol.name not in _WIDE_ENOUGH

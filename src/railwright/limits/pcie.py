@@ -1,8 +1,8 @@
-"""What a trained PCIe link can carry as payload.
+"""The payload rate of a trained PCIe link.
 
-raw rate = GT/s x width x encoding; a transaction of MaxPayload bytes costs 24 bytes of framing, header and LCRC
-more; SKIP sets take a fixed share. That is the limit.
-Acknowledgement and flow-control packets, sent as often as the specification asks, take a further share.
+raw rate = GT/s x width x encoding. A transaction of MaxPayload bytes costs 24 more bytes of framing, header and LCRC;
+SKIP sets take a fixed share. That is the limit. Acknowledgement and flow-control packets, sent as often as the
+specification asks, take a further share.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ MAX_PAYLOAD_RANGE = (
 
 
 def generation(gt_per_s: float) -> int | None:
-    """1 to 6, None for a rate that no generation has."""
+    """Return the PCIe generation of a rate, 1 to 6; None if no generation has it."""
     found = _ENCODING.get(gt_per_s)
     return found[0] if found else None
 
 
 def describe(link: PcieLink) -> str:
-    """`PCIe 5.0 x16, MaxPayload 256 B`."""
+    """Return the link in words: `PCIe 5.0 x16, MaxPayload 256 B`."""
     number = generation(link.gt_per_s) if link.gt_per_s else None
     name = f"PCIe {number}.0 x{link.width}" if number and link.width else "PCIe link of unknown rate"
     payload = f"MaxPayload {link.max_payload_bytes} B" if link.max_payload_bytes else "MaxPayload not readable"
@@ -53,47 +53,47 @@ def describe(link: PcieLink) -> str:
 
 
 def raw_rate(gt_per_s: float, width: int) -> float | None:
-    """Bytes/s after the line encoding, None for an unknown generation."""
+    """Return bytes/s after the line encoding; None for an unknown generation."""
     found = _ENCODING.get(gt_per_s)
     return gt_per_s * 1e9 * width / BITS_PER_BYTE * found[1].value if found else None
 
 
 def payload_rate(raw: float, max_payload_bytes: float) -> float:
-    """Bytes/s of payload when every transaction is a full one."""
+    """Return bytes/s of payload if every transaction is full."""
     share = max_payload_bytes / (max_payload_bytes + TLP_OVERHEAD_BYTES.value)
     return raw * share * (1 - SKIP_SHARE.value)
 
 
 def payload_rate_with_dllps(raw: float, max_payload_bytes: int) -> float:
-    """The same, less acknowledgements and flow control at the specification's rate (512 B rate above 512 B)."""
+    """Return `payload_rate` less acknowledgements and flow control as specified (512 B rate above 512 B)."""
     interval = _DLLP_INTERVAL[min(max_payload_bytes, max(_DLLP_INTERVAL))]
     return payload_rate(raw, max_payload_bytes) * (1 - DLLP_BYTES.value / interval.value)
 
 
 class Rates(NamedTuple):
-    """What a link carries in bytes/s, each direction."""
+    """The rates of a link in bytes/s, each direction."""
 
     raw: float
     payload: float
-    """Of the largest MaxPayload where it cannot be read."""
+    """The payload rate; with the largest MaxPayload if it cannot be read."""
     with_dllps: float
-    """The same less acknowledgements and flow control, of the least MaxPayload where it cannot be read."""
+    """The same less acknowledgements and flow control; with the least MaxPayload if it cannot be read."""
     payload_bytes: int
 
 
 def rates(protocol: PcieLink) -> Rates | None:
-    """The rates of a link; None where its trained rate or width is not known."""
+    """Return the rates of a link; None if its trained rate or width is unknown."""
     raw = raw_rate(protocol.gt_per_s, protocol.width) if protocol.gt_per_s and protocol.width else None
     if raw is None:
         return None
     least, most = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
     known = protocol.max_payload_bytes if protocol.max_payload_bytes in range(least, most + 1) else None
-    low = payload_rate_with_dllps(raw, _as_specified(known or least))
+    low = payload_rate_with_dllps(raw, _specified_payload(known or least))
     return Rates(raw, payload_rate(raw, known or most), low, known or most)
 
 
 def limit(link: Link) -> Limit | NoLimit:
-    """The limit of one PCIe link, each direction."""
+    """Return the limit of a PCIe link, each direction."""
     protocol = link.protocol
     assert isinstance(protocol, PcieLink)
     if (found := rates(protocol)) is None:
@@ -109,6 +109,6 @@ def limit(link: Link) -> Limit | NoLimit:
     return bandwidth_limit(found.payload, because, link.id, steps, (PCIE_SPEC, INTEL_AN708, PCIE_BENCH))
 
 
-def _as_specified(max_payload_bytes: int) -> int:
-    """The largest power-of-two MaxPayload for which an interval is specified."""
+def _specified_payload(max_payload_bytes: int) -> int:
+    """Return the largest power-of-two MaxPayload with a specified interval."""
     return max(size for size in _DLLP_INTERVAL if size <= max_payload_bytes)

@@ -1,4 +1,4 @@
-"""A limit with its band, and an algorithm with both: what a collective can reach, before and after NCCL's choice."""
+"""Limits with their bands, for a rate and for an algorithm."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from railwright.limits.limit import Source, Way
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A limit and the band that healthy systems reach, in bytes/s; the band is None where no document tells it."""
+    """A limit and the band that healthy systems reach, in bytes/s; the band is None if no document gives it."""
 
     limit: float
     expected_low: float | None = None
     expected_high: float | None = None
     ways: tuple[Way, ...] = ()
-    """The band of each algorithm that NCCL may take, where there are several."""
+    """The band of each algorithm that NCCL may take, if there are several."""
 
     def times(self, share: float) -> Rate:
-        """The same, scaled."""
+        """Return the rate scaled by `share`."""
         low, high = (None if end is None else end * share for end in (self.expected_low, self.expected_high))
         ways = tuple(replace(way, low=way.low * share, high=way.high * share) for way in self.ways)
         return Rate(limit=self.limit * share, expected_low=low, expected_high=high, ways=ways)
 
     def as_time(self, size_bytes: int) -> Rate:
-        """The seconds that so many bytes take at these rates: the limit is the least time."""
+        """Return the seconds for `size_bytes` at these rates: the limit is the least time."""
         least = size_bytes / self.limit
         if self.expected_low is None or self.expected_high is None:
             return Rate(limit=least)
@@ -34,17 +34,17 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def middle(self) -> float | None:
-        """Of the band; None where there is none."""
+        """The geometric mean of the band; None without a band."""
         if self.expected_low is None or self.expected_high is None:
             return None
         return (self.expected_low + self.expected_high) / 2
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much of the limit one kind of link decides, and what relaxing it would bring."""
+    """The part of the limit that one kind of link decides, and the gain from relaxing it."""
 
     what: str
-    """`NIC port` or another kind of resource."""
+    """The kind of resource, as `NIC port`."""
     where: tuple[str, ...]
     """Ids of links, or of NIC ports with their direction."""
     share: float
@@ -52,12 +52,12 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     doubled_bytes_per_s: float
     """The algbw if these links alone were twice as fast."""
     then: str
-    """The kind of link that would hold it back then."""
+    """The kind of link that would be the bottleneck then."""
     sources: tuple[Source, ...] = ()
 
 
 class Algorithm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One algorithm: its rates as busbw and algbw."""
+    """An algorithm with its rates as busbw and algbw."""
 
     name: str
     algbw_bytes_per_s: Rate

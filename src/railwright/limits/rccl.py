@@ -1,7 +1,7 @@
-"""What differs where the GPUs are AMD's and RCCL runs: its own tables of latencies, for MI300X, and what it chooses.
+"""RCCL on AMD's GPUs: its tables of latencies for MI300X, and its choice of algorithms.
 
-They are curves fitted to a cluster (src/graph/tuning.cc, tuning_model_5): the latency of Ring and Simple over hosts,
-320 us, is there to keep it from being chosen and is left out. LL128 is off on MI300X.
+The tables are curves fitted to a cluster (src/graph/tuning.cc, tuning_model_5). The latency of Ring and Simple over
+hosts, 320 us, exists to prevent their choice and is left out. LL128 is off on MI300X.
 """
 
 from __future__ import annotations
@@ -38,5 +38,5 @@ LONGER = (
 
 
 def is_used(cluster: Cluster) -> bool:
-    """Whether the GPUs are AMD's."""
+    """Report whether the GPUs are AMD's."""
     return any(gpu.facts.get("vendor") == "amd" for gpu in cluster.host.of_kind("gpu")[:1])

@@ -1,4 +1,4 @@
-"""Limits that are real but not in the hardware: what NCCL's own rules cost, named as software."""
+"""Limits set by NCCL's rules rather than by hardware, reported as software."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _STEP_US = (
 )
 _CHUNK_BYTES = Constant(128 * 1024, "bytes in flight for each step of a connection", NCCL_2409)
 _NEAR = KIND_ORDER[: KIND_ORDER.index("P2C") + 1]
-"""The kinds over which NCCL uses GPUDirect RDMA by itself."""
+"""The path kinds over which NCCL uses GPUDirect RDMA by default."""
 
 
 def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[str, ...]:
-    """One sentence for each rule of the software that matters there, with its source."""
+    """Return a sentence with its source for each rule of the software that limits this collective."""
     if domains(cluster) < 2 or not ports(cluster.host):
         return ()
     found = []
@@ -37,7 +37,7 @@ def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[
         found.append(f"with PXN off (NCCL_PXN_DISABLE=1) the limit is {format_bandwidth(without)} algbw")
     if collective in ("send_recv", "all_to_all"):
         found.append(
-            "one connection keeps a fixed number of bytes in flight, so that its rate is at most those over the time"
+            "one connection keeps a fixed number of bytes in flight, so its rate is at most those bytes over the time"
             f" of a step: {format_bandwidth(_CHUNK_BYTES.value / (_STEP_US[1].value * 1e-6))} to"
             f" {format_bandwidth(_CHUNK_BYTES.value / (_STEP_US[0].value * 1e-6))} for a connection of one channel"
             f" with 128 KiB chunks ({NCCL_2409}); NCCL_NCHANNELS_PER_NET_PEER and NCCL_P2P_NET_CHUNKSIZE raise it"
@@ -46,12 +46,12 @@ def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[
 
 
 def nearest_nic_kind(affinity: Affinity, gpu: str) -> PathKind | None:
-    """The kind of path from a GPU to its nearest NIC; None where it reaches none."""
+    """Return the kind of path from a GPU to its nearest NIC; None if it reaches none."""
     return next((affinity.kind(gpu, nic) for nic in affinity.nearest(gpu)), None)
 
 
 def far_gpus(host: Topology) -> list[tuple[str, PathKind]]:
-    """The GPUs whose nearest NIC is beyond the CPU, each with the kind of the path to it."""
+    """Return the GPUs whose nearest NIC is beyond the CPU, each with the kind of the path to it."""
     affinity = Affinity(host)
     kinds = ((gpu.id, nearest_nic_kind(affinity, gpu.id)) for gpu in affinity.gpus)
     return [(gpu, kind) for gpu, kind in kinds if kind is not None and kind not in _NEAR]

@@ -1,4 +1,4 @@
-"""The documents that the limits are computed from, each named once."""
+"""The documents behind the limits, each named once."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ NCCL_412 = Source("NCCL issue 412", "16 GB/s is normal where NIC and GPU meet at
 CROSS_NUMA_MEASURED = Source(
     "p2pBandwidthLatencyTest of RTX PRO 6000, testdata/calibration/pcie.csv",
     "across sockets 32 to 39 GB/s with Zen 4 and 37 to 51 with Zen 5, where NCCL plans 16: 2.4 times the plan for CPUs"
-    " that nobody showed; within a socket 52 to 57 GB/s",
+    " without measurements; within a socket 52 to 57 GB/s",
 )
 ROME_SOCKETS_MEASURED = Source(
     "p2pBandwidthLatencyTest of 8 A40, two EPYC 7302, nccl-tests issue 74",
@@ -115,11 +115,11 @@ NCCL_SOCKETS = Source(
 )
 HOST_SMALL_MEASURED = Source(
     "Railwright testdata/external/nccl_tests, 2, 4 and 8 H200 of one host, NCCL 2.28.9",
-    "small operations take 13 to 30 us: 12 us and 0.35 of what NCCL's model gives, within a factor of 1.8",
+    "small operations take 13 to 30 us: 12 us and 0.35 of NCCL's model, within a factor of 1.8",
 )
 NCCL_LATENCY = Source("Railwright docs/calibration.md", "latency over hosts: an estimate, held against no row")
 OFI_LATENCY = Source(
-    "aws-ofi-nccl 2daf7d3", "src/platform-aws.cpp, the latency that the plugin tells NCCL, by platform"
+    "aws-ofi-nccl 2daf7d3", "src/platform-aws.cpp, the latency that the plugin reports to NCCL, by platform"
 )
 SRD_LATENCY = Source(
     "dailiuyao/ncclgauge-works 9c23214, aws/2026-summer-intern, p6-b200, latency_client_20260603_235229.log",

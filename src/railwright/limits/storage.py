@@ -1,7 +1,7 @@
-"""Reading and writing files: the drives together, the ways to them, and the ways into the machine that reads.
+"""The limit of reading and writing files: the drives, the links to them, and the links into the reading machine.
 
-A path over the network passes the servers' drives, the servers' NICs and the clients' NICs; each is a sum over what
-works at once, and the least of them is the limit.
+A path over the network passes the servers' drives, the servers' NICs and the clients' NICs. Each is a sum over the
+devices that work at once; the least sum is the limit.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from railwright.units import format_bandwidth
 
 
 class Stage(NamedTuple):
-    """One thing all data must pass: what it is, how many work at once, the slowest, the rate of all together."""
+    """A stage that all data pass: its devices, how many work at once, the limit of the slowest, the rate of all."""
 
     what: str
     number: int
     limit: Limit
     rate: float
-    """Bytes/s of all of them."""
+    """The rate of all of them, in bytes/s."""
 
 
 def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit | NoLimit:
-    """The limit of reading files on `clients` hosts at once into memory, or into `to_gpus` GPUs of each, in bytes/s.
+    """Return the limit in bytes/s of reading files on `clients` hosts at once into memory, or into `to_gpus` GPUs of
+    each.
 
-    With storage servers in the cluster file their drives count, else each client's own.
+    Storage servers in the cluster file provide the drives, else each client's own drives count.
     """
     found = [_stage(what, links, times) for what, links, times in _ways(cluster, clients, to_gpus)]
     stages = [stage for stage in found if isinstance(stage, Stage)]
@@ -50,20 +51,20 @@ def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit
 
 
 def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, list[Link], int]]:
-    """(what, the links of one machine, how many machines) of all that the data pass."""
+    """Yield (stage, the links of one machine, the number of machines) for all stages that the data pass."""
     if cluster.storage is not None:
         servers, server = cluster.storage
-        yield "drives of the servers", _links_of(server, "drive"), servers
+        yield "drives of the servers", _find_links(server, "drive"), servers
         yield "NIC ports of the servers", [link for _, link in ports(server)], servers
         yield "NIC ports of the clients", [link for _, link in ports(cluster.host)], clients
     else:
-        yield "drives", _links_of(cluster.host, "drive"), clients
+        yield "drives", _find_links(cluster.host, "drive"), clients
     if to_gpus:
-        yield "PCIe links of GPUs", _links_of(cluster.host, "gpu")[:to_gpus], clients
+        yield "PCIe links of GPUs", _find_links(cluster.host, "gpu")[:to_gpus], clients
 
 
 def _stage(what: str, links: list[Link], times: int) -> Stage | str:
-    """The links of one machine, `times` over; its name alone where the rate of one of them is not known."""
+    """Return the stage of a machine's links, `times` over; only its name if the rate of one is unknown."""
     limits = [limit for limit in map(link_limit, links) if isinstance(limit, Limit)]
     if not limits or len(limits) < len(links):
         return what
@@ -72,12 +73,12 @@ def _stage(what: str, links: list[Link], times: int) -> Stage | str:
 
 
 def _words(what: str, number: int) -> str:
-    """`drives of the servers`, for one of them `drive of the servers`."""
+    """Return the words of a stage in the singular or plural: `drive of the servers` for one."""
     if number > 1:
         return what
     return what.replace("drives", "drive").replace("ports", "port").replace("links", "link")
 
 
-def _links_of(host: Topology, kind: str) -> list[Link]:
+def _find_links(host: Topology, kind: str) -> list[Link]:
     names = {device.id for device in host.devices if device.kind == kind}
     return [link for link in host.links if link.b in names and isinstance(link.protocol, PcieLink)]

@@ -1,12 +1,12 @@
-"""How many switches, ports and cables between switches a fabric needs; nothing here knows a price or a rate.
+"""The switches, ports and cables between switches that a fabric needs, without prices or rates.
 
-Every port runs at the rate of the NICs' ports. A non-blocking fabric is counted so (R ports a switch, h = R/2 rounded
+Every port runs at the rate of the NICs' ports. The rules for a non-blocking fabric (R ports a switch, h = R/2 rounded
 down, K hosts with N rails, ceil is rounding up):
 
 one tier      K N <= R: one switch holds every NIC port.
 leaves        groups of h hosts, the last group takes the rest. In a group of m hosts a leaf takes floor(h / m) whole
               rails (in a full group one), so it has d <= h ports to NICs. NVIDIA calls a full group a scalable unit.
-two tiers     S spines, each joined to each leaf by ceil(d / S) links, so that no way is better than another. S is the
+two tiers     S spines, each joined to each leaf by ceil(d / S) links, so all ways are equal. S is the
               least number for which the links to all leaves fit on one spine (sum of ceil(d / S) <= R) and those to
               all spines on a leaf (d + S ceil(d / S) <= R). More than R leaves need a third tier.
 three tiers   pods of h leaves in order. S spines in every pod, the same number in all: the least for which the links
@@ -14,8 +14,8 @@ three tiers   pods of h leaves in order. S spines in every pod, the same number 
               plane s, whose C cores are each joined to it by ceil(u / C) links: the least C for which those of all
               pods fit on one core (sum of ceil(u / C) <= R) and u + C ceil(u / C) <= R. More than R pods: refused.
 
-The result is NVIDIA's own table of larger fabrics, to the switch and the cable (DGX SuperPOD Reference Architecture,
-B200, table of larger component counts: 64 to 2048 nodes), which a test holds.
+The result is NVIDIA's own table of larger fabrics to the switch and the cable (DGX SuperPOD Reference Architecture,
+B200, table of larger component counts: 64 to 2048 nodes); a test checks it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMES = ("leaf", "spine", "core")
 
 
 class SwitchTier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All switches of one level, the ports of them that are used, towards the hosts and away from them."""
+    """The switches of one level, with their ports in use towards the hosts and away from them."""
 
     name: str
     switches: int
@@ -47,10 +47,12 @@ class SwitchTier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def non_blocking(hosts: int, rails: int, radix: int) -> tuple[SwitchTier, ...]:
-    """The Clos above for `hosts` of `rails` NIC ports each, leaves first. Raises UsageError where three tiers fail."""
+    """Return the Clos fabric above for `hosts` of `rails` NIC ports each, leaves first. Raises UsageError if three
+    tiers cannot hold them.
+    """
     half = radix // 2
     if half < 2:
-        raise UsageError(f"switches of {radix} ports join nothing", hint="give --radix 4 or more")
+        raise UsageError(f"a switch must have at least 4 ports, got {radix}", hint="give --radix 4 or more")
     if hosts * rails <= radix:
         return _tiers((1, hosts * rails, 0))
     leaves = _leaves(hosts, rails, half)
@@ -64,7 +66,7 @@ def non_blocking(hosts: int, rails: int, radix: int) -> tuple[SwitchTier, ...]:
 
 
 def _leaves(hosts: int, rails: int, half: int) -> Counter[int]:
-    """How many leaves have how many ports to NICs, the fullest first."""
+    """Count leaves by their number of ports to NICs, the fullest first."""
     found: Counter[int] = Counter()
     groups, rest = divmod(hosts, half)
     if groups:
@@ -77,20 +79,20 @@ def _leaves(hosts: int, rails: int, half: int) -> Counter[int]:
 
 
 def _least(first: int, last: int, fits: Callable[[int], bool]) -> int:
-    """The least number from `first` to `last` that fits; the last always does."""
+    """Return the least number from `first` to `last` that fits; the last always does."""
     return next((number for number in range(max(1, first), last) if fits(number)), last)
 
 
 def _links(ports: int, above: int) -> int:
-    """From one switch with that many ports down to each of the switches above."""
+    """Return the links from a switch with `ports` ports down to each of the switches above."""
     return ceil(Fraction(ports, above))
 
 
 def _even(ports: Iterable[int], above: int, radix: int, most: int) -> bool:
-    """Whether switches with those ports down can each be joined evenly to `above` switches of `most` ports down."""
+    """Report whether switches with those ports down can be joined evenly to `above` switches of `most` ports down."""
     each = list(ports)
-    own = all(down + above * _links(down, above) <= radix for down in set(each))
-    return own and sum(_links(down, above) for down in each) <= most
+    upwards = all(down + above * _links(down, above) <= radix for down in set(each))
+    return upwards and sum(_links(down, above) for down in each) <= most
 
 
 def _two_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
@@ -104,8 +106,8 @@ def _three_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
     half = radix // 2
     if leaves.total() > radix * half:
         return ()
-    every = tuple(leaves.elements())
-    pods = [every[start : start + half] for start in range(0, len(every), half)]  # ports to NICs, leaf by leaf
+    ports = tuple(leaves.elements())
+    pods = [ports[start : start + half] for start in range(0, len(ports), half)]  # ports to NICs, leaf by leaf
     down = sum(ports * number for ports, number in leaves.items())
     kinds = set(pods)  # nearly all pods are alike
     spines = _least(1, half, lambda number: all(_even(pod, number, radix, half) for pod in kinds))
@@ -121,7 +123,7 @@ def _three_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
 
 
 def _tiers(*counts: tuple[int, int, int]) -> tuple[SwitchTier, ...]:
-    """Tiers from the leaves up: how many switches, and their ports down and up."""
+    """Return tiers from the leaves up; each count is (switches, ports down, ports up)."""
     return tuple(
         SwitchTier(name=name, switches=switches, ports_down=down, ports_up=up)
         for name, (switches, down, up) in zip(_NAMES, counts, strict=False)
@@ -129,11 +131,11 @@ def _tiers(*counts: tuple[int, int, int]) -> tuple[SwitchTier, ...]:
 
 
 def described(fabric: Fabric, hosts: int, rails: int) -> tuple[SwitchTier, ...]:
-    """The tiers of a cluster file for `hosts` of `rails` NIC ports each.
+    """Return the tiers of a cluster file for `hosts` of `rails` NIC ports each.
 
-    Each group has the switches that its tier gives, else one leaf for each rail where rail-optimised, else one.
-    Its uplinks are its ports down over the oversubscription, rounded up, rail by rail in rail-optimised leaves; the
-    highest tier has none.
+    Each group has the switches that its tier gives, else one leaf for each rail if rail-optimised, else one. Its
+    uplinks are its ports down over the oversubscription, rounded up, rail by rail in rail-optimised leaves; the highest
+    tier has none.
     """
     found = []
     for level, tier in enumerate(fabric.tiers):
@@ -152,7 +154,7 @@ def described(fabric: Fabric, hosts: int, rails: int) -> tuple[SwitchTier, ...]:
 
 
 def _ports_down(fabric: Fabric, level: int, hosts: int, rails: int) -> int:
-    """Of one group of that tier with `hosts` hosts: to NICs, or to the uplinks of the groups below."""
+    """Return the ports down of a group of that tier with `hosts` hosts: to NICs, or to uplinks from below."""
     if level == 0:
         return hosts * rails
     groups, rest = divmod(hosts, fabric.tiers[level - 1].hosts)

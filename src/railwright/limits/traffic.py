@@ -1,4 +1,4 @@
-"""What each collective must move, by algorithm, per byte of its size: the demands of the flow program.
+"""The traffic of each collective by algorithm, per byte of its size: the demands of the flow program.
 
 n ranks, k NVLink domains (a host, or the hosts that share NVSwitches), G GPUs in a domain. S is nccl-tests' size.
 
@@ -53,8 +53,8 @@ _TREES_ALIKE = Constant(64, "domains: from there the busiest one's load stays 2"
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
-    """Per unit of algbw: what each GPU sends, what leaves each group of GPUs in a host, each domain, each tier group,
-    and what each GPU moves through its NVSwitches by in-switch reduction and multicast.
+    """The traffic per unit of algbw: sent by each GPU, out of each group of GPUs in a host, out of each domain and tier
+    group, and moved by each GPU through its NVSwitches by in-switch reduction and multicast.
     """
 
     per_gpu: Fraction
@@ -64,13 +64,15 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collective_name(written: str) -> str:
-    """Our name of a collective from any spelling, like `allreduce` and `alltoall_perf`; else what was written."""
+    """Return our name of a collective for any spelling, like `allreduce` and `alltoall_perf`; unknown names are
+    unchanged.
+    """
     letters = "".join(letter for letter in written.lower().removesuffix("_perf") if letter.isalnum())
     return _WORDS.get(letters, written)
 
 
 def domain_hosts(cluster: Cluster) -> int:
-    """How many hosts of the cluster share their NVSwitches; 1 where each has its own or none."""
+    """Return the number of hosts that share their NVSwitches; 1 if each has its own or none."""
     host = cluster.host.device("host0")
     size = host.facts.get("nvlink_domain_hosts", 1) if host else 1
     most = size if isinstance(size, int) and size > 0 else 1
@@ -78,20 +80,21 @@ def domain_hosts(cluster: Cluster) -> int:
 
 
 def protocol_of(cluster: Cluster) -> str:
-    """The only protocol that NCCL may use there (NCCL_PROTO); empty: its choice. Send and receive do not heed it."""
+    """Return the only protocol that NCCL may use (NCCL_PROTO), else empty. Send and receive ignore it."""
     host = cluster.host.device("host0")
     return str(host.facts.get("nccl_protocol", "")) if host else ""
 
 
 def domains(cluster: Cluster) -> int:
-    """How many NVLink domains the cluster has."""
+    """Return the number of NVLink domains of the cluster."""
     return -(-cluster.hosts // domain_hosts(cluster))
 
 
 def has_nvls(host: Topology) -> bool:
-    """NVLink SHARP: NVSwitches of the third generation or later, so GPUs of compute capability 9.0 or later.
+    """Report whether the host has NVLink SHARP: NVSwitches of the third generation or later, so compute capability 9.0
+    or later.
 
-    Not where a GPU says that it has no multicast, or is not joined to the NVSwitches.
+    Every GPU must be joined to the NVSwitches, and none may lack multicast.
     """
     switches = {switch.id for switch in host.of_kind("nvswitch")}
     gpus = {gpu.id: gpu for gpu in host.of_kind("gpu")}
@@ -103,7 +106,7 @@ def has_nvls(host: Topology) -> bool:
 
 
 def without_nvls(host: Topology) -> Topology:
-    """The machine as NCCL treats it where NVLS is switched off: as if its GPUs had no multicast."""
+    """Return the machine as NCCL treats it with NVLS switched off: as if its GPUs had no multicast."""
     devices = tuple(
         replace(device, facts={**device.facts, _MULTICAST: False}) if device.kind == "gpu" else device
         for device in host.devices
@@ -112,28 +115,28 @@ def without_nvls(host: Topology) -> Topology:
 
 
 def compute_major(host: Topology) -> int:
-    """The major number of the GPUs' compute capability, 0 where it is not known."""
+    """Return the major number of the GPUs' compute capability; 0 if unknown."""
     gpus = host.of_kind("gpu")
     major = str(gpus[0].facts.get("compute_capability", "")).partition(".")[0] if gpus else ""
     return int(major) if major.isdigit() else 0
 
 
 def applicable(cluster: Cluster, collective: str) -> tuple[str, ...]:
-    """The algorithms that can run there. Raises UsageError for an unknown collective."""
+    """Return the algorithms that can run there. Raises UsageError for an unknown collective."""
     if collective not in ALGORITHMS:
         raise unknown_name("collective", collective, ALGORITHMS)
-    many, nvls = domains(cluster) > 1, has_nvls(cluster.host) and protocol_of(cluster) in ("", "Simple")
+    has_domains, nvls = domains(cluster) > 1, has_nvls(cluster.host) and protocol_of(cluster) in ("", "Simple")
     can = {
-        "nvls": nvls and not many and cluster.ranks > 2,
-        "nvlstree": nvls and many,
-        "hierarchical": many,
-        "collnet": many and cluster.fabric.in_network_reduction,
+        "nvls": nvls and not has_domains and cluster.ranks > 2,
+        "nvlstree": nvls and has_domains,
+        "hierarchical": has_domains,
+        "collnet": has_domains and cluster.fabric.in_network_reduction,
     }
     return tuple(name for name in ALGORITHMS[collective] if can.get(name, True))
 
 
 def tree_load(count: int) -> Fraction:
-    """What the busiest of `count` domains sends in NCCL's double binary tree, per byte reduced.
+    """Return the load of the busiest of `count` domains in NCCL's double binary tree, per byte reduced.
 
     Half of the data goes over each tree; a domain sends its half up to its parent and down to each child.
     """
@@ -150,7 +153,9 @@ def tree_load(count: int) -> Fraction:
 
 
 def _btree_parent(number: int, count: int) -> int | None:
-    """Binary tree over 0..count-1 whose leaves are the odd numbers: the parent changes the lowest set bit."""
+    """Return the parent in a binary tree over 0..count-1 whose leaves are the odd numbers: it changes the lowest set
+    bit.
+    """
     if number == 0:
         return None
     bit = number & -number
@@ -162,12 +167,12 @@ def _refuse(collective: str, algorithm: str, cluster: Cluster) -> None:
     can = applicable(cluster, collective)
     if algorithm not in can:
         known = ALGORITHMS[collective]
-        reason = "cannot run on this cluster" if algorithm in known else "is not one of its algorithms"
-        raise UsageError(f"{collective} with {algorithm[:40]} {reason}", hint=f"here it can be {', '.join(can)}")
+        reason = "cannot run on this cluster" if algorithm in known else "is not supported"
+        raise UsageError(f"{collective} with {algorithm[:40]} {reason}", hint=f"give {', '.join(can)}")
 
 
 def demands(collective: str, algorithm: str, cluster: Cluster) -> Demands:
-    """What the algorithm moves. Raises UsageError where it cannot run on that cluster."""
+    """Return the traffic of the algorithm. Raises UsageError if it cannot run on that cluster."""
     _refuse(collective, algorithm, cluster)
     n, k = cluster.ranks, domains(cluster)
     gpus = cluster.gpus_per_host * domain_hosts(cluster)
@@ -198,14 +203,16 @@ def demands(collective: str, algorithm: str, cluster: Cluster) -> Demands:
 
 
 def problem_of(cluster: Cluster, collective: str, algorithm: str, relay: Relay = "sender") -> Problem:
-    """The flow program of one collective over one cluster. Raises UsageError and CannotJudge."""
+    """Build the flow program of a collective over a cluster. Raises UsageError and CannotJudge."""
     if cluster.ranks < 2:
-        raise UsageError(f"{cluster.ranks} GPU: a collective needs two", hint="give --count, or a machine with GPUs")
+        raise UsageError(
+            f"a collective needs at least two GPUs, got {cluster.ranks}", hint="give --count, or a machine with GPUs"
+        )
     _refuse_unknown_nvlink(cluster)
     graph = flow_graph(cluster, relay)
     if not graph.arcs:
         raise CannotJudge(
-            f"no link of {cluster.host.name[:80]} is known that leads from one GPU to another",
+            f"{cluster.host.name[:80]} has no known link between two GPUs",
             hint="save or capture the machine again, or name a shape",
         )
     if algorithm == "direct":
@@ -216,7 +223,7 @@ def problem_of(cluster: Cluster, collective: str, algorithm: str, relay: Relay =
 
 
 def _refuse_unknown_nvlink(cluster: Cluster) -> None:
-    """What GPUs of one host can move between them over PCIe is no limit while NVLink may join them."""
+    """Raise an error if NVLink may join GPUs of a single host, because then PCIe gives no limit between them."""
     unknown = nvlink.not_known(cluster.host) if cluster.gpus_per_host > 1 else ()
     if unknown:
         named = ", ".join(unknown) if len(unknown) <= _NAMED_AT_MOST else f"{len(unknown)} GPUs"
@@ -227,20 +234,20 @@ def _refuse_unknown_nvlink(cluster: Cluster) -> None:
 
 
 def _symmetric(cluster: Cluster, graph: FlowGraph, needs: Demands) -> Problem:
-    """One commodity: every GPU gives and takes the same, whoever its neighbour is; cuts keep the ring whole."""
-    many, shared = domains(cluster) > 1, domain_hosts(cluster) > 1
+    """Return a single commodity: every GPU gives and takes the same, from any neighbour; cuts keep the ring whole."""
+    has_domains, shared = domains(cluster) > 1, domain_hosts(cluster) > 1
     commodities: tuple[Commodity, ...] = ()
     if needs.per_gpu:
         sources = {f"s:{gpu}.src": float(needs.per_gpu) for gpu in graph.gpus}
-        # A GPU takes from its host, from its domain or from the network: one sink behind the three.
+        # A GPU takes from its host, from its domain or from the network: a sink behind the three.
         arcs = [*graph.arcs]
-        kinds = "s" + "d" * shared + "r" * many
+        kinds = "s" + "d" * shared + "r" * has_domains
         arcs += [type(arcs[0])(f"{kind}:{gpu}.dst", f"{gpu}.in") for gpu in graph.gpus for kind in kinds]
         graph = graph._replace(arcs=tuple(arcs))
         sinks = {f"{gpu}.in": float(needs.per_gpu) for gpu in graph.gpus}
         commodities = (Commodity("data", sources, sinks),)
     cuts = [*group_cuts(cluster.host, graph, float(needs.per_group))]
-    if many:
+    if has_domains:
         leaving = tuple(number for number, arc in enumerate(graph.arcs) if arc.head.startswith("tx:"))
         cuts.append(Cut("every domain", leaving, float(needs.per_domain / domain_hosts(cluster))))
         cuts += _tier_cuts(cluster, graph, needs)
@@ -268,7 +275,7 @@ def _is_uplink(resource: str | None, level: int) -> bool:
 
 
 def _places(cluster: Cluster) -> Iterator[tuple[str, int | None, int]]:
-    """Where other hosts are, seen from one: (kind of sink, tier that joins them, how many)."""
+    """Yield the places of other hosts as seen from one: (kind of sink, tier that joins them, how many)."""
     inside = domain_hosts(cluster)
     if inside > 1:
         yield "d", None, inside - 1
@@ -283,7 +290,7 @@ def _places(cluster: Cluster) -> Iterator[tuple[str, int | None, int]]:
 
 
 def _all_to_all(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
-    """One commodity for each destination and each distance: S/n from every rank to every other."""
+    """Yield a commodity for each destination and each distance: S/n from every rank to every other."""
     share = 1 / cluster.ranks
     for target in graph.gpus:
         others = {f"s:{gpu}.src": share for gpu in graph.gpus if gpu != target}
@@ -296,11 +303,11 @@ def _all_to_all(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
 
 
 def _send_recv(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
-    """Rank i to rank i + 1; the last GPU of a host to the first of the next."""
+    """Yield rank i to rank i + 1, and the last GPU of a host to the first of the next."""
     gpus = graph.gpus
-    for one, other in itertools.pairwise(gpus):
-        yield Commodity(f"{one} to {other}", {f"s:{one}.src": 1.0}, {f"s:{other}.dst": 1.0})
+    for source, target in itertools.pairwise(gpus):
+        yield Commodity(f"{source} to {target}", {f"s:{source}.src": 1.0}, {f"s:{target}.dst": 1.0})
     kind = "s" if cluster.hosts == 1 else "r" if domains(cluster) > 1 else "d"
-    tier = 0 if kind == "r" else None  # the next host is mostly one of the same leaf
+    tier = 0 if kind == "r" else None  # the next host is usually at the same leaf
     name = f"{gpus[-1]} to {gpus[0]}{'' if kind == 's' else ' of the next host'}"
     yield Commodity(name, {f"s:{gpus[-1]}.src": 1.0}, {f"{kind}:{gpus[0]}.dst": 1.0}, tier)

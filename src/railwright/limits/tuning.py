@@ -1,7 +1,7 @@
-"""NCCL's own tuning model: what each algorithm and protocol takes per step and carries at most, by which it chooses.
+"""NCCL's tuning model, by which it chooses: the time per step and the highest rate of each algorithm and protocol.
 
-All figures are those of src/graph/tuning.cc of NCCL 2.30.7. A domain stands for what that file calls a node: hosts
-that share NVSwitches are one.
+All figures are from src/graph/tuning.cc of NCCL 2.30.7. A domain stands for a node of that file: hosts that share
+NVSwitches are one domain.
 """
 
 from __future__ import annotations
@@ -46,15 +46,18 @@ _LATENCY_US: dict[tuple[str, str, str], Constant] = {
 }
 # (algorithm, protocol) -> share of the bandwidth, in one domain and in several
 _SHARE: dict[tuple[str, str], tuple[Constant, Constant]] = {
-    key: (Constant(one, "of the bandwidth, one domain", NCCL_TUNING), Constant(many, "of the bandwidth", NCCL_TUNING))
-    for key, one, many in (
+    key: (
+        Constant(single, "of the bandwidth, one domain", NCCL_TUNING),
+        Constant(several, "of the bandwidth", NCCL_TUNING),
+    )
+    for key, single, several in (
         (("ring", "LL"), 0.5, 0.5),
         (("ring", "LL128"), 0.92, 0.92),
         (("tree", "LL"), 1 / 3.8, 1 / 3.8),
         (("tree", "LL128"), 7 / 9, 120 / 128),
     )
 }
-# protocol -> share of what is sent that is data, the rest being flags
+# protocol -> share of the bytes sent that is data; the rest is flags
 _DATA = {
     "LL": Constant(4 / 8, "of the bytes sent, LL", NCCL_LINES),
     "LL128": Constant(120 / 128, "of the bytes sent, LL128", NCCL_LINES),
@@ -98,7 +101,7 @@ _CHANNEL_MOST: dict[tuple[str, str], dict[int, tuple[Constant, Constant]]] = {
 _SPARE = Constant(0.1, "of NCCL's caps, either way", NCCL_LATENCY)
 _LL_SPARE = Constant(0.15, "of NCCL's cap on LL, either way", LL_MEASURED)
 _MOST_HEADS = Constant(32, "channels of NVLSTree", NCCL_TOPO)
-# Channels are doubled where few of them are fast (src/graph/search.cc).
+# NCCL doubles channels if they are few and fast (src/graph/search.cc).
 _DOUBLED_FROM = Constant(25e9, "bytes/s a channel", NCCL_TOPO)
 _ALWAYS_FROM = Constant(50e9, "bytes/s a channel", NCCL_TOPO)
 _FEW = Constant(4, "channels", NCCL_TOPO)
@@ -107,7 +110,7 @@ _FEW = Constant(4, "channels", NCCL_TOPO)
 _RACK_CHANNELS = {
     major: Constant(number, "channels that a GPU's NVLinks carry", NCCL_TOPO) for major, number in ((9, 8), (10, 16))
 }
-# protocol -> what a tree reaches of its bandwidth at 64 B, 128 B ... 256 MiB
+# protocol -> a tree's share of its bandwidth at 64 B, 128 B ... 256 MiB
 _TREE_REACHES = {
     protocol: tuple(Constant(tenths / 10, "of a tree's bandwidth", NCCL_TUNING) for tenths in found)
     for protocol, found in (
@@ -117,9 +120,9 @@ _TREE_REACHES = {
     )
 }
 _FIRST_BITS = Constant(6, "bits of the first of these sizes, 64 B", NCCL_TUNING)
-# line rate of an EFA port, and whether the GPUs are older than Ampere -> us that the plugin tells NCCL
+# line rate of an EFA port, and whether the GPUs are older than Ampere -> us that the plugin reports to NCCL
 _EFA_US = {
-    key: Constant(us, "us of the network, as the plugin tells NCCL", OFI_LATENCY)
+    key: Constant(us, "us of the network, as the plugin reports to NCCL", OFI_LATENCY)
     for key, us in (((False, False), 75.0), ((False, True), 150.0), ((True, False), 35.0))
 }
 _FAST_EFA = Constant(200e9, "bits/s a port, EFA of the third generation", OFI_LATENCY)
@@ -132,9 +135,9 @@ _SRD_US = Constant(14.6, "us, the network alone", SRD_LATENCY)
 
 
 def network_us(cluster: Cluster) -> tuple[float, float]:
-    """What the network plugin adds to each step between domains, us: (what the network takes, what NCCL is told).
+    """Return the network plugin's latency of each step between domains, us: (real, as reported to NCCL).
 
-    InfiniBand's and RoCE's tell nothing (src/transport/net_ib), so both are 0.
+    The plugins of InfiniBand and RoCE report nothing (src/transport/net_ib), so both are 0.
     """
     if over_gpudirect_tcp(cluster):
         return _TCP_US[0].value, _TCP_US[1].value
@@ -147,17 +150,17 @@ def network_us(cluster: Cluster) -> tuple[float, float]:
 
 
 def over_gpudirect_tcp(cluster: Cluster) -> bool:
-    """Whether data between domains goes over TCP past the kernel (GPUDirect-TCPX and TCPXO)."""
+    """Report whether data between domains uses TCP that bypasses the kernel (GPUDirect-TCPX and TCPXO)."""
     return domains(cluster) > 1 and any(nic.facts.get("gpudirect_tcp") is True for nic, _ in ports(cluster.host))
 
 
 def may_be_ll(cluster: Cluster, size_bytes: float) -> bool:
-    """Whether a plugin may choose LL at a size where NCCL would not."""
+    """Report whether a plugin may choose LL at a size where NCCL would not."""
     return size_bytes <= _TCP_LL_BYTES.value and over_gpudirect_tcp(cluster)
 
 
 def protocols(cluster: Cluster, algorithm: str) -> Iterator[str]:
-    """The protocols that the algorithm has there."""
+    """Return the protocols of an algorithm there."""
     known = _latencies(cluster)
     return (protocol for name, medium, protocol in known if (name, medium) == (algorithm, "NVLink"))
 
@@ -169,12 +172,12 @@ def _latencies(cluster: Cluster) -> dict[tuple[str, str, str], Constant]:
 def latency_us(
     cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float, plugin_us: float
 ) -> float:
-    """NCCL's latency of one operation without its bytes, us, where each step between domains takes `plugin_us` more."""
+    """Return NCCL's latency of an operation without its bytes, us; each step between domains adds `plugin_us`."""
     count, ranks = domains(cluster), cluster.ranks
     gpus = cluster.gpus_per_host * domain_hosts(cluster)
     known = _latencies(cluster)
     inside = known[(algorithm, _medium(cluster, algorithm), protocol)].value
-    lone = "tree" if gpus == 1 else algorithm  # with one GPU a domain nothing hides the network
+    lone = "tree" if gpus == 1 else algorithm  # with one GPU in a domain the network is not hidden
     network, start = _us(known, lone, "network", protocol), _us(known, algorithm, "base", protocol)
     outside = network + plugin_us * (2 if protocol == "Simple" else 1)
     levels = int(math.log2(count))
@@ -197,9 +200,9 @@ def latency_us(
 def algbw(
     cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float, large: float, passed: int
 ) -> float:
-    """What the protocol carries at that size where the links give `large`, both bytes/s algbw.
+    """Return the rate of the protocol at that size over links that carry `large`, both bytes/s algbw.
 
-    `passed`: whether NCCL's own caps are passed by what they may be off by (1), missed by it (-1), or neither (0).
+    `passed` tells whether NCCL's own caps are exceeded by their uncertainty (1), missed by it (-1), or exact (0).
     """
     if rccl.is_used(cluster):
         return large * (rccl.LL_SHARE[algorithm].value if protocol == "LL" else 1.0)
@@ -212,13 +215,13 @@ def algbw(
 
 
 def data_share(protocol: str) -> float:
-    """What part of the bytes that a protocol sends is data: a limit of the software that no link can pass."""
+    """Return the share of a protocol's bytes that is data: a limit of the software that no link can exceed."""
     share = _DATA.get(protocol)
     return share.value if share else 1.0
 
 
 def channel_most(cluster: Cluster, algorithm: str, protocol: str = "") -> float:
-    """NCCL's cap on what all channels carry together over domains, bytes/s busbw; inf where it has none."""
+    """Return NCCL's cap on the rate of all channels together over domains, bytes/s busbw; inf without a cap."""
     count, major = domains(cluster), min(compute_major(cluster.host), int(_BLACKWELL.value))
     if count < 2:
         return math.inf
@@ -230,7 +233,9 @@ def channel_most(cluster: Cluster, algorithm: str, protocol: str = "") -> float:
 
 
 def channels(cluster: Cluster) -> int:
-    """Channels over domains as the search finds them: one a NIC, at most one a GPU; few fast ones are doubled."""
+    """Return the channels over domains that NCCL's search finds: one a NIC, at most one a GPU; few fast ones are
+    doubled.
+    """
     found = _links_out(cluster)
     if domain_hosts(cluster) > 1:
         most = _RACK_CHANNELS.get(min(compute_major(cluster.host), int(_BLACKWELL.value)))
@@ -244,7 +249,7 @@ def channels(cluster: Cluster) -> int:
 
 
 def _links_out(cluster: Cluster) -> int:
-    """Ways out of a domain: its NIC ports, or its GPUs where they are fewer."""
+    """Return the ways out of a domain: its NIC ports, or its GPUs if they are fewer."""
     return max(1, min(len(ports(cluster.host)), cluster.gpus_per_host)) * domain_hosts(cluster)
 
 
@@ -266,7 +271,7 @@ def _tree_reaches(cluster: Cluster, collective: str, algorithm: str, protocol: s
 
 
 def _us(known: dict[tuple[str, str, str], Constant], algorithm: str, medium: str, protocol: str) -> float:
-    """0 if the model has no such latency."""
+    """Return a latency of the model; 0 if it has none."""
     found = known.get((algorithm, medium, protocol))
     return found.value if found else 0.0
 

@@ -1,1 +1,1 @@
-"""What is there: devices, links and paths."""
+"""The devices, links and paths of machines and clusters."""

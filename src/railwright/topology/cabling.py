@@ -1,4 +1,4 @@
-"""Cables of a fabric by the ports at their ends: planned in a cluster file, or seen."""
+"""The cables of a fabric by the ports at their ends: planned in a cluster file, or observed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MOST_NAME = 80
 
 
 class Port(NamedTuple):
-    """One end of a cable."""
+    """An end of a cable."""
 
     end: str
-    """A host or switch."""
+    """The name of a host or switch."""
     port: str
 
     def __str__(self) -> str:
@@ -23,32 +23,36 @@ class Port(NamedTuple):
 
 
 Cable = tuple[Port, Port]
-"""Of planned ones the lower end first."""
+"""The two ends; in planned cables the lower end comes first."""
 
 
 class Cabling(NamedTuple):
-    """Cables as they were seen."""
+    """Observed cables."""
 
     cables: tuple[Cable, ...]
     looked_at: frozenset[str]
-    """The hosts and switches whose ports were looked at; of others a missing cable means nothing."""
+    """The hosts and switches whose ports were read. At others a missing cable is no finding."""
 
 
 def parse_cables(rows: Iterable[tuple[str, str, str, str]]) -> tuple[Cable, ...]:
-    """Planned cables: (end, port, end, port), the lower end first. Raises UsageError for a port that is used twice."""
+    """Parse planned cables: (end, port, end, port), the lower end first. Raises UsageError for a port that is used
+    twice.
+    """
     found: list[Cable] = []
     used: dict[Port, int] = {}
     for number, row in enumerate(rows, 1):
         if number > MOST_CABLES:
-            raise UsageError(f"more than {MOST_CABLES} cables", hint="describe a part of the fabric")
+            raise UsageError(
+                f"the fabric must have at most {MOST_CABLES} cables", hint="describe only a part of the fabric"
+            )
         if any(not word or len(word) > _MOST_NAME or not word.isprintable() for word in row):
             hint = f"each is [end, port, end, port], of up to {_MOST_NAME} printable characters"
-            raise UsageError(f"cable {number} has an empty or unusable name", hint=hint)
+            raise UsageError(f"cable {number} has an empty or invalid name", hint=hint)
         cable = Port(*row[:2]), Port(*row[2:])
         for port in cable:
             if port in used:
-                what = f"cables {used[port]} and {number} both end at {port}"
-                raise UsageError(what, hint="a port takes one cable")
+                message = f"cables {used[port]} and {number} both end at {port}"
+                raise UsageError(message, hint="a port takes one cable")
             used[port] = number
         found.append(cable)
     return tuple(found)

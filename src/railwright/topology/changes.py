@@ -1,4 +1,4 @@
-"""Topologies with something changed: without some devices, or with every link as something else uses it."""
+"""Changed topologies: without some devices, or with changed links."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, L
 
 
 def without(topology: Topology, gone: Collection[str]) -> Topology:
-    """The topology without some devices and their links."""
+    """Return the topology without some devices and their links."""
     return replace(
         topology,
         devices=tuple(device for device in topology.devices if device.id not in gone),
@@ -19,12 +19,12 @@ def without(topology: Topology, gone: Collection[str]) -> Topology:
 
 
 def with_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
-    """The topology with every link changed."""
+    """Return the topology with every link changed."""
     return replace(topology, links=tuple(change(link) for link in topology.links))
 
 
 def with_host_facts(topology: Topology, **facts: bool) -> Topology:
-    """The topology with facts added to its hosts."""
+    """Return the topology with facts added to its hosts."""
     devices = tuple(
         replace(device, facts={**device.facts, **facts}) if device.kind == "host" else device
         for device in topology.devices
@@ -33,7 +33,7 @@ def with_host_facts(topology: Topology, **facts: bool) -> Topology:
 
 
 def with_pcie(topology: Topology, ids: Collection[str], change: Callable[[PcieLink], PcieLink]) -> Topology:
-    """The topology with some PCIe links changed: how a fault of such a link is laid into a healthy machine."""
+    """Return the topology with some PCIe links changed, as a fault of such a link changes a healthy machine."""
 
     def changed(link: Link) -> Link:
         protocol = link.protocol
@@ -43,10 +43,10 @@ def with_pcie(topology: Topology, ids: Collection[str], change: Callable[[PcieLi
 
 
 def over_tcp(link: Link) -> Link:
-    """A link of a port as sockets use it; any other as it is."""
+    """Return a port's link as sockets use it; other links are unchanged."""
     protocol = link.protocol
     if not isinstance(protocol, EthernetLink | InfinibandLink | EfaLink):
         return link
-    # IP over InfiniBand has the MTU of its port, less 4 bytes (RFC 4391), which changes no rate of sockets.
+    # IP over InfiniBand has the MTU of its port, less 4 bytes (RFC 4391), which does not change the rate of sockets.
     tcp = EthernetLink(line_rate_bits_per_s=protocol.line_rate_bits_per_s, mtu_bytes=protocol.mtu_bytes, rdma=False)
     return replace(link, protocol=tcp)

@@ -1,4 +1,4 @@
-"""Many machines of one kind and the fabric between them: the cluster file of `schema/cluster.schema.json`.
+"""Clusters: machines of one kind and the fabric between them (cluster file: `schema/cluster.schema.json`).
 
 The fabric is a list of tiers, the lowest first. A tier joins groups of `hosts` machines. Traffic between groups goes
 through the uplinks: their rate is the rate of the links from below divided by `oversubscription`. In a rail-optimised
@@ -19,26 +19,26 @@ _OVERSUBSCRIPTION = (0.1, 1000.0)
 
 
 class Tier(Record, frozen=True, kw_only=True):
-    """One level of switches: groups of `hosts` machines, joined by `switches` each."""
+    """A level of switches: groups of `hosts` machines, each joined by `switches` switches."""
 
     name: str = "leaf"
     hosts: int
-    """How many machines one group joins."""
+    """The number of machines in a group."""
     oversubscription: float = 1.0
     """The rate of the links from below divided by that of the uplinks: 1 is non-blocking, 3 lets a third leave."""
     switches: int | None = None
-    """Switches in each group; None: one leaf for each rail, or one. Used to count cables and to build a lab."""
+    """Switches in each group; None is one leaf for each rail, or one. Used to count cables and to build a lab."""
 
 
 class Fabric(Record, frozen=True, kw_only=True):
-    """What joins the machines' NICs."""
+    """The network between the machines' NICs."""
 
     rail_optimised: bool = False
     tiers: tuple[Tier, ...] = ()
     cables: tuple[tuple[str, str, str, str], ...] = ()
-    """(end, port, end, port) of each cable, the lower end first. Limits do not use them; a search does."""
+    """(end, port, end, port) of each cable, the lower end first. Searches use them, limits do not."""
     in_network_reduction: bool = False
-    """True where the switches reduce (SHARP) and NCCL's CollNet plugin is loaded."""
+    """True if the switches reduce (SHARP) and NCCL's CollNet plugin is loaded."""
 
 
 class Storage(Record, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Storage(Record, frozen=True, kw_only=True):
 
     servers: int
     host: str
-    """The shape of one, like `laptop drives=12`."""
+    """The shape of a server, like `laptop drives=12`."""
 
 
 class ClusterFile(Record, frozen=True, kw_only=True):
@@ -68,16 +68,16 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     hosts: int
     fabric: Fabric = Fabric()
     storage: tuple[int, Topology] | None = None
-    """The number of storage servers, and one of them."""
+    """The number of storage servers, and a server that stands for all."""
 
     @property
     def gpus_per_host(self) -> int:
-        """The number of GPUs in one machine."""
+        """The number of GPUs in a machine."""
         return len(self.host.of_kind("gpu"))
 
     @property
     def ranks(self) -> int:
-        """One rank for each GPU."""
+        """The number of ranks, one for each GPU."""
         return self.gpus_per_host * self.hosts
 
 
@@ -88,46 +88,46 @@ def cluster_of(
     storage: tuple[int, Topology] | None = None,
     name: str = "",
 ) -> Cluster:
-    """A checked cluster. Raises UsageError for a count, tier or machine that makes no sense."""
+    """Return a checked cluster. Raises UsageError for an invalid count, tier or machine."""
     if not 1 <= hosts <= MOST_HOSTS:
-        raise UsageError(f"{hosts} hosts make no sense", hint=f"give 1 to {MOST_HOSTS}")
+        raise UsageError(f"hosts must be 1 to {MOST_HOSTS}, got {hosts}", hint="correct the number of hosts")
     checked = fabric or Fabric()
     _check_tiers(checked, hosts)
     if hosts > 1 and not any(isinstance(link.protocol, NetworkLink) for link in host.links):
-        what = f"{host.name} has no NIC port, so {hosts} of them are not joined"
-        raise UsageError(what, hint="give it NICs, like nics=8")
+        message = f"{host.name} has no NIC port, so its {hosts} hosts cannot be connected"
+        raise UsageError(message, hint="give it NICs, like nics=8")
     return Cluster(name=name or host.name, host=host, hosts=hosts, fabric=checked, storage=storage)
 
 
 def _check_tiers(fabric: Fabric, hosts: int) -> None:
     if len(fabric.tiers) > MOST_TIERS:
-        raise UsageError(f"{len(fabric.tiers)} tiers of switches", hint=f"give at most {MOST_TIERS}")
+        raise UsageError(f"a fabric must have at most {MOST_TIERS} tiers, got {len(fabric.tiers)}", hint="remove tiers")
     below = 1
     low, high = _OVERSUBSCRIPTION
     for number, tier in enumerate(fabric.tiers):
         where = f"tier {number} ({tier.name[:40]})"
         if tier.hosts < below or (number and tier.hosts % below) or tier.hosts > MOST_HOSTS:
-            hint = f"each tier joins whole groups of the one below: give a multiple of {below}"
+            hint = f"each tier joins whole groups of the tier below: give a multiple of {below}"
             raise UsageError(f"{where} joins {tier.hosts} hosts", hint=hint)
         if not low <= tier.oversubscription <= high:
-            hint = f"give {low:g} to {high:g}, 1 is none"
+            hint = f"give {low:g} to {high:g}; 1 is non-blocking"
             raise UsageError(f"{where} has an oversubscription of {tier.oversubscription}", hint=hint)
         if tier.switches is not None and not 1 <= tier.switches <= MOST_HOSTS:
             raise UsageError(f"{where} has {tier.switches} switches", hint="give 1 or more, or leave it out")
         below = tier.hosts
     if fabric.tiers and fabric.tiers[-1].hosts < hosts:
         top = fabric.tiers[-1]
-        what = f"the highest tier, {top.name[:40]}, joins {top.hosts} of {hosts} hosts: the rest are disconnected"
-        raise UsageError(what, hint="add a tier above it, or raise its hosts")
+        message = f"the highest tier, {top.name[:40]}, joins {top.hosts} of {hosts} hosts: the rest are disconnected"
+        raise UsageError(message, hint="add a tier above it, or raise its hosts")
 
 
 def ports(host: Topology) -> tuple[tuple[Device, Link], ...]:
-    """The NIC ports of a machine that lead out of it, in the order of their rails."""
-    return host.ports_out  # asked for again for each size, algorithm and fault
+    """Return the NIC ports that lead out of a machine, in the order of their rails."""
+    return host.ports_out  # cached there: each size, algorithm and fault needs them
 
 
 def split_id(text: str, cluster: Cluster) -> tuple[str, int]:
-    """`gpu3@17` as device id and host number; without @ it is host 0. Raises UsageError."""
+    """Split `gpu3@17` into device id and host number; without @ it is host 0. Raises UsageError."""
     name, at, number = text.partition("@")
     if at and not (number.isascii() and number.isdigit() and len(number) <= 7 and int(number) < cluster.hosts):
         hint = f"hosts are numbered 0 to {cluster.hosts - 1}"

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterable
 
 _MOST = 8192
-"""A longer range is cut off here: Linux has no more CPUs."""
+"""Longer ranges are cut off here: Linux has no more CPUs."""
 
 
 def parse_cpu_list(text: str) -> set[int]:
-    """The numbers in a list. Parts that are neither a number nor a range are left out."""
+    """Return the numbers in a list, without parts that are neither a number nor a range."""
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -20,7 +20,7 @@ def parse_cpu_list(text: str) -> set[int]:
 
 
 def format_cpu_list(numbers: Iterable[int]) -> str:
-    """Numbers as such a list, in rising order."""
+    """Format numbers as such a list, in rising order."""
     following = itertools.groupby(enumerate(sorted(numbers)), key=lambda place: place[1] - place[0])
     found = [[number for _, number in run] for _, run in following]
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found)

@@ -1,7 +1,7 @@
-"""What is there: devices, the links between them, and the paths over those links.
+"""Topologies: devices, the links between them, and the paths over those links.
 
-A topology holds facts only (generation, width, lanes, MTU). What those facts allow is computed in `limits`,
-so that one formula with one source serves every machine.
+A topology holds facts only (generation, width, lanes, MTU). `limits` computes the rates that they allow,
+so one formula with one source serves every machine.
 All types are frozen and are exactly what `schema/topology.schema.json` describes.
 """
 
@@ -18,7 +18,7 @@ Scalar = str | int | float | bool
 
 DeviceKind = Literal[
     "host",
-    "cpu",  # the cores of one NUMA node: what NCCL calls a CPU; fact `package` names the socket
+    "cpu",  # the cores of one NUMA node: a CPU in NCCL's terms; fact `package` names the socket
     "memory",  # the memory of one NUMA node
     "root_port",
     "pcie_switch",
@@ -42,27 +42,27 @@ SourceKind = Literal["live", "capture", "saved", "shape"]
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is kept in files: defaults are left out when it is written, unknown fields are refused when it is read."""
+    """A value kept in files: defaults are omitted when written, unknown fields are refused when read."""
 
 
 class Device(Record, frozen=True, kw_only=True):
-    """One thing that data can start from, pass through or end at."""
+    """A device that data can start from, pass through or end at."""
 
     id: str
     """Unique in the topology: kind and index, like `gpu0`; a drive keeps its kernel name (`nvme0n1`)."""
     kind: DeviceKind
     name: str = ""
-    """What the machine calls it, like `NVIDIA H100 80GB HBM3`; empty where it does not say."""
+    """The name that the machine reports, like `NVIDIA H100 80GB HBM3`; empty if unknown."""
     address: str = ""
-    """PCI address with domain, like `0000:1b:00.0`; empty for what is not on PCI."""
+    """PCI address with domain, like `0000:1b:00.0`; empty for devices that are not on PCI."""
     numa: int | None = None
-    """NUMA node, None where the machine does not say."""
+    """NUMA node, None if unknown."""
     facts: dict[str, Scalar] = {}
     """Further facts; names carry units (`memory_bytes`, `line_rate_bits_per_s`)."""
 
 
 class PcieLink(Record, frozen=True, kw_only=True, tag="pcie"):
-    """A trained PCIe link. None is 'the machine does not say', never a guess."""
+    """A trained PCIe link. None means unknown, never a guess."""
 
     gt_per_s: float | None = None
     width: int | None = None
@@ -71,9 +71,9 @@ class PcieLink(Record, frozen=True, kw_only=True, tag="pcie"):
     max_payload_bytes: int | None = None
     max_read_request_bytes: int | None = None
     max_payload_supported_bytes: int | None = None
-    """The MaxPayload that both ends could do; the way to the CPU can do the least of those of its links."""
+    """The MaxPayload that both ends support; a path to the CPU supports the least of its links."""
     acs_redirect: bool | None = None
-    """True where Access Control Services send peer-to-peer requests up to the root complex."""
+    """True if Access Control Services send peer-to-peer requests up to the root complex."""
 
 
 class NvlinkLink(Record, frozen=True, kw_only=True, tag="nvlink"):
@@ -98,7 +98,7 @@ class C2cLink(Record, frozen=True, kw_only=True, tag="c2c"):
 
 
 class SmpLink(Record, frozen=True, kw_only=True, tag="smp"):
-    """Between two NUMA nodes: UPI, xGMI, or the mesh of one socket."""
+    """A link between two NUMA nodes: UPI, xGMI, or the mesh of a socket."""
 
     name: str = ""
     links: int | None = None
@@ -135,22 +135,22 @@ class EfaLink(Record, frozen=True, kw_only=True, tag="efa"):
 
     line_rate_bits_per_s: float | None = None
     mtu_bytes: int | None = None
-    """What the network takes, as for Ethernet."""
+    """The MTU of the network, as for Ethernet."""
 
 
 class InternalLink(Record, frozen=True, kw_only=True, tag="internal"):
-    """Inside one chip or one hypervisor: there is no published limit to hold a figure against."""
+    """A link inside a chip or a hypervisor, without a published limit."""
 
     name: str = ""
 
 
 NetworkLink = EthernetLink | InfinibandLink | EfaLink
-"""What leads from a NIC's port out of the machine."""
+"""A link that leads from a NIC's port out of the machine."""
 Protocol = PcieLink | NvlinkLink | XgmiLink | C2cLink | SmpLink | MemoryLink | NetworkLink | InternalLink
 
 
 GPU_LINKS = (NvlinkLink, XgmiLink)
-"""What joins GPUs directly, whoever made them."""
+"""A direct link between GPUs of any maker."""
 
 
 class Link(Record, frozen=True, kw_only=True):
@@ -168,14 +168,14 @@ class Link(Record, frozen=True, kw_only=True):
 
 
 class Unknown(Record, frozen=True, kw_only=True):
-    """Something that could not be read, and why: `what` is a device or file, `why` one clause."""
+    """A fact that could not be read, and the reason: `what` is a device or file, `why` a clause."""
 
     what: str
     why: str
 
 
 class Topology(Record, frozen=True, kw_only=True, dict=True):
-    """One machine, or a cluster of them."""
+    """A machine, or a cluster of machines."""
 
     name: str
     source: SourceKind
@@ -185,18 +185,18 @@ class Topology(Record, frozen=True, kw_only=True, dict=True):
     schema_version: int = SCHEMA_VERSION
 
     def of_kind(self, *kinds: DeviceKind) -> tuple[Device, ...]:
-        """The devices of the kinds given, in the topology's order."""
+        """Return the devices of the given kinds, in the topology's order."""
         if len(kinds) == 1:
-            return self._of_each_kind.get(kinds[0], ())
+            return self._devices_by_kind.get(kinds[0], ())
         return tuple(device for device in self.devices if device.kind in kinds)
 
     def device(self, device_id: str) -> Device | None:
-        """The device with that id, or None."""
-        return self._by_id.get(device_id)
+        """Return the device with that id, or None."""
+        return self._devices_by_id.get(device_id)
 
     @cached_property
     def is_described(self) -> bool:
-        """Whether this is a shape, also one that was saved, and no machine that somebody looked at: nothing is set."""
+        """Whether this is a shape, even a saved one, and not a real machine: it has no settings."""
         saved_shape = self.source == "saved" and any("shape" in host.facts for host in self.of_kind("host"))
         return self.source == "shape" or saved_shape
 
@@ -213,12 +213,12 @@ class Topology(Record, frozen=True, kw_only=True, dict=True):
         return tuple((device, leaving[device.id]) for device in self.of_kind("nic") if device.id in leaving)
 
     @cached_property
-    def _of_each_kind(self) -> dict[DeviceKind, tuple[Device, ...]]:
+    def _devices_by_kind(self) -> dict[DeviceKind, tuple[Device, ...]]:
         kinds = dict.fromkeys(device.kind for device in self.devices)
         return {kind: tuple(device for device in self.devices if device.kind == kind) for kind in kinds}
 
     @cached_property
-    def _by_id(self) -> dict[str, Device]:
+    def _devices_by_id(self) -> dict[str, Device]:
         return {device.id: device for device in reversed(self.devices)}
 
 

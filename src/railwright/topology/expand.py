@@ -1,4 +1,4 @@
-"""From a named shape, with changes, to a topology."""
+"""Expansion of a named shape, with changes, to a topology."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from railwright.topology.shapes.parts import Pcie, Shape
 
 
 def expand(name: str, changes: Mapping[str, str]) -> Topology:
-    """The machine of that shape with the changes made, each a text like `2` or `400Gb/s`.
+    """Build the machine of a shape with changes, each a text like `2` or `400Gb/s`.
 
-    `name` is a shape's, or what its vendor calls it, in upper or lower case.
-    NICs, however many, are spread evenly over the PCIe switches and so over the sockets.
-    Raises UsageError for an unknown shape or change, and for a value that makes no sense.
+    `name` is a shape's, or its vendor's name, in upper or lower case. NICs of any number are spread evenly over the
+    PCIe switches and so over the sockets. Raises UsageError for an unknown shape or change, and for an invalid value.
     """
     canonical = canonical_name(name)
     if canonical is None:
         raise unknown_shape(name)
     for gpus, other in SHAPES[canonical].several:
-        # One GPU a Grace: four of them are four modules, with NVLink between them.
+        # With one GPU for each Grace, four GPUs are four modules with NVLink between them.
         if changes.get("gpus") == str(gpus):
             canonical, changes = other, {key: value for key, value in changes.items() if key != "gpus"}
     parts = _Machine(planned(SHAPES[canonical], canonical, changes), canonical).parts
@@ -59,7 +58,7 @@ class _Machine:
         self.parts.add("host", name=self._shape.title, facts=facts)
 
     def _add_cpus(self) -> list[str]:
-        """One cpu and one memory per NUMA node; every node is linked with every other."""
+        """Add a cpu and a memory for each NUMA node; every node is linked with every other."""
         cpu, share = self._shape.cpu, self._layout.numa_per_socket
         cpus = []
         for node in range(self._layout.nodes):
@@ -72,13 +71,13 @@ class _Machine:
             cpus.append(self.parts.add("cpu", name=cpu.name, numa=node, facts=facts))
             facts = {"size_bytes": cpu.memory.size_bytes // share, "source": cpu.source}
             self.parts.add("memory", numa=node, facts=facts, under=(cpus[node], cpu.memory.link(share)))
-        for one, other in itertools.combinations(range(self._layout.nodes), 2):
-            in_socket = one // share == other // share
-            self.parts.link(cpus[one], cpus[other], SmpLink(name="in socket") if in_socket else cpu.smp)
+        for first, second in itertools.combinations(range(self._layout.nodes), 2):
+            in_socket = first // share == second // share
+            self.parts.link(cpus[first], cpus[second], SmpLink(name="in socket") if in_socket else cpu.smp)
         return cpus
 
     def _add_switches(self) -> list[tuple[str, int]]:
-        """The PCIe switches, each on a root port of its own, as (id, NUMA node)."""
+        """Add the PCIe switches, each on its own root port, and return (id, NUMA node) of each."""
         gpu, layout = self._shape.gpu, self._layout
         if gpu is None:
             return []
@@ -96,7 +95,7 @@ class _Machine:
         return self.parts.add("root_port", numa=node, under=(self._cpus[node], InternalLink(name="root complex")))
 
     def _place(self, at: int, of: int, *, below_switches: bool = True) -> tuple[str, int]:
-        """Where device number `at` of `of` goes: spread evenly over the switches, or over the NUMA nodes."""
+        """Return the place of device number `at` of `of`, spread evenly over the switches, or over the NUMA nodes."""
         if self._switches and below_switches:
             return self._switches[at * len(self._switches) // of]
         node = at * self._layout.nodes // of
@@ -129,19 +128,19 @@ class _Machine:
         return gpus
 
     def _add_gpu_links(self, gpus: list[str]) -> None:
-        """NVLinks to the NVSwitches or between pairs, or Infinity Fabric between all or pairs."""
+        """Add NVLinks to the NVSwitches or between pairs, or Infinity Fabric between all or pairs."""
         nvlink, xgmi = self._shape.nvlink, self._shape.xgmi
         if xgmi is not None:
             all_pairs = itertools.combinations(range(len(gpus)), 2)
-            joined = xgmi.pairs or tuple((one, other, xgmi.link.links) for one, other in all_pairs)
-            for one, other, between in joined:
-                if max(one, other) < len(gpus):
-                    self.parts.link(gpus[one], gpus[other], replace(xgmi.link, links=between))
+            joined = xgmi.pairs or tuple((first, second, xgmi.link.links) for first, second in all_pairs)
+            for first, second, count in joined:
+                if max(first, second) < len(gpus):
+                    self.parts.link(gpus[first], gpus[second], replace(xgmi.link, links=count))
         if nvlink is None or not gpus:
             return
-        for first, second, between in nvlink.pairs:
+        for first, second, count in nvlink.pairs:
             if max(first, second) < len(gpus):
-                protocol = replace(nvlink.link, links=between, max_links=between)
+                protocol = replace(nvlink.link, links=count, max_links=count)
                 self.parts.link(gpus[first], gpus[second], protocol)
         if nvlink.pairs or (len(gpus) < 2 and nvlink.domain_hosts is None):
             return
@@ -151,7 +150,7 @@ class _Machine:
             self.parts.link(nvswitch, gpu, nvlink.link)
 
     def _add_nics(self) -> None:
-        """The NIC ports; where several share a card's PCIe link, below that card."""
+        """Add the NIC ports; ports that share a card's PCIe link are below that card."""
         nic, count = self._shape.nic, self._layout.nics
         names: list[str] = []
         facts: dict[str, Scalar | None] = {"source": nic.source, "gpudirect_tcp": nic.gpudirect_tcp or None}
@@ -182,7 +181,7 @@ class _Machine:
             self.parts.add("drive", device_id=name, name=drive.name, numa=node, facts=facts, under=under)
 
     def _pcie(self, pcie: Pcie) -> PcieLink:
-        """A healthy link: trained to all that both ends can do. What is not published stays None."""
+        """Return a healthy link, trained to the maximum of both ends. Unpublished facts stay None."""
         speed = GT_PER_S[pcie.generation] if pcie.generation is not None else None
         return PcieLink(
             gt_per_s=speed,

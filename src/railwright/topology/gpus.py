@@ -1,4 +1,4 @@
-"""Which GPUs of a machine a CUDA program can use as a whole, and the order in which they are counted. Pure."""
+"""The GPUs of a machine that a CUDA program can use as a whole, and their order. Pure."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Iterable
 from railwright.topology.devices import Device, Topology
 
 TRANSFERS_A_MEMORY_CLOCK = 2
-"""Double data rate: data goes on both edges of the clock, as CUDA's `deviceQuery` counts it."""
+"""Double data rate: data moves on both edges of the clock, as CUDA's `deviceQuery` counts it."""
 _NUMBERED = re.compile(r"((?:.*[^0-9])?)(0|[1-9][0-9]{0,5})", re.DOTALL)
-"""No leading zeros: `nic08` would not follow from `nic7`."""
+"""A name with its number, without leading zeros: `nic08` does not follow `nic7`."""
 _SHORTEST_RUN = 3
 
 
 def nvidia_gpus(topology: Topology) -> tuple[Device, ...]:
-    """The NVIDIA GPUs with a PCI address, in the order of their addresses, whether they can be used or not."""
+    """Return the NVIDIA GPUs with a PCI address, usable or not, in the order of their addresses."""
     found = (gpu for gpu in topology.of_kind("gpu") if gpu.address and is_nvidia(gpu))
     return tuple(sorted(found, key=lambda gpu: gpu.address))
 
 
 def usable_gpus(topology: Topology) -> tuple[Device, ...]:
-    """The GPUs for ranks: CUDA shows them, and MIG does not split them."""
+    """Return the GPUs for ranks: CUDA shows them, and MIG does not split them."""
     return tuple(gpu for gpu in nvidia_gpus(topology) if not why_unusable(gpu))
 
 
 def why_unusable(gpu: Device) -> str:
-    """Why CUDA cannot use a GPU as a whole; empty where it can, and where the machine does not say."""
+    """Return the reason why CUDA cannot use a GPU as a whole; empty if it can, or if unknown."""
     if gpu.facts.get("mig") is True:
         return f"MIG is on in {gpu.id}"
     visible = gpu.facts.get("cuda_visible")
@@ -36,18 +36,18 @@ def why_unusable(gpu: Device) -> str:
 
 
 def is_nvidia(gpu: Device) -> bool:
-    """Whether NVIDIA made it, by the vendor that its shape or NVML gives, by its PCI vendor or by its name."""
+    """Report whether NVIDIA made the GPU, from the vendor in its shape or NVML, its PCI vendor or its name."""
     is_of_vendor = str(gpu.facts.get("pci_id", "")).startswith("10de:")
     return is_of_vendor or gpu.facts.get("vendor") == "nvidia" or gpu.name.startswith("NVIDIA")
 
 
 def memory_rate(bus_bits: int, clock_hz: float) -> float:
-    """Reads and writes of a GPU's memory together, in bytes/s: bus width x memory clock x 2."""
+    """Return the rate of a GPU's memory, reads and writes together, in bytes/s: bus width x memory clock x 2."""
     return bus_bits / 8 * clock_hz * TRANSFERS_A_MEMORY_CLOCK
 
 
 def runs(names: Iterable[str]) -> str:
-    """Names as people list them, three or more that follow each other as a run: `gpu0-2, gpu4, gpu5`."""
+    """Join names; three or more consecutive names become a run: `gpu0-2, gpu4, gpu5`."""
     groups: list[list[tuple[str, str, int]]] = []
     for name in names:
         found = _NUMBERED.fullmatch(name)

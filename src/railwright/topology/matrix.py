@@ -1,4 +1,4 @@
-"""What `nvidia-smi topo -m` prints: which GPUs and NICs share a PCIe switch, a CPU, or only the link between sockets.
+"""The table of `nvidia-smi topo -m`: GPUs and NICs that share a PCIe switch, a CPU, or only the socket link.
 
             GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity
     GPU0     X      NV18    PIX     0-47            0
@@ -42,29 +42,29 @@ _MOST_LINES = 20_000
 _IN_ONE_TREE = frozenset({"PIX", "PXB"})
 _FARTHEST = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _GENERATIONS = {1: 1, 2: 1, 4: 1, 6: 2, 8: 3, 12: 3, 18: 4}
-"""NVLinks of a GPU to the first generation that has so many: what its links carry at least."""
+"""NVLinks of a GPU to the first generation with that number: a lower bound of their rate."""
 
 
 class Matrix(NamedTuple):
-    """The table as it was printed."""
+    """The table as printed."""
 
     names: tuple[str, ...]
     cells: dict[tuple[str, str], str]
-    """(row, column) to the word there."""
+    """(row, column) to the word in that cell."""
     numa: dict[str, int]
-    """GPU to NUMA node, where it is told."""
+    """GPU to NUMA node, if printed."""
     legend: dict[str, str]
     """`NIC0` to the name of the RDMA device."""
     models: tuple[str, ...] = ()
-    """Names of the GPUs, where `nvidia-smi -L` stands beside it."""
+    """Names of the GPUs, if the output of `nvidia-smi -L` is next to the table."""
 
-    def between(self, one: str, other: str) -> str:
-        """The word for a pair, empty where there is none."""
-        return self.cells.get((one, other)) or self.cells.get((other, one), "")
+    def between(self, first: str, second: str) -> str:
+        """Return the word for a pair, or an empty text."""
+        return self.cells.get((first, second)) or self.cells.get((second, first), "")
 
     @property
     def near(self) -> tuple[str, ...]:
-        """The NICs that are nearest to some GPU, which are those that NCCL takes; all where there is no GPU."""
+        """The NICs nearest to some GPU, which NCCL takes; all NICs without a GPU."""
         found: set[str] = set()
         for gpu in self.gpus:
             far = {nic: _FARTHEST.index(word) for nic in self.nics if (word := self.between(gpu, nic)) in _FARTHEST}
@@ -73,12 +73,12 @@ class Matrix(NamedTuple):
 
     @property
     def nvlinks(self) -> int:
-        """How many NVLinks the first GPU has: to switches, or to all others together."""
+        """The number of NVLinks of the first GPU: to switches, or to all other GPUs together."""
         return _nvlinks(self)[1]
 
     @property
     def port(self) -> NetworkLink:
-        """What its NICs' names say of their ports; a bond and RoCE's own names are Ethernet."""
+        """The kind of port by the NICs' names; a bond and RoCE's own names are Ethernet."""
         name = next((self.legend.get(nic, nic) for nic in self.nics), "")
         ethernet = "bond" in name or not name.startswith(("mlx", "ib"))
         return EthernetLink(rdma=True, mtu_bytes=9000) if ethernet else InfinibandLink(mtu_bytes=4096)
@@ -95,7 +95,7 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(text: str) -> Matrix | None:
-    """The first table in a text, None where there is none."""
+    """Return the first table in a text, None without one."""
     if "GPU0" not in text:
         return None
     lines = [_COLOUR.sub("", line).strip("> \t|\r") for line in text.splitlines()[:_MOST_LINES]]
@@ -103,12 +103,14 @@ def matrix_of(text: str) -> Matrix | None:
         if line.startswith("GPU0") and (names := _header(line)):
             found = _rows(names, lines[place + 1 :])
             if found is not None:
-                return found._replace(models=tuple(dict.fromkeys(one[1] for one in map(_LISTED.match, lines) if one)))
+                return found._replace(
+                    models=tuple(dict.fromkeys(line[1] for line in map(_LISTED.match, lines) if line))
+                )
     return None
 
 
 def _header(line: str) -> tuple[str, ...]:
-    """The devices that a line of column names has; empty where it is none."""
+    """Return the devices in a line of column names, or nothing for another line."""
     words = line.split()
     names: list[str] = []
     for word in words:
@@ -141,12 +143,12 @@ def _rows(names: tuple[str, ...], lines: list[str]) -> Matrix | None:
 
 
 def topology_of(matrix: Matrix, name: str, shape: Shape | None = None, port: NetworkLink | None = None) -> Topology:
-    """The machine; `shape` is one with the same GPUs, `port` what its NICs have. What neither says stays unknown."""
+    """Build the machine. `shape` has the same GPUs, `port` is the port of its NICs; facts in neither stay unknown."""
     return _Machine(matrix, shape, port).topology(name)
 
 
 class _Machine:
-    """The devices and links while they are put together."""
+    """The devices and links during assembly."""
 
     def __init__(self, matrix: Matrix, shape: Shape | None, port: NetworkLink | None) -> None:
         self.matrix, self.shape, self.port = matrix, shape, port
@@ -157,9 +159,9 @@ class _Machine:
         self.parts.add("host", facts={"source": "nvidia-smi topo -m"})
         cpus = {node: self._cpu(node) for node in sorted({*self._nodes().values()})}
         found = [*cpus.values()]
-        for number, one in enumerate(found):
+        for number, name_in_table in enumerate(found):
             for other in found[number + 1 :]:
-                self.parts.link(one, other, SmpLink())
+                self.parts.link(name_in_table, other, SmpLink())
         nodes = self._nodes()
         for tree in _together(self.matrix, self.matrix.names, _IN_ONE_TREE):
             self._tree(tree, nodes[tree[0]], cpus[nodes[tree[0]]])
@@ -177,19 +179,19 @@ class _Machine:
         return cpu
 
     def _nodes(self) -> dict[str, int]:
-        """Device to NUMA node: what is not across sockets is on one; NICs beyond every GPU are on one of their own."""
+        """Return device to NUMA node: devices not across sockets share one; NICs beyond every GPU have their own."""
         found: dict[str, int] = {}
         free = max(self.matrix.numa.values(), default=-1) + 1
         near = _IN_ONE_TREE | {"PHB", "NODE"}
         for group in _together(self.matrix, self.matrix.names, near):
-            told = [self.matrix.numa[name] for name in group if name in self.matrix.numa]
-            node = min(told) if told else free
-            free += not told
+            known = [self.matrix.numa[name] for name in group if name in self.matrix.numa]
+            node = min(known) if known else free
+            free += not known
             found |= {name: self.matrix.numa.get(name, node) for name in group}
         return found
 
     def _tree(self, names: tuple[str, ...], node: int, cpu: str) -> None:
-        """Devices below one root port: alone, below one switch, or below switches below a switch."""
+        """Add devices below a root port: alone, below one switch, or below switches below a switch."""
         upper = self.parts.add("root_port", numa=node, under=(cpu, InternalLink(name="root complex")))
         groups = _together(self.matrix, names, frozenset({"PIX"}))
         if len(names) > 1 and len(groups) > 1:
@@ -209,13 +211,13 @@ class _Machine:
             facts = {"compute_capability": gpu.compute_capability, "vendor": gpu.vendor} if gpu is not None else {}
             under = (below, self._pcie())
             return self.parts.add("gpu", device_id=f"gpu{number}", name=model, numa=node, facts=facts, under=under)
-        told = self.matrix.legend.get(name, name)
-        facts = {"rdma_device": "" if told.startswith("NIC") else told}
-        own = f"nic{number}" if name.startswith("NIC") else ""
-        return self.parts.add("nic", device_id=own, numa=node, facts=facts, under=(below, PcieLink()))
+        name_of_device = self.matrix.legend.get(name, name)
+        facts = {"rdma_device": "" if name_of_device.startswith("NIC") else name_of_device}
+        own_id = f"nic{number}" if name.startswith("NIC") else ""
+        return self.parts.add("nic", device_id=own_id, numa=node, facts=facts, under=(below, PcieLink()))
 
     def _pcie(self) -> PcieLink:
-        """The link of the GPUs and of what is above them, as the shape has it."""
+        """Return the link of the GPUs and of the bridges above them, from the shape."""
         found = self.shape.gpu.pcie if self.shape is not None and self.shape.gpu is not None else None
         speed = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}.get(found.generation or 0) if found is not None else None
         return PcieLink(gt_per_s=speed, width=found.width if found is not None else None)
@@ -227,9 +229,9 @@ class _Machine:
             for gpu in self.matrix.gpus:
                 self.parts.link(nvswitch, self.ids[gpu], self._nvlink(links))
             return
-        for (one, other), count in pairs.items():
+        for (first, second), count in pairs.items():
             link = self._nvlink(links)
-            self.parts.link(self.ids[one], self.ids[other], replace(link, links=count, max_links=count))
+            self.parts.link(self.ids[first], self.ids[second], replace(link, links=count, max_links=count))
 
     def _nvlink(self, links: int) -> NvlinkLink:
         of_shape = self.shape.nvlink.link.generation if self.shape is not None and self.shape.nvlink else None
@@ -238,42 +240,42 @@ class _Machine:
 
     def _unknown(self) -> Iterator[Unknown]:
         if self.shape is None:
-            why = "nvidia-smi topo -m does not name the GPUs: gpu=H100 behind the file's name says it"
+            why = "nvidia-smi topo -m does not name the GPUs: give gpu=H100 after the file's name"
             yield Unknown(what="the model of the GPUs", why=why)
         cut = [gpu for gpu in self.matrix.gpus if not any(self.matrix.between(gpu, nic) for nic in self.matrix.nics)]
         if cut and self.matrix.nics:
-            why = "the rows of the matrix that would say it are missing; they are shown as across sockets"
+            why = "their rows of the matrix are missing; they are shown as across sockets"
             yield Unknown(what=f"which NICs are near {runs([self.ids[gpu] for gpu in cut])}", why=why)
         if far := [nic for nic in self.matrix.nics if nic not in self.matrix.near]:
-            yield Unknown(what=", ".join(far), why="nearest to no GPU, and so taken for management and storage")
+            yield Unknown(what=", ".join(far), why="nearest to no GPU, so assumed to be for management and storage")
         if self.matrix.near and self.port is None:
-            why = "nvidia-smi topo -m does not say it: nic-rate=400Gb/s behind the file's name does"
+            why = "nvidia-smi topo -m does not print it: give nic-rate=400Gb/s after the file's name"
             yield Unknown(what="the rate of the NICs", why=why)
 
 
 def _nvlinks(matrix: Matrix) -> tuple[dict[tuple[str, str], int], int, bool]:
-    """(links of each pair of GPUs, links of the first GPU, whether they go through NVSwitches)."""
+    """Return (links of each pair of GPUs, links of the first GPU, whether they go through NVSwitches)."""
     gpus = matrix.gpus
     pairs = {
-        (one, other): int(word[2:])
-        for place, one in enumerate(gpus)
+        (gpu, other): int(word[2:])
+        for place, gpu in enumerate(gpus)
         for other in gpus[place + 1 :]
-        if (word := matrix.between(one, other)).startswith("NV") and int(word[2:])
+        if (word := matrix.between(gpu, other)).startswith("NV") and int(word[2:])
     }
-    every = len(gpus) * (len(gpus) - 1) // 2
+    pairs_of_gpus = len(gpus) * (len(gpus) - 1) // 2
     of_first = sum(count for pair, count in pairs.items() if gpus[0] in pair)
-    # What every pair has, and no GPU could have towards each other one, goes through switches.
-    switched = len(pairs) == every and len({*pairs.values()}) == 1 and of_first > max(_GENERATIONS)
+    # Links of every pair that exceed a GPU's links to single peers go through switches.
+    switched = len(pairs) == pairs_of_gpus and len({*pairs.values()}) == 1 and of_first > max(_GENERATIONS)
     return pairs, next(iter(pairs.values())) if switched else of_first, switched
 
 
 def _together(matrix: Matrix, names: Iterable[str], words: frozenset[str]) -> list[tuple[str, ...]]:
-    """The names in groups whose members are joined, also by others, by one of the words."""
+    """Return the names in groups whose members are joined by one of the words, directly or through others."""
     left, groups = list(names), []
     while left:
         group = [left.pop(0)]
-        for one in group:
-            near = [other for other in left if matrix.between(one, other) in words]
+        for member in group:
+            near = [other for other in left if matrix.between(member, other) in words]
             group += near
             left = [other for other in left if other not in near]
         groups.append(tuple(group))

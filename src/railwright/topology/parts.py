@@ -1,4 +1,4 @@
-"""The devices and links of a machine while they are put together."""
+"""The devices and links of a machine during assembly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FABRIC = "fabric0"
 
 
 class Cpuid(NamedTuple):
-    """How /proc/cpuinfo tells one kind of processor from others."""
+    """The numbers in /proc/cpuinfo that identify a kind of processor."""
 
     vendor: str
     architecture: str = "x86_64"
@@ -23,7 +23,7 @@ class Cpuid(NamedTuple):
 
 
 class Parts:
-    """Numbers devices of one kind in the order in which they are added."""
+    """A machine under construction. Devices of a kind are numbered in the order of their addition."""
 
     def __init__(self) -> None:
         self._devices: list[Device] = []
@@ -42,7 +42,7 @@ class Parts:
         facts: Mapping[str, Scalar | None] | None = None,
         under: tuple[str, Protocol] | None = None,
     ) -> str:
-        """Adds a device and returns its id. Facts that are None or empty are left out.
+        """Add a device and return its id. Facts that are None or empty are left out.
 
         `under` is the next device towards the CPU and the link to it.
         """
@@ -59,18 +59,18 @@ class Parts:
         return device_id
 
     def link(self, upper: str, lower: str, protocol: Protocol) -> None:
-        """Joins two devices; `upper` is the one nearer the CPU."""
+        """Join two devices; `upper` is the one nearer the CPU."""
         self._links.append(Link(a=upper, b=lower, protocol=protocol))
 
     def devices(self) -> tuple[Device, ...]:
-        """All devices, grouped by kind."""
+        """Return all devices, grouped by kind."""
         return tuple(sorted(self._devices, key=lambda device: _KINDS.index(device.kind)))
 
     def links(self) -> tuple[Link, ...]:
-        """All links, in the order in which they were added."""
+        """Return all links, in the order of their addition."""
         return tuple(self._links)
 
 
 def known_facts(facts: Mapping[str, Scalar | None]) -> dict[str, Scalar]:
-    """The facts that are neither None nor empty."""
+    """Return the facts that are neither None nor empty."""
     return {key: value for key, value in facts.items() if value is not None and value != ""}

@@ -1,9 +1,9 @@
 """Paths over a topology, with NCCL's path kinds.
 
-A path's kind is the worst thing it crosses; among paths of one kind the shortest is taken.
+A path's kind is the worst element that it crosses; the shortest path of a kind is taken.
 Rules after NCCL src/graph/paths.cc (2026): a path goes through a GPU only over NVLink (NVB, PXN), PXN only from a GPU
 to a NIC. It never goes through NICs, drives or memory.
-What RCCL calls XGMI takes NVLink's place in every rule, so its paths are NVL and NVB too.
+RCCL's XGMI takes NVLink's place in every rule, so its paths are NVL and NVB too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Graph:
         self._searches: dict[tuple[str, bool], _Search] = {}
 
     def find(self, source: str, target: str) -> Path | None:
-        """The nearest path from `source` to `target`, None if they are not connected. Raises UsageError."""
+        """Return the nearest path from `source` to `target`, None if they are not connected. Raises UsageError."""
         for name in (source, target):
             if name not in self.devices:
                 raise unknown_name(f"device in {self.topology.name}", name, self.devices)
@@ -65,16 +65,16 @@ class Graph:
 
 
 class _Crossed(NamedTuple):
-    """What decides the kind of a path, whatever else it crosses."""
+    """The elements of a path that decide its kind."""
 
     kinds: frozenset[DeviceKind]
-    """Of all its devices."""
+    """Kinds of all its devices."""
     passed: frozenset[DeviceKind]
-    """Of the devices between its ends."""
+    """Kinds of the devices between its ends."""
     switches: int
     """Root ports and PCIe switches between its ends."""
     protocols: frozenset[type]
-    """Of its links."""
+    """Protocols of its links."""
 
 
 class _Way(NamedTuple):
@@ -86,7 +86,7 @@ class _Way(NamedTuple):
 
 
 class _Search:
-    """The nearest paths from one device, found in the order of their distance, no further than was asked for.
+    """The nearest paths from a device, found lazily in the order of their distance.
 
     `relayed`: GPUs may hand data on to the network (PXN).
     """
@@ -109,25 +109,25 @@ class _Search:
         self._found: dict[str, Path] = {}
 
     def path_to(self, target: str) -> Path | None:
-        """The nearest path there, None if there is none."""
+        """Return the nearest path there, None if there is none."""
         while target not in self._found and self._queue:
             rank, hops, _, way = heapq.heappop(self._queue)
             here = way.devices[-1]
-            # From a NIC the way to a Grace CPU is PHB, and P2C once it goes on over NVLink-C2C.
+            # From a NIC the path to a Grace CPU is PHB, and P2C if it continues over NVLink-C2C.
             if here not in self._found:
-                self._found[here] = Path(kind=_kind_of(way.crossed), devices=way.devices, links=way.links)
+                self._found[here] = Path(kind=_find_kind(way.crossed), devices=way.devices, links=way.links)
             if self._best.get((here, rank), hops + 1) <= hops:
                 continue
             self._best[(here, rank)] = hops
             for neighbour, link in self._neighbours.get(here, ()):
                 if neighbour not in way.devices and (not hops or self._may_pass(way, link)):
                     onward = self._onward(way, neighbour, link)
-                    worst = max(rank, KIND_ORDER.index(_kind_of(onward.crossed)))
+                    worst = max(rank, KIND_ORDER.index(_find_kind(onward.crossed)))
                     heapq.heappush(self._queue, (worst, hops + 1, next(self._tickets), onward))
         return self._found.get(target)
 
     def _may_pass(self, way: _Way, onward: Link) -> bool:
-        """Whether data that came to the last device of a way over its last link may leave it over `onward`."""
+        """Report whether data that reached the end of a way over its last link may leave it over `onward`."""
         here, arrived = self._devices[way.devices[-1]], way.links[-1].protocol
         if here.kind == "gpu":
             return isinstance(arrived, GPU_LINKS) and (isinstance(onward.protocol, GPU_LINKS) or self._relayed)
@@ -149,7 +149,7 @@ class _Search:
 
 
 @lru_cache(maxsize=4096)
-def _kind_of(crossed: _Crossed) -> PathKind:
+def _find_kind(crossed: _Crossed) -> PathKind:
     if not crossed.protocols:
         return "LOC"
     if "fabric" in crossed.passed:
@@ -169,7 +169,7 @@ def _kind_of(crossed: _Crossed) -> PathKind:
 
 
 class Affinity:
-    """Which NICs each GPU reaches, nearest first."""
+    """The NICs that each GPU reaches, nearest first."""
 
     def __init__(self, topology: Topology) -> None:
         graph = Graph(topology)
@@ -180,12 +180,12 @@ class Affinity:
         }
 
     def kind(self, gpu_id: str, nic_id: str) -> PathKind | None:
-        """The kind of the PCIe path between them, None if there is none."""
+        """Return the kind of the PCIe path between them, None if there is none."""
         path = self.paths[(gpu_id, nic_id)]
         return path.kind if path else None
 
     def nearest(self, gpu_id: str) -> tuple[str, ...]:
-        """The NICs at the least distance from that GPU."""
+        """Return the NICs at the least distance from that GPU."""
         ranked = [
             (KIND_ORDER.index(path.kind), nic) for (gpu, nic), path in self.paths.items() if path and gpu == gpu_id
         ]
@@ -193,7 +193,7 @@ class Affinity:
 
 
 def physical_path(graph: Graph, gpu_id: str, nic_id: str) -> Path | None:
-    """The way that DMA between a GPU and a NIC takes: from the NIC's side, so that PXN cannot hide it."""
+    """Return the path of DMA between a GPU and a NIC: from the NIC's side, so that PXN cannot hide it."""
     path = graph.find(nic_id, gpu_id)
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""A named shape with the changes that the user made, checked."""
+"""A named shape with the user's changes, checked."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
     "sockets": (1, 2, 4, 8),
     "numa-per-socket": (1, 2, 4),
 }
-"""The counts of a `Layout` that can be changed; its fields have an underscore for each dash."""
+"""The counts of a `Layout` that can be changed; its field names have an underscore for each dash."""
 _COUNTS = {**_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "nvlink": tuple(range(19))}
 _IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
 _LEAST_MTU_BYTES = 1280
-"""The smallest that IPv6 allows (RFC 8200)."""
+"""The smallest MTU of IPv6 (RFC 8200)."""
 _MOST_MTU_BYTES = {EthernetLink: 9978, EfaLink: 9001}
-"""The largest that ConnectX takes (maxmtu in `ip -d link`), and the largest in EC2."""
+"""The largest MTU of ConnectX (maxmtu in `ip -d link`), and the largest in EC2."""
 _PORTS: dict[str, NetworkLink] = {
     "ethernet": EthernetLink(mtu_bytes=9000, rdma=True),
     "infiniband": InfinibandLink(mtu_bytes=4096),
     "efa": EfaLink(mtu_bytes=9001),
 }
-"""What replaces a port of another protocol; it keeps its line rate."""
+"""The port that replaces one of another protocol; it keeps its line rate."""
 NIC_PROTOCOLS = {
     **{name: name for name in _PORTS},
     **dict.fromkeys(("ib", "infini-band"), "infiniband"),
     **dict.fromkeys(("roce", "rocev2", "roce-v2", "roce2", "eth"), "ethernet"),
 }
-"""What is written to the protocol that is meant."""
+"""The written name to NCCL's protocol."""
 _RATE_BITS_PER_S = (1e8, 3.2e12)
 _ON_OFF = {"on": True, "off": False}
 _SWITCHES = ("p2p", "gpudirect", "mnnvl")
@@ -49,11 +49,13 @@ CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu", "nics-at", "protocol", *
 
 
 def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
-    """The shape with the changes made. Raises UsageError for a change that is unknown or makes no sense."""
+    """Return the shape with the changes. Raises UsageError for an unknown or invalid change."""
     changes = _spelt(changes)
     counts = {key: _count(key, changes[key]) for key in _COUNTS if key in changes}
     nic, gpu, nvlink = replace(shape.nic, port=port_with(shape.nic.port, changes)), shape.gpu, shape.nvlink
-    if not isinstance(nic.port, EthernetLink) or nic.port.rdma:  # TCP past the kernel is of ports without RDMA
+    if (
+        not isinstance(nic.port, EthernetLink) or nic.port.rdma
+    ):  # only ports without RDMA use TCP that bypasses the kernel
         nic = replace(nic, gpudirect_tcp=False)
     layout = replace(shape.layout, **{key.replace("-", "_"): counts[key] for key in _LAYOUT_COUNTS if key in counts})
     if "pcie" in counts:
@@ -66,13 +68,15 @@ def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     if nvlink:
         nvlink = replace(nvlink, link=replace(nvlink.link, links=links, max_links=nvlink.link.links)) if links else None
     if layout.drives and shape.drive is None:
-        what = f"what drives {name} has is not published, so drives={layout.drives} says too little"
-        raise UsageError(what, hint="leave drives out")
+        message = f"the drives of {name} are not published, so drives={layout.drives} cannot be modelled"
+        raise UsageError(message, hint="leave drives out")
     return _switched(replace(shape, layout=layout, nic=nic, gpu=gpu, nvlink=nvlink), changes, name)
 
 
 def _spelt(changes: Mapping[str, str]) -> dict[str, str]:
-    """The same under our own names: in any case, `_` for `-`. Raises UsageError for an unknown or repeated one."""
+    """Return the changes under our own names: any case, `_` for `-`. Raises UsageError for an unknown or repeated
+    one.
+    """
     found: dict[str, str] = {}
     for written, value in changes.items():
         key = written.lower().replace("_", "-")
@@ -85,7 +89,9 @@ def _spelt(changes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _switched(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
-    """What can be on or off: peer-to-peer, GPUDirect RDMA, NVLink beyond the host; where NICs are; NCCL's protocol."""
+    """Apply the changes to switches: peer-to-peer, GPUDirect RDMA, NVLink beyond the host, NICs' place, NCCL's
+    protocol.
+    """
     on = {key: _word(key, changes[key], _ON_OFF) for key in _SWITCHES if key in changes}
     if "nics-at" in changes:
         at_cpu = _word("nics-at", changes["nics-at"], _PLACES)
@@ -99,7 +105,7 @@ def _switched(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
         peer_to_peer=on.get("p2p", shape.peer_to_peer),
         gpudirect_rdma=on.get("gpudirect", shape.gpudirect_rdma),
     )
-    if not shape.peer_to_peer:  # NCCL then uses neither NVLink nor switches, but the host's memory
+    if not shape.peer_to_peer:  # NCCL then uses the host's memory instead of NVLink and switches
         shape = replace(shape, nvlink=None, xgmi=None, acs_redirect=True)
     if "mnnvl" in on:
         if shape.nvlink is None or shape.nvlink.domain_hosts is None:
@@ -117,17 +123,17 @@ def _word(key: str, text: str, allowed: Mapping[str, _T]) -> _T:
 def _check_gpus(shape: Shape, layout: Layout, name: str) -> None:
     gpu, xgmi, gpus, nodes = shape.gpu, shape.xgmi, layout.gpus, layout.nodes
     if gpus and gpu is None:
-        raise UsageError(f"{name} has no GPU, so gpus={gpus} says too little", hint="take a shape that has GPUs")
+        raise UsageError(f"{name} has no GPUs, so gpus={gpus} cannot be modelled", hint="name a shape with GPUs")
     if gpu is not None and gpu.attachment == "c2c":
         if layout.gpus_per_switch:
-            what = f"gpus-per-switch={layout.gpus_per_switch}: the GPUs of {name} are on NVLink-C2C, not on PCIe"
-            raise UsageError(what, hint="leave gpus-per-switch out")
+            message = f"gpus-per-switch={layout.gpus_per_switch}: the GPUs of {name} are on NVLink-C2C, not on PCIe"
+            raise UsageError(message, hint="leave gpus-per-switch out")
         if gpus % nodes and gpus > nodes:
-            what = f"gpus={gpus}: each of the {nodes} CPUs of {name} has as many GPUs as the others"
-            raise UsageError(what, hint=f"give a multiple of {nodes}")
+            message = f"gpus={gpus}: each of the {nodes} CPUs of {name} must have the same number of GPUs"
+            raise UsageError(message, hint=f"give a multiple of {nodes}")
     if xgmi is not None and gpus > xgmi.most_gpus:
-        what = f"gpus={gpus}: Infinity Fabric joins at most {xgmi.most_gpus} GPUs of {name}"
-        raise UsageError(what, hint=f"give 0 to {xgmi.most_gpus}")
+        message = f"gpus={gpus}: Infinity Fabric joins at most {xgmi.most_gpus} GPUs of {name}"
+        raise UsageError(message, hint=f"give 0 to {xgmi.most_gpus}")
 
 
 def _check_nvlink(nvlink: NvlinkPart | None, links: int, gpus: int, name: str) -> None:
@@ -137,16 +143,16 @@ def _check_nvlink(nvlink: NvlinkPart | None, links: int, gpus: int, name: str) -
     if nvlink is None or not nvlink.pairs or not links:
         return
     if links != most:
-        what = f"nvlink={links}: the links of {name} join fixed pairs of GPUs, so which would be missing is not clear"
-        raise UsageError(what, hint=f"give 0 or {most}")
-    joined = 1 + max(max(one, other) for one, other, _ in nvlink.pairs)
+        message = f"nvlink={links}: the links of {name} join fixed pairs of GPUs, so the missing links are ambiguous"
+        raise UsageError(message, hint=f"give 0 or {most}")
+    joined = 1 + max(max(first, second) for first, second, _ in nvlink.pairs)
     if gpus > joined:
         hint = f"give at most {joined}, or nvlink=0"
         raise UsageError(f"gpus={gpus}: NVLink joins {joined} GPUs of {name}", hint=hint)
 
 
 def _senseless(key: str, text: str, allowed: str) -> UsageError:
-    return UsageError(f"{key}={text[:40]} makes no sense", hint=f"{key} can be {allowed}")
+    return UsageError(f"{key} must be {allowed}, got {text[:40]}", hint=f"correct {key}")
 
 
 def _count(key: str, text: str) -> int:
@@ -158,7 +164,7 @@ def _count(key: str, text: str) -> int:
 
 
 def port_with(port: NetworkLink, changes: Mapping[str, str]) -> NetworkLink:
-    """The port with `nic-protocol`, `nic-rate` and `mtu` as the changes say. Raises UsageError."""
+    """Return the port with `nic-protocol`, `nic-rate` and `mtu` from the changes. Raises UsageError."""
     protocol = changes.get("nic-protocol")
     if protocol is not None:
         protocol = NIC_PROTOCOLS.get(protocol.lower(), protocol)
@@ -185,8 +191,8 @@ def _mtu(text: str, port: NetworkLink) -> int:
     value = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else -1
     if isinstance(port, InfinibandLink):
         if value not in _IB_MTUS_BYTES:
-            hint = f"mtu can be {', '.join(map(str, _IB_MTUS_BYTES))}"
-            raise UsageError(f"mtu={text[:40]} is not an InfiniBand MTU", hint=hint)
+            hint = f"give {', '.join(map(str, _IB_MTUS_BYTES))}"
+            raise UsageError(f"mtu must be an InfiniBand MTU, got {text[:40]}", hint=hint)
     elif not _LEAST_MTU_BYTES <= value <= _MOST_MTU_BYTES[type(port)]:
         raise _senseless("mtu", text, f"{_LEAST_MTU_BYTES} to {_MOST_MTU_BYTES[type(port)]} bytes")
     return value

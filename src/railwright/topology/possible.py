@@ -1,4 +1,4 @@
-"""What no topology can be, wherever it was read: from a saved file or from a run's first line."""
+"""Checks that reject impossible topologies from any source: a saved file or the first line of a run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,79}")
 
 
 def refuse_impossible(topology: Topology, origin: str) -> None:
-    """Raises UsageError where devices or links cannot be what they say."""
+    """Check that devices and links are possible. Raises UsageError."""
     if len(topology.devices) > MAX_DEVICES or len(topology.links) > MAX_LINKS:
-        raise UsageError(f"{origin} has more than {MAX_DEVICES} devices or {MAX_LINKS} links", hint="split it by host")
+        raise UsageError(
+            f"{origin} must have at most {MAX_DEVICES} devices and {MAX_LINKS} links", hint="split it by host"
+        )
     seen: set[str] = set()
     for device in topology.devices:
         if not _ID.fullmatch(device.id):
             raise UsageError(f"{origin}: {device.id[:80]!r} is not a device id", hint="ids are like gpu0 or nvme0n1")
         if device.id in seen:
-            raise UsageError(f"{origin}: there are two devices called {device.id}", hint="ids must be unique")
+            raise UsageError(f"{origin}: two devices are called {device.id}", hint="ids must be unique")
         seen.add(device.id)
     for link in topology.links:
         for end in (link.a, link.b):
@@ -38,6 +40,8 @@ def _refuse_link(link: Link, origin: str) -> None:
     for field in link.protocol.__struct_fields__:
         value = getattr(link.protocol, field)
         if isinstance(value, int | float) and not 0 <= value <= _MOST:  # NaN is refused too
-            raise UsageError(f"{origin}: {field} of link {link.id} is {value}", hint="it must be positive")
+            raise UsageError(f"{origin}: {field} of link {link.id} must be positive, got {value}", hint="correct it")
         if value == 0 and not isinstance(value, bool):
-            raise UsageError(f"{origin}: {field} of link {link.id} is 0", hint="leave out what is not known")
+            raise UsageError(
+                f"{origin}: {field} of link {link.id} must be positive, got 0", hint="leave out unknown facts"
+            )

@@ -1,4 +1,4 @@
-"""The path that a text names: `gpu0>nic0` inside one host, `gpu0:gpu0@2` between two hosts of a cluster."""
+"""The path of a text: `gpu0>nic0` inside one host, `gpu0:gpu0@2` between two hosts of a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railwright.topology.paths import KIND_ORDER, Affinity, Graph
 
 
 def path_inside(graph: Graph, text: str) -> Path:
-    """The path of `source>target`, of no link where both are one GPU or one memory. Raises UsageError."""
+    """Return the path of `source>target`, without links if both are one GPU or one memory. Raises UsageError."""
     source, separator, target = text.partition(">")
     if not separator:
         hint = "write two device ids, like 'gpu0>nic0', and quote the >"
@@ -22,32 +22,34 @@ def path_inside(graph: Graph, text: str) -> Path:
         raise UsageError(reason, hint="see `railwright topo`")
     here = path.devices[0]
     if len(path.devices) == 1 and graph.devices[here].kind not in ("gpu", "memory"):
-        reason = f"both ends of '{here}>{here}' are {here}: it crosses no link"
-        raise UsageError(reason, hint="give two devices; a copy inside one has a limit in a GPU and in a memory")
+        reason = f"both ends of '{here}>{here}' are {here}, so the path crosses no link"
+        raise UsageError(reason, hint="give two devices; only a GPU or a memory has a limit for copies inside it")
     return path
 
 
 def path_between(cluster: Cluster, text: str) -> Path:
-    """The path of `gpu0:gpu0@2`: out over the sender's nearest NIC, in over the receiver's. Raises UsageError."""
-    one, colon, other = text.partition(":")
-    if not colon or not one or not other:
+    """Return the path of `gpu0:gpu0@2`: out over the sender's nearest NIC, in over the receiver's. Raises
+    UsageError.
+    """
+    first, colon, second = text.partition(":")
+    if not colon or not first or not second:
         raise UsageError(f"not a path: {text[:80]!r}", hint="write two devices, like gpu0:gpu0@2")
-    if cluster.hosts == 1 and any(end.partition("@")[2].strip() not in ("", "0") for end in (one, other)):
-        reason = f"{text[:80]!r} names a host by its number, and there is one host only"
+    if cluster.hosts == 1 and any(end.partition("@")[2].strip() not in ("", "0") for end in (first, second)):
+        reason = f"{text[:80]!r} names a host by its number, but there is only one host"
         raise UsageError(reason, hint="give --count 2 or more, or leave the @ out")
-    (source, here), (target, there) = split_id(one.strip(), cluster), split_id(other.strip(), cluster)
+    (source, here), (target, there) = split_id(first.strip(), cluster), split_id(second.strip(), cluster)
     topology = _two_hosts(cluster, here, there)
     ends = [name if topology.device(name) else f"{name}@{number}" for name, number in ((source, here), (target, there))]
     if ends[0] == ends[1]:
         raise UsageError(f"both ends of {text[:80]!r} are {ends[0]}", hint="write two devices, like gpu0:gpu0@2")
     found = Graph(topology).find(ends[0], ends[1])
     if found is None:
-        raise UsageError(f"{one} and {other} are not connected in {cluster.name}", hint="see railwright topo")
+        raise UsageError(f"{first} and {second} are not connected in {cluster.name}", hint="see railwright topo")
     return found
 
 
 def _two_hosts(cluster: Cluster, here: int, there: int) -> Topology:
-    """Both machines with `@host` after each id, and the switches between them."""
+    """Return both machines with `@host` after each id, and the switches between them."""
     host = cluster.host
     fabrics = host.of_kind("fabric")
     devices: list[Device] = []
@@ -60,7 +62,7 @@ def _two_hosts(cluster: Cluster, here: int, there: int) -> Topology:
 
 
 def equally_near(graph: Graph, path: Path) -> int:
-    """How many NICs of its host are as near as the nearest to each end of a path, at the end that has fewer."""
+    """Return the number of NICs as near as the nearest at each end of a path, at the end with fewer."""
     counts = []
     for device, at, _ in (end.partition("@") for end in (path.devices[0], path.devices[-1])):
         ways = [graph.find(nic.id, device) for nic in graph.topology.of_kind("nic") if at]
@@ -70,7 +72,9 @@ def equally_near(graph: Graph, path: Path) -> int:
 
 
 def paths_that_matter(topology: Topology) -> tuple[str, ...]:
-    """GPU to its nearest NIC, to a peer, to memory and out of the machine; drives and NICs; each memory."""
+    """Return the paths from a GPU to its nearest NIC, a peer, memory and out of the machine; of drives and NICs;
+    each memory.
+    """
     graph = Graph(topology)
     gpus = [gpu.id for gpu in topology.of_kind("gpu")]
     memories = {memory.numa: memory.id for memory in topology.of_kind("memory")}

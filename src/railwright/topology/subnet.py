@@ -1,4 +1,4 @@
-"""An InfiniBand subnet as its tools print it: nodes, cables with their rates, LIDs, and the switches' tables."""
+"""An InfiniBand subnet from its tools' output: nodes, cables with their rates, LIDs, and the switches' tables."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ class Node(NamedTuple):
     """A switch, or an adapter of a host."""
 
     name: str
-    """Of the switch, or of the host."""
+    """The name of the switch or host."""
     adapter: str
-    """Empty for a switch, and for a host that does not name it."""
+    """The adapter's name; empty for a switch, or for a host that does not name it."""
     is_switch: bool
 
     def port_name(self, number: str) -> str:
-        """A host's port is called as its adapter, which mostly has one; without an adapter's name it is the number."""
+        """Return the adapter's name for a host's port, as most adapters have one port; without that name, the
+        number.
+        """
         if not self.adapter:
             return number
         return self.adapter if number == "1" else f"{self.adapter}/{number}"
 
 
 class Plug(NamedTuple):
-    """One end of a cable."""
+    """An end of a cable."""
 
     guid: str
     port: int
@@ -34,16 +36,16 @@ class Wire(NamedTuple):
 
     ends: tuple[Plug, Plug]
     rate_bits_per_s: float | None
-    """Of signalling in one direction, as the width and speed that both ends agreed on; None where it is not told."""
+    """The signalling rate in one direction, from the width and speed that both ends agreed on; None if unknown."""
 
 
 class Subnet(NamedTuple):
-    """What is known of it."""
+    """The known parts of a subnet."""
 
     nodes: Mapping[str, Node]
-    """By GUID."""
+    """Nodes by GUID."""
     wires: tuple[Wire, ...]
     lids: Mapping[Plug, int]
     """The first LID of each port of an adapter."""
     tables: Mapping[str, Mapping[int, int]]
-    """Of each switch, by GUID: the port by which packets to a LID leave. Empty where no tables were read."""
+    """By GUID of a switch: the port by which packets to a LID leave. Empty if no tables were read."""

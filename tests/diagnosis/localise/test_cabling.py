@@ -72,7 +72,7 @@ def test_planned_cables_make_the_fabric_that_is_searched() -> None:
     ("rows", "says"),
     [
         ([("a", "1", "b", "1"), ("a", "1", "c", "1")], "both end at a port 1"),
-        ([("a", "", "b", "1")], "empty or unusable"),
+        ([("a", "", "b", "1")], "empty or invalid name"),
         ([("a", "1", "b", "1"), ("b", "2", "a", "2")], "in a circle"),
     ],
 )

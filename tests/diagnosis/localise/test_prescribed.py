@@ -131,9 +131,9 @@ def test_some_hosts_of_a_subnet_are_a_fabric():
 def test_what_is_no_subnet_is_refused():
     cables, tables = text("ftree.cables"), text("ftree.tables")
     for given, said in (
-        (("", ""), "no switch is in it"),
-        ((cables, "hello"), "no forwarding table is in it"),
-        ((cables, tables[: tables.index("Unicast", 10)]), "there is no table of leaf2 and 4 more"),
+        (("", ""), "the file has no switch"),
+        ((cables, "hello"), "the file has no forwarding table"),
+        ((cables, tables[: tables.index("Unicast", 10)]), "the file lacks the table of leaf2 and 4 more"),
         ((cables.replace('"leaf2"', '"leaf3"'), ""), "are both called"),
     ):
         with pytest.raises(UsageError, match=said):

@@ -101,7 +101,7 @@ def test_what_goes_through_the_host_or_out_of_pageable_memory_has_no_band():
     states = [row.verdict.state for row in told(ONE_GPU, "a100-pcie-40gb-8gpu gpus=1 pcie=3").rows]
     assert states == ["unknown", "unknown"]
     two = told(ONE_GPU.replace("1 Device(s)", "2 Device(s)"), "a100-pcie-40gb-8gpu gpus=2 pcie=3")
-    assert two.verdict.why == "no limit: the rates of 2 GPUs are added up"
+    assert two.verdict.why == "no limit: the value is a sum over 2 GPUs"
 
 
 def test_peers_that_are_slower_than_the_way_through_the_host_are_told_and_no_link_is_accused():

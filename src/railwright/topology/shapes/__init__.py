@@ -1,6 +1,6 @@
-"""Machines that can be named: what they are made of, as data, each part with its source.
+"""Named machines as data: their parts, each with its source.
 
-A shape is what one published machine of that kind has; anything that differs is a change (`hgx-h100 nics=2`).
+A shape is a published machine of that kind; any difference is a change (`hgx-h100 nics=2`).
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from railwright.units import count
 _FAMILIES = (nvidia, aws, azure, gcp, oci, grace, amd, pcie, laptop)
 
 SHAPES: dict[str, Shape] = {name: shape for family in _FAMILIES for name, shape in family.SHAPES.items()}
-"""By canonical name, which is in lower case."""
+"""Shapes by canonical name, in lower case."""
 _NAMES = Names(SHAPES)
 ALIASES = _NAMES.aliases
-"""The vendors' own names, as they write them, to the canonical name."""
+"""The vendors' own names, as they write them, to the canonical names."""
 
 
 def canonical_name(name: str) -> str | None:
-    """The name in SHAPES, from that name or a vendor's however it is spelt; None for an unknown name."""
+    """Return the name in SHAPES for any spelling of it or of a vendor's name; None for an unknown name."""
     found = _NAMES.find(name)
     return found.shape if found else None
 
 
 def split_name(words: list[str]) -> tuple[str, list[str]] | None:
-    """(the name in SHAPES, the changes after it), where the first words name a shape: `GB200 NVL72 nics=2`.
+    """Return (the name in SHAPES, the changes after it) if the first words name a shape: `GB200 NVL72 nics=2`.
 
     A number of GPUs in the name becomes a change: `4xH100` is `hgx-h100`, `gpus=4`.
     """
@@ -40,18 +40,20 @@ def split_name(words: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _gpus(found: Named, changes: list[str]) -> list[str]:
-    """The number of GPUs that the name says, as a change, where none is given."""
+    """Return the number of GPUs in the name as a change, unless a change gives it."""
     given = any(word.partition("=")[0].lower() == "gpus" for word in changes)
     return [f"gpus={found.gpus}"] if found.gpus is not None and not given else []
 
 
 def nearest_names(name: str) -> tuple[str, ...]:
-    """The shapes that may be meant by an unknown name."""
+    """Return the shapes that an unknown name may mean."""
     return _NAMES.offered(name)
 
 
 def not_a_change(word: str, name: str) -> UsageError:
-    """The error for a word behind a name that changes nothing: it may be of another name, or a number of hosts."""
+    """Return the error for a word after a name that changes nothing; it may belong to another name or be a number of
+    hosts.
+    """
     if _NAMES.hosts(name) is not None:
         return unknown_shape(name)
     near = nearest_names(name)
@@ -60,11 +62,11 @@ def not_a_change(word: str, name: str) -> UsageError:
 
 
 def unknown_shape(name: str, kind: str = "shape") -> UsageError:
-    """The error for an unknown name, with the nearest names or else all canonical ones."""
+    """Return the error for an unknown name, with the nearest names or else all canonical ones."""
     several = _NAMES.hosts(name)
     if several is not None:
-        what = f"{name[:MAX_NAME]!r} is {count(several[1], 'host')}, and a shape is one"
-        return UsageError(what, hint=f"did you mean {several[0]} with --count {several[1]}?")
+        message = f"{name[:MAX_NAME]!r} is {count(several[1], 'host')}, but a shape is one host"
+        return UsageError(message, hint=f"did you mean {several[0]} with --count {several[1]}?")
     near = nearest_names(name)
     if not near:
         return unknown_name(kind, name, SHAPES)

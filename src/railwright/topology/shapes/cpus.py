@@ -1,4 +1,4 @@
-"""The sockets that the named machines have. Memory sizes are those of one maker's machine."""
+"""The sockets of the named machines. Memory sizes are those of one maker's machine."""
 
 from __future__ import annotations
 

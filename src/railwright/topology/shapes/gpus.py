@@ -1,4 +1,4 @@
-"""The GPUs that the named machines have, and the links between them."""
+"""The GPUs of the named machines, and the links between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright.units import GIB
 
 _CAPABILITY = "compute capability: developer.nvidia.com/cuda-gpus"
 _QUOTED = "as others quote it"
-"""Of a document that was not at hand: docs/shapes.md, What was checked."""
+"""Marks a document that was not available: docs/shapes.md, What was checked."""
 _NO_DATASHEET = "NVIDIA publishes no datasheet of it"
 
 V100_32GB = GpuPart(
@@ -328,7 +328,7 @@ NVLINK3_A800 = replace(
 )
 QUAD_GH200 = NvlinkPart(
     link=NvlinkLink(generation=4, links=18),
-    pairs=tuple((one, other, 6) for one in range(4) for other in range(one + 1, 4)),
+    pairs=tuple((first, second, 6) for first in range(4) for second in range(first + 1, 4)),
     source="CSCS documentation, Alps hardware, gh200-schematic.svg (150 GB/s between two of the four GH200: 6 of the 18"
     " links)",
 )
@@ -338,7 +338,7 @@ XGMI5 = XgmiPart(
     source="AMD's page of MI355X (153 GB/s a link both ways), as others quote it; eight fully connected by seven links"
     " each: not verified, as MI300X are",
 )
-# Dies of one package have four links; which of the others are joined: RCCL's model of such a node.
+# Dies of one package have four links; the joined pairs of the others are from RCCL's model of such a node.
 _MI250X_LINKS = (
     (0, 1, 4), (2, 3, 4), (4, 5, 4), (6, 7, 4), (0, 6, 2), (2, 4, 2),
     (0, 2, 1), (4, 6, 1), (1, 3, 1), (1, 5, 1), (3, 7, 1), (5, 7, 1),

@@ -1,6 +1,6 @@
-"""What people call machines: any spelling to the shape that is meant, or the nearest ones as a question.
+"""Names that people use for machines: any spelling to its shape, or to the nearest shapes as a question.
 
-A name's case and separators mean nothing, nor do a vendor before it and what NVIDIA's tools write behind it. A number
+Case and separators do not matter, nor does a vendor before a name or the text that NVIDIA's tools add to it. A number
 of GPUs is a change (`4xH100` is `hgx-h100 gpus=4`), and a size of memory must be that of the shape's GPU.
 """
 
@@ -18,7 +18,9 @@ MAX_NAME = 80
 _MOST_OFFERED = 4
 _NEAR = 0.6
 _MEMORY_APART = 0.08
-"""Makers count memory in GB and in GiB, and some of it is kept for error correction: B200 has 180 or 192 GB."""
+"""The allowed difference: makers count memory in GB and in GiB, and error correction uses some: B200 has 180 or
+192 GB.
+"""
 _GIGABYTE = 1e9
 _MAKERS = ("nvidia", "amd", "amazon", "aws", "ec2", "azure", "microsoft", "gcp", "google", "oci", "oracle", "instinct",
            "tesla", "geforce", "supermicro", "standard", "dell", "hpe", "lenovo", "coreweave", "lambda", "nebius",
@@ -27,7 +29,7 @@ _NOT_TELLING = frozenset(
     (*_MAKERS, "gpu", "gpus", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6",
      "blackwell", "server", "edition", "generation", "nvlink")
 )  # fmt: skip
-"""Words that no shape differs from another by."""
+"""Words by which no two shapes differ."""
 _A_NAME = re.compile(rf"[A-Za-z0-9 ._-]{{1,{MAX_NAME}}}")
 _BEFORE = re.compile(r"^(?P<kept>[a-z]{2,12}[ ._-]+)??(?P<count>\d{1,3})(?:[ _-]*x[ _-]*| +)(?=[a-z])")
 _BEHIND = re.compile(r"(?:(?<=\d)|[ ._-]+)[ _-]*x[ _-]*(?P<count>\d{1,3})$")
@@ -45,7 +47,7 @@ _SHORT = {
     "a3mega": "gcp-a3-mega", "a3ultra": "gcp-a3-ultra", "ndh100": "azure-nd-h100-v5", "ndh200": "azure-nd-h200-v5",
     "ndv5": "azure-nd-h100-v5", "ndv4": "azure-nd-a100-v4", "bmgpumi300x": "oci-bm-gpu-mi300x-8",
 }  # fmt: skip
-"""What a GPU's name alone, or a short word, stands for: the machine that most of them are in."""
+"""The machine for the name of a GPU alone, or for a short word: the most common host of that GPU."""
 OFFERED = {
     "h200nvl": ("h100-nvl-8gpu", "hgx-h200"), "p3": ("aws-p3dn",), "p316xlarge": ("aws-p3dn", "dgx-1-v100"),
     "dgx2": ("dgx-1-v100", "dgx-a100"), "dgxh800": ("hgx-h800",), "h203e": ("hgx-h20",),
@@ -61,26 +63,26 @@ OFFERED = {
     **dict.fromkeys(("xe9680", "821ge", "sys821getnhr", "dgxsuperpod"), ("hgx-h100", "hgx-h200", "dgx-h100")),
     **dict.fromkeys(("eos",), ("dgx-h100",)), **dict.fromkeys(("selene", "perlmutter", "leonardo"), ("dgx-a100",)),
 }  # fmt: skip
-"""What is asked about where a name is known, but none of the shapes is that machine."""
+"""Known names without a shape of their own, with the shapes to suggest."""
 
 
 class Named(NamedTuple):
-    """A shape, and the GPUs of one host where the name says another number than the shape has."""
+    """A shape, and the number of GPUs of a host if the name gives another than the shape."""
 
     shape: str
     gpus: int | None = None
 
 
 class _Parts(NamedTuple):
-    """A written name taken apart: words without separators, a number before or behind it, a size of memory in GB."""
+    """A written name split up: words without separators, a number before or after them, a size of memory in GB."""
 
     words: tuple[str, ...]
     number: int | None
     counts_gpus: bool
-    """Whether the number is said to be of GPUs."""
+    """Whether the name says that the number counts GPUs."""
     memory: int | None
     memory_is_exact: bool
-    """`80G` is memory only where it is exactly that: it could be a rate."""
+    """Whether `80G` must match exactly to be memory: it could be a rate."""
 
 
 class Names:
@@ -93,65 +95,65 @@ class Names:
         self._exact = {name.lower(): shape for name, shape in written.items()}
         self._compact: dict[str, str] = {}
         for name, shape in written.items():
-            for form in _forms(_taken_apart(name.lower())):
+            for form in _forms(_split_name(name.lower())):
                 self._compact.setdefault(form, shape)
             self._compact["".join(_BETWEEN.split(name.lower()))] = shape
         self._compact |= _SHORT
         self._spelling = {name.lower(): name for name in (*shapes, *self.aliases)}
 
     def find(self, name: str) -> Named | None:
-        """The shape of that name however it is spelt; None for an unknown one, or where a number of hosts is said."""
+        """Return the shape of a name in any spelling; None for an unknown name, or a name with a number of hosts."""
         written = _plain(name)
         found = self._exact.get(written)
         if found is None and _A_NAME.fullmatch(written):
             found = self._compact.get("".join(_BETWEEN.split(written)))
         if found is not None or not _A_NAME.fullmatch(written):
             return Named(found) if found else None
-        parts = _taken_apart(written)
-        found = self._with_memory(parts)
+        parts = _split_name(written)
+        found = self._find_by_memory(parts)
         if found is None or parts.number is None:
             return Named(found) if found else None
         most = self._shapes[found].layout.gpus
-        if not 0 < parts.number <= most or not (parts.counts_gpus or _is_of_gpus(parts.words)):
+        if not 0 < parts.number <= most or not (parts.counts_gpus or _counts_gpus(parts.words)):
             return None
         return Named(found, None if parts.number == most else parts.number)
 
     def hosts(self, name: str) -> tuple[str, int] | None:
-        """(shape, hosts), where the name can be of several hosts alone: `16xH100`, `2x DGX H100`."""
+        """Return (shape, hosts) if the name can only mean several hosts: `16xH100`, `2x DGX H100`."""
         if not _A_NAME.fullmatch(_plain(name)) or self.find(name) is not None:
             return None
-        parts = _taken_apart(_plain(name))
-        found = self._with_memory(parts)
+        parts = _split_name(_plain(name))
+        found = self._find_by_memory(parts)
         if found is None or not parts.number:
             return None
-        each = self._shapes[found].layout.gpus if parts.counts_gpus or _is_of_gpus(parts.words) else 1
+        each = self._shapes[found].layout.gpus if parts.counts_gpus or _counts_gpus(parts.words) else 1
         return (found, parts.number // each) if each and parts.number % each == 0 else None
 
     def offered(self, name: str) -> tuple[str, ...]:
-        """The nearest names, the likeliest first: known ones of that GPU, else those that are spelt alike."""
+        """Return the nearest names, the likeliest first: known names of that GPU, else similar spellings."""
         written = _plain(name[:MAX_NAME])
-        parts = _taken_apart(written)
+        parts = _split_name(written)
         for form in _forms(parts):
             if form in OFFERED:
                 return OFFERED[form]
         near = difflib.get_close_matches(written, self._spelling, n=3, cutoff=_NEAR)
-        alike = tuple(self._spelling[match] for match in near)
+        similar = tuple(self._spelling[match] for match in near)
         models = {word for word in parts.words if any(character.isdigit() for character in word)}
-        same = [shape for shape, one in self._shapes.items()
-                if one.gpu is not None and models.intersection(_BETWEEN.split(one.gpu.name.lower()))]  # fmt: skip
+        same = [shape for shape, found in self._shapes.items()
+                if found.gpu is not None and models.intersection(_BETWEEN.split(found.gpu.name.lower()))]  # fmt: skip
         if not same:
-            return alike
+            return similar
         fits = [shape for shape in same if self._has_memory(shape, parts)]
         ranked = sorted(fits or same, key=lambda shape: -difflib.SequenceMatcher(None, written, shape).ratio())
         nearest: dict[str, str] = {}
-        for one in alike:
-            shape = self._exact[one.lower()]
+        for candidate in similar:
+            shape = self._exact[candidate.lower()]
             if shape in (fits or same):
-                nearest[shape] = shape if shape in alike else one
-        return (*nearest.values(), *(one for one in ranked if one not in nearest))[:_MOST_OFFERED]
+                nearest[shape] = shape if shape in similar else candidate
+        return (*nearest.values(), *(candidate for candidate in ranked if candidate not in nearest))[:_MOST_OFFERED]
 
-    def _with_memory(self, parts: _Parts) -> str | None:
-        """The shape of those words whose GPU has that much memory, where the name says how much."""
+    def _find_by_memory(self, parts: _Parts) -> str | None:
+        """Return the shape of those words whose GPU has the memory in the name, if it gives one."""
         for form in _forms(parts):
             found = self._compact.get(form)
             if found and self._has_memory(found, parts):
@@ -162,23 +164,23 @@ class Names:
         return None
 
     def _has_memory(self, shape: str, parts: _Parts) -> bool:
-        """Whether its GPU may have the memory that is said."""
+        """Report whether the shape's GPU may have that memory."""
         gpu = self._shapes[shape].gpu
         if parts.memory is None or gpu is None:
             return parts.memory is None
         named = re.search(r"\b(\d{2,3})gb?\b", gpu.name.lower())
         known = {gpu.memory.size_bytes / _GIGABYTE, float(named[1]) if named else 0.0}
         apart = 0.0 if parts.memory_is_exact else _MEMORY_APART * parts.memory
-        return any(abs(one - parts.memory) <= apart for one in known)
+        return any(abs(size - parts.memory) <= apart for size in known)
 
 
 def _plain(name: str) -> str:
-    """In lower case, with an x for each sign of multiplication."""
+    """Return the text in lower case, with an x for each multiplication sign."""
     return name.lower().replace("\N{MULTIPLICATION SIGN}", "x").replace("*", "x")
 
 
-def _taken_apart(written: str) -> _Parts:
-    """Of a name in lower case."""
+def _split_name(written: str) -> _Parts:
+    """Split a name in lower case into its parts."""
     memory = _MEMORY.search(written)
     text = written[: memory.start()] + " " + written[memory.end() :] if memory else written
     text = text.strip(" ._-")
@@ -196,7 +198,7 @@ def _taken_apart(written: str) -> _Parts:
 
 
 def _forms(parts: _Parts) -> Iterator[str]:
-    """The words as one, then without makers before them, then without all that tells no shape from another."""
+    """Yield the words joined, then without makers before them, then without words that distinguish no shape."""
     yield "".join(parts.words)
     text = "".join(parts.words)
     for maker in _MAKERS:
@@ -210,8 +212,8 @@ def _telling(words: Iterable[str]) -> str:
     return "".join(word for word in words if word not in _NOT_TELLING)
 
 
-def _is_of_gpus(words: tuple[str, ...]) -> bool:
-    """Whether a number beside these words is of GPUs: they name a GPU and no machine."""
+def _counts_gpus(words: tuple[str, ...]) -> bool:
+    """Report whether a number next to these words counts GPUs: they name a GPU and no machine."""
     return not _telling(words).startswith(
         ("dgx", "hgx", "aws", "p3", "p4", "p5", "p6", "nd", "bmgpu", "a2", "a3", "a4")
     )

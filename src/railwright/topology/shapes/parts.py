@@ -1,4 +1,4 @@
-"""The description of a named machine: its parts, how many there are, and which of them share a PCIe switch.
+"""The description of a named machine: its parts, their numbers, and the parts that share a PCIe switch.
 
 Every part names its source.
 A source that begins with "assumed" is our choice where makers differ or say nothing, and gives the reason.
@@ -18,7 +18,7 @@ _BUS_BYTES = 8
 
 
 class Pcie(NamedTuple):
-    """What a PCIe link trains to."""
+    """The speed and width that a PCIe link trains to."""
 
     generation: int | None = None
     width: int | None = None
@@ -32,14 +32,14 @@ class Memory(NamedTuple):
     transfers_per_s: float | None = None
 
     def link(self, nodes: int) -> MemoryLink:
-        """The channels of one of `nodes` NUMA nodes."""
+        """Return the channels of one of `nodes` NUMA nodes."""
         if self.channels is None:
             return MemoryLink()
         return MemoryLink(channels=self.channels // nodes, transfers_per_s=self.transfers_per_s, bus_bytes=_BUS_BYTES)
 
 
 class CpuPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One socket, named as /proc/cpuinfo does it."""
+    """A socket, named as in /proc/cpuinfo."""
 
     name: str
     cpuid: Cpuid
@@ -58,19 +58,19 @@ class GpuMemory(NamedTuple):
 
 
 class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU and its link to the CPU: PCIe, or NVLink-C2C where the two are one module."""
+    """A GPU and its link to the CPU: PCIe, or NVLink-C2C if the two are one module."""
 
     name: str
     vendor: Literal["nvidia", "amd"] = "nvidia"
     compute_capability: str = ""
-    """CUDA's; empty for AMD."""
+    """CUDA's compute capability; empty for AMD."""
     memory: GpuMemory
     fp64_tensor_flop_per_s: float | None = None
-    """Dense FP64 on tensor or matrix cores; None for a GPU without."""
+    """Dense FP64 on tensor or matrix cores; None without them."""
     attachment: Literal["pcie", "c2c"] = "pcie"
     pcie: Pcie = Pcie()
     integrated: bool = False
-    """Whether CPU and GPU are one package with one memory, so that no PCIe link is between them."""
+    """Whether CPU and GPU share a package and a memory, without a PCIe link between them."""
     source: str
 
 
@@ -78,12 +78,12 @@ class NvlinkPart(msgspec.Struct, frozen=True, kw_only=True):
     """NVLinks from each GPU: to the NVSwitches, which the topology shows as one device, or directly to other GPUs."""
 
     link: NvlinkLink
-    """All that one GPU has."""
+    """All NVLinks of a GPU together."""
     switch_chips: int = 0
     pairs: tuple[tuple[int, int, int], ...] = ()
-    """(GPU, GPU, links) where there is no switch."""
+    """(GPU, GPU, links) without a switch."""
     domain_hosts: int | None = None
-    """How many hosts these NVLinks reach; None for this host alone."""
+    """Number of hosts that these NVLinks reach; None for this host alone."""
     source: str
 
 
@@ -91,20 +91,20 @@ class XgmiPart(msgspec.Struct, frozen=True, kw_only=True):
     """Infinity Fabric from each GPU directly to others."""
 
     link: XgmiLink
-    """Between two GPUs."""
+    """The links between two GPUs."""
     most_gpus: int
     pairs: tuple[tuple[int, int, int], ...] = ()
-    """(GPU, GPU, links) where not every GPU is joined to every other alike."""
+    """(GPU, GPU, links) if not all pairs of GPUs are joined alike."""
     source: str
 
 
 class NicPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One NIC port and the PCIe link of its card."""
+    """A NIC port and the PCIe link of its card."""
 
     name: str
     port: NetworkLink
     gpudirect_tcp: bool = False
-    """Whether NCCL's plugin for it brings TCP to GPU memory past the kernel (GPUDirect-TCPX and TCPXO)."""
+    """Whether NCCL's plugin for it moves TCP data to GPU memory past the kernel (GPUDirect-TCPX and TCPXO)."""
     ports_per_card: int = 1
     """Ports that share the PCIe link."""
     pcie: Pcie = Pcie()
@@ -112,7 +112,7 @@ class NicPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrivePart(msgspec.Struct, frozen=True, kw_only=True):
-    """One NVMe drive on a root port of its own."""
+    """An NVMe drive on its own root port."""
 
     name: str = "NVMe SSD"
     size_bytes: int
@@ -121,7 +121,7 @@ class DrivePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of everything there are, and which GPUs share a PCIe switch.
+    """The numbers of parts, and the GPUs that share a PCIe switch.
 
     Most of these machines have two sockets and eight GPUs.
     """
@@ -130,33 +130,33 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     numa_per_socket: int = 1
     gpus: int = 8
     gpus_per_switch: int
-    """0: every GPU and NIC has a root port of its own."""
+    """GPUs below a switch; 0 gives every GPU and NIC its own root port."""
     switch_name: str = "PCIe switch"
     uplink_generation: int | None = None
-    """PCIe generation from root port to switch where the CPU is older than the GPUs; None: that of the GPUs."""
+    """PCIe generation from root port to switch if the CPU is older than the GPUs; None is the GPUs' own."""
     nics: int
-    """Counted in ports, of which a card may have several."""
+    """Number of ports; a card may have several."""
     nics_on_root_ports: bool = False
     """Whether NICs are beyond the GPUs' switches, each on a root port of its own."""
     drives: int
 
     @property
     def nodes(self) -> int:
-        """NUMA nodes."""
+        """The number of NUMA nodes."""
         return self.sockets * self.numa_per_socket
 
     @property
     def switches(self) -> int:
-        """PCIe switches."""
+        """The number of PCIe switches."""
         return -(-self.gpus // self.gpus_per_switch) if self.gpus_per_switch else 0
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine: its parts and how they are laid out. MaxPayload in bytes."""
+    """A machine: its parts and their layout. MaxPayload in bytes."""
 
     title: str
     aliases: tuple[str, ...] = ()
-    """What its vendor calls it, as the vendor writes it."""
+    """The vendor's names, as it writes them."""
     layout: Layout
     layout_source: str
     cpu: CpuPart
@@ -164,7 +164,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     nvlink: NvlinkPart | None = None
     xgmi: XgmiPart | None = None
     several: tuple[tuple[int, str], ...] = ()
-    """(GPUs, the shape that a machine of this kind with so many is), where they are joined in another way."""
+    """(GPUs, the shape of a machine with that number) if their links differ."""
     nic: NicPart
     drive: DrivePart | None = None
     max_payload_bytes: int = 256
@@ -177,4 +177,4 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     ROCm, likewise); without it their data goes through the host's."""
     gpudirect_rdma: bool = True
     nccl_protocol: str = ""
-    """The only one that NCCL may use (NCCL_PROTO): LL, LL128 or Simple; empty for its own choice."""
+    """The only protocol that NCCL may use (NCCL_PROTO): LL, LL128 or Simple; empty if NCCL chooses."""

@@ -1,4 +1,4 @@
-"""A machine's files, and beside them documents that are asked of programs when they are first read."""
+"""A machine's files, with documents that programs produce when they are first read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ Ask = Callable[[], bytes | Unreadable]
 
 
 class AskedRoot(Root):
-    """`documents` are paths that no directory lists, each with who answers; a capture keeps them like files."""
+    """A root with `documents`: unlisted paths, each with the function that produces it. A capture keeps them like
+    files.
+    """
 
     def __init__(self, files: Root, documents: Mapping[str, Ask]) -> None:
         super().__init__(files.name)
@@ -20,7 +22,7 @@ class AskedRoot(Root):
         self._answers: dict[str, bytes | Unreadable] = {}
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         if path not in self._documents:
             return self._files.read_bytes(path)
         if path not in self._answers:
@@ -28,5 +30,5 @@ class AskedRoot(Root):
         return self._answers[path]
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return self._files.list(path)

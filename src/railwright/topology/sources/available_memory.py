@@ -1,4 +1,4 @@
-"""How much memory can still be allocated on this host now, and how much this process has taken."""
+"""The memory that this host can still allocate, and the memory that this process holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from railwright.topology.sources import text
 
 
 def available_memory_bytes() -> int | None:
-    """The memory that can still be allocated, as the kernel estimates it. None if it gives no estimate."""
+    """Return the memory that can still be allocated, as the kernel estimates it; None without an estimate."""
     try:
         return text.kib(Path("/proc/meminfo").read_text("ascii"), "MemAvailable")
     except (OSError, ValueError):
@@ -17,7 +17,7 @@ def available_memory_bytes() -> int | None:
 
 
 def resident_bytes() -> int:
-    """What this process holds in memory now; 0 where the kernel does not say."""
+    """Return the resident memory of this process; 0 if the kernel does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):

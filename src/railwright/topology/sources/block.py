@@ -20,7 +20,7 @@ _MAX_VISITED = 4096
 
 
 class Drive(msgspec.Struct, frozen=True, kw_only=True):
-    """One drive. Sizes in bytes."""
+    """A drive. Sizes in bytes."""
 
     kernel_name: str
     model: str
@@ -29,7 +29,7 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_drives(root: Root, function_path: str, entries: frozenset[str]) -> tuple[Drive, ...]:
-    """The drives below one PCI function or virtual bus device, by name."""
+    """Return the drives below a PCI function or virtual bus device, by name."""
     found: dict[str, Drive] = {}
     _descend(root, function_path, tuple(sorted(entries)), _DEPTH, [_MAX_VISITED], found)
     return tuple(drive for _, drive in sorted(found.items()))

@@ -1,4 +1,4 @@
-"""Cables that were seen: in what ibnetdiscover printed of a subnet, or what lldpctl printed on each node."""
+"""Observed cables: from ibnetdiscover's output for a subnet, or lldpctl's for each node."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from railwright.topology.subnet import Subnet
 
 
 def read_cabling(seen: Path) -> Cabling:
-    """The cables of ibnetdiscover's file, or of a folder of lldpctl's. Raises UsageError."""
+    """Read the cables from ibnetdiscover's file, or a folder of lldpctl's files. Raises UsageError."""
     if not seen.is_dir():
         return cabling_of(_text(seen))
     files = sorted(islice(seen.glob("*.json"), lldp.MOST_FILES))
     if not files:
-        raise UsageError(f"{str(seen)[:200]} holds no .json file", hint="on each node: lldpctl -f json > NAME.json")
+        raise UsageError(f"{str(seen)[:200]} has no .json file", hint="on each node: lldpctl -f json > NAME.json")
     texts = {file.stem: read_bounded(file, lldp.MOST_BYTES).decode("utf-8", "replace") for file in files}
     return lldp.cabling_of_lldp(texts)
 
 
 def read_subnet(cabling: Path, forwarding: Path | None) -> Subnet:
-    """The subnet of ibnetdiscover's file and dump_fts's; without the latter its switches choose freely.
+    """Read the subnet from ibnetdiscover's file and dump_fts's; without the latter its switches choose freely.
 
     Raises UsageError.
     """

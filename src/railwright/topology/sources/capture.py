@@ -1,6 +1,6 @@
-"""Captures what the sources read of a machine, for somebody else to look at.
+"""Captures of the files that the sources read, for others to look at.
 
-Discovery runs on a root that remembers what was read. Of these files those are copied that match the list below.
+Discovery runs on a root that records the files read. Of these, the capture copies the files that match the list below.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ _PATTERNS = (
 PATTERNS = re.compile("|".join(_PATTERNS))
 _CONTENT_DROPPED = frozenset({".dockerenv", "run/.containerenv"})  # only their existence is read
 _MARKERS = re.compile(rf".*/physfn|sys/kernel/iommu_groups/\d+/devices/{_ADDRESS}|dev/infiniband/uverbs\d+")
-"""Links whose existence is read from the directory's listing; they become empty files."""
+"""Links that are only tested for existence, by the directory's listing; they become empty files."""
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True):
-    """What a capture holds, and the topology as it was read on the machine."""
+    """The content of a capture, and the topology as it was read on the machine."""
 
     destination: str
     files: int
     unreadable: int
-    """Files that were there and were refused; not those whose driver has nothing to say."""
+    """Files that existed and were refused, except those whose driver has no value."""
     topology: Topology
 
 
 class _Recorder(Root):
-    """A root that remembers what was read from it; of a database that may hold secrets, what is read there alone."""
+    """A root that records what was read from it. Of a database that may hold secrets it keeps only the values read."""
 
     def __init__(self, root: Root) -> None:
         super().__init__(root.name)
@@ -104,7 +104,7 @@ class _Recorder(Root):
 
 
 def capture(root: Root, destination: Path, *, redact: bool) -> Captured:
-    """Writes a capture: a directory, or one file if `destination` ends in `.jsonl`.
+    """Write a capture: a directory, or one file if `destination` ends in `.jsonl`.
 
     Raises UsageError for a destination that exists and is not empty, or cannot be written.
     """
@@ -137,7 +137,7 @@ def capture(root: Root, destination: Path, *, redact: bool) -> Captured:
 
 
 def write_archive(destination: Path, files: dict[str, bytes]) -> None:
-    """Writes files as one archive, a line per file in path order. Raises UsageError if it exists, OSError."""
+    """Write files as an archive, a line per file in path order. Raises UsageError if it exists, OSError."""
     try:
         with destination.open("xb") as stream:
             for path, content in sorted(files.items()):
@@ -157,7 +157,7 @@ def _write_directory(destination: Path, files: dict[str, bytes]) -> None:
     if any(destination.iterdir()):
         raise UsageError(f"{destination} is not empty", hint="choose a new directory")
     for path, content in files.items():
-        file = destination / path  # relative and without `..`: it was read from a root
+        file = destination / path  # relative and without `..`, because a root returned it
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
         with os.fdopen(descriptor, "wb") as stream:

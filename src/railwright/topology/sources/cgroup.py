@@ -1,6 +1,6 @@
-"""The CPU time that this process's control group may use, by either version of control groups.
+"""The CPU time that this process's control group may use, in either version of control groups.
 
-A group is also held to what those above it may use, so that the least of all of them counts. A container often sees its
+The limits of the groups above apply as well, so the least of all counts. A container often sees its
 own group as the topmost.
 """
 
@@ -20,10 +20,12 @@ _MOST_LEVELS = 32
 
 
 def cpu_quota(root: Root) -> Scalar | Unreadable:
-    """CPUs whose time may be used, or `unlimited` (Linux admin-guide/cgroup-v2.rst; scheduler/sched-bwc.rst)."""
+    """Return the number of CPUs whose time may be used, or `unlimited` (Linux admin-guide/cgroup-v2.rst;
+    scheduler/sched-bwc.rst).
+    """
     least: float | None = None
     found = False
-    for path, content in _told(root):
+    for path, content in _quotas(root):
         if isinstance(content, Unreadable):
             if content.is_absent:
                 continue
@@ -40,13 +42,13 @@ def cpu_quota(root: Root) -> Scalar | Unreadable:
     return UNLIMITED if found else Unreadable(_ROOT, ABSENT)
 
 
-def _told(root: Root) -> Iterator[tuple[str, str | Unreadable]]:
-    """The file of each level, with its quota and period: `max 100000`."""
+def _quotas(root: Root) -> Iterator[tuple[str, str | Unreadable]]:
+    """Yield the file of each level, with its quota and period: `max 100000`."""
     for line in [*root.text(_GROUPS).splitlines(), "0::/"]:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         levels = [part for part in path.split("/") if part][:_MOST_LEVELS]
-        if ".." in levels:  # above what this process sees as the topmost
+        if ".." in levels:  # above the topmost group that this process sees
             yield _GROUPS, Unreadable(_GROUPS, "names a group that is not shown here")
             continue
         for depth in range(len(levels), -1, -1):

@@ -1,7 +1,7 @@
 """The cluster file: JSON if its name ends in `.json` or it begins with a brace, else TOML.
 
-It may come from somebody else: its size is bounded, it names nothing outside its own folder, and characters that do
-not print are refused or replaced.
+The file may come from somebody else. Its size is bounded, it names nothing outside its own folder, and unprintable
+characters are refused or replaced.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ MAX_SERVERS = 100_000
 
 
 def load_cluster(file: Path) -> Cluster:
-    """Reads and checks a cluster file. A saved topology or capture that it names lies beside it. Raises UsageError."""
+    """Read and check a cluster file. A saved topology or capture that it names is next to it. Raises UsageError."""
     found = decoded(file)
     storage = None
     if found.storage is not None:
         servers = found.storage.servers
         if not 1 <= servers <= MAX_SERVERS:
-            raise UsageError(f"{file}: {servers} storage servers", hint=f"give 1 to {MAX_SERVERS}")
+            raise UsageError(
+                f"{file}: storage servers must be 1 to {MAX_SERVERS}, got {servers}", hint="correct [storage]"
+            )
         storage = (servers, _machine(found.storage.host, file))
     host = _machine(found.host, file)
     try:
@@ -35,7 +37,9 @@ def load_cluster(file: Path) -> Cluster:
 
 
 def _machine(text: str, file: Path) -> Topology:
-    """A shape with changes, or a saved topology or capture beside the cluster file. Raises UsageError."""
+    """Return the machine of a shape with changes, or of a saved topology or capture beside the file. Raises
+    UsageError.
+    """
     words = text.split()
     if words and split_name(words) is not None:
         return load(text)
@@ -44,12 +48,12 @@ def _machine(text: str, file: Path) -> Topology:
         beside = (folder / named).resolve()
         is_beside = bool(words) and beside != folder.resolve() and beside.is_relative_to(folder.resolve())
         exists = is_beside and beside.exists()
-    except (OSError, ValueError, RuntimeError):  # a name that is too long, a NUL in it, a loop of links
+    except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, or a loop of links
         is_beside = exists = False
     if exists and not named.is_absolute() and ".." not in named.parts:
         return load(str(folder / named))
     hint = "give a shape like 'hgx-h100 nics=4', or the name of a saved topology in the folder of the cluster file"
     if is_beside and "/" not in text and not named.suffix:
         raise unknown_shape(shown(words[0]), "shape, or file beside the cluster file,")
-    what = "does not exist" if is_beside else "is not beside the cluster file"
-    raise UsageError(f"{file}: the host {shown(text)!r} {what}", hint=hint)
+    problem = "does not exist" if is_beside else "is not beside the cluster file"
+    raise UsageError(f"{file}: the host {shown(text)!r} {problem}", hint=hint)

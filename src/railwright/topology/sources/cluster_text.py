@@ -1,4 +1,4 @@
-"""The text of a cluster file, decoded: what it names is for others to load."""
+"""The text of a cluster file, decoded without loading the machines that it names."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from railwright.topology.sources.root import printable, read_bounded
 
 MAX_CLUSTER_FILE_BYTES = 2**20
 _MAX_NAME = 80
-_HINT = "see docs/cluster-file.md; the least is two lines: hosts = 16 and host = 'hgx-h100'"
+_HINT = "see docs/cluster-file.md; the minimum is two lines: hosts = 16 and host = 'hgx-h100'"
 
 
 def decoded(file: Path) -> ClusterFile:
-    """What a cluster file says; the machines that it names are not looked at. Raises UsageError."""
+    """Decode a cluster file without looking at the machines that it names. Raises UsageError."""
     if file.is_dir():
         raise UsageError(f"{file} is a folder", hint="give the cluster file in it")
     try:
@@ -31,11 +31,11 @@ def decoded(file: Path) -> ClusterFile:
         raise UsageError(f"{file} is not a cluster file: {shown(str(error))}", hint=_HINT) from error
     for name in (found.name, *(tier.name for tier in found.fabric.tiers)):
         if len(name) > _MAX_NAME or not name.isprintable():
-            what = f"{file}: the name {shown(name)!r} is too long or has characters that do not print"
-            raise UsageError(what, hint=f"give names of up to {_MAX_NAME} printable characters")
+            message = f"{file}: the name {shown(name)!r} is too long or has characters that do not print"
+            raise UsageError(message, hint=f"give names of up to {_MAX_NAME} printable characters")
     return found
 
 
 def shown(text: str) -> str:
-    """Text of a file in one line of a message."""
+    """Return the text of a file as one printable line for a message."""
     return printable(text[:200].replace("\n", " ").encode("utf-8", "replace"))

@@ -17,7 +17,7 @@ from railwright.topology.sources.root import Root
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 
 _SANE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# Of the hundred fields of TcpExt, those that say that packets were lost, late or out of order.
+# Of the hundred fields of TcpExt, those that count lost, late or reordered packets.
 _TCP_EXTRA = frozenset({
     "TCPLostRetransmit", "TCPFastRetrans", "TCPSlowStartRetrans", "TCPRetransFail", "TCPSynRetrans", "TCPTimeouts",
     "TCPLossProbes", "TCPSpuriousRTOs", "TCPOFOQueue", "TCPSACKReorder", "TCPTSReorder", "TCPBacklogDrop",
@@ -32,16 +32,16 @@ _AER_TOTAL = re.compile(r"(?m)^TOTAL_ERR_\w+ (\d{1,20})$")
 
 
 class CounterPaths(msgspec.Struct, frozen=True):
-    """Where the counters of a machine are."""
+    """The paths of a machine's counters."""
 
     directories: dict[str, tuple[str, ...]]
-    """Prefix of the counters' names to the directories that have a file for each."""
+    """Prefix of the counters' names to the directories with a file for each."""
     functions: dict[str, str]
     """PCI address to the directory of the function."""
 
 
 def find_counters(root: Root) -> CounterPaths:
-    """Finds all counters once, so that reading them is quick."""
+    """Find all counters once, so that reading them is quick."""
     directories: dict[str, tuple[str, ...]] = {"net.lo": ("sys/devices/virtual/net/lo/statistics",)}
     functions: dict[str, str] = {}
     ports: list[NicPort] = []
@@ -64,14 +64,14 @@ def find_counters(root: Root) -> CounterPaths:
 
 
 def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, int]:
-    """All counters by name, as the kernel counts them. What cannot be read is not in the answer."""
+    """Return all counters by name, as the kernel counts them, without unreadable ones."""
     paths = paths or find_counters(root)
     counters: dict[str, int] = {}
     for prefix, directories in paths.directories.items():
         for file in (f"{directory}/{name}" for directory in directories for name in root.names(directory)):
             name = file.rpartition("/")[2]
             value = text.number(root.read(file)) if _SANE_NAME.fullmatch(name) else None
-            # `lifespan` is a setting of hw_counters: how many milliseconds the kernel caches them.
+            # `lifespan` is a setting of hw_counters: the milliseconds for which the kernel caches them.
             if value is not None and value >= 0 and name != "lifespan":
                 counters[f"{prefix}.{name}"] = value
     for address, directory in paths.functions.items():
@@ -84,10 +84,10 @@ def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, in
 
 
 def moved(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """How far each counter moved; those that stood still are left out.
+    """Return the difference of each counter, without unchanged ones.
 
-    A counter that went back was reset in between (a driver reload): what it has counted since is given.
-    One that was not there before is counted from 0.
+    A counter that went back was reset in between (a driver reload): its new value is returned. A new counter counts
+    from 0.
     """
     steps = {name: value - before.get(name, 0) for name, value in sorted(after.items())}
     return {
@@ -96,7 +96,7 @@ def moved(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 
 
 def _protocol_counters(content: str) -> dict[str, int]:
-    """Pairs of lines, names above values, as in /proc/net/snmp."""
+    """Parse pairs of lines, names above values, as in /proc/net/snmp."""
     found: dict[str, int] = {}
     lines = content.splitlines()
     for names, values in zip(lines[::2], lines[1::2], strict=False):

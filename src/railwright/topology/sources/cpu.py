@@ -17,7 +17,7 @@ _MAX_NODES = 1024
 
 
 class NumaNode(msgspec.Struct, frozen=True, kw_only=True):
-    """One NUMA node. `package` is the socket, None where the machine does not say."""
+    """A NUMA node. `package` is the socket, None if unknown."""
 
     number: int
     cpus: tuple[int, ...]
@@ -25,11 +25,11 @@ class NumaNode(msgspec.Struct, frozen=True, kw_only=True):
     cores: int | None
     memory_bytes: int | None
     distances: dict[int, int]
-    """ACPI SLIT distance to each node, 10 = local; empty where unreadable."""
+    """ACPI SLIT distance to each node, 10 = local; empty if unreadable."""
 
 
 class Processor(msgspec.Struct, frozen=True, kw_only=True):
-    """What /proc/cpuinfo says of the first CPU. Empty or None where it does not."""
+    """The fields of the first CPU in /proc/cpuinfo; empty or None if missing."""
 
     name: str = ""
     cpuid: Cpuid = Cpuid(vendor="", architecture="")
@@ -37,7 +37,7 @@ class Processor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_nodes(root: Root, notes: Notes) -> tuple[NumaNode, ...]:
-    """The NUMA nodes; one node with all CPUs where the kernel does not show nodes."""
+    """Return the NUMA nodes; one node with all CPUs if the kernel does not show nodes."""
     numbers = text.id_list(root.read(f"{_NODES}/online"))
     if not numbers:
         numbers = tuple(sorted(int(name[4:]) for name in root.names(_NODES) if re.fullmatch(r"node\d{1,4}", name)))
@@ -52,7 +52,7 @@ def read_nodes(root: Root, notes: Notes) -> tuple[NumaNode, ...]:
             notes.missing("CPUs", f"/{_NODES}/node*/cpulist cannot be read", f"NUMA node {number}")
             cpus = _online_cpus(root, notes) if len(numbers) == 1 else ()
         if len(numbers) == 1:
-            # Some VMs plug memory in later and leave it out of the node's own count.
+            # Some VMs add memory later and omit it from the node's own count.
             memory_bytes = _total_memory(root, notes)
         else:
             memory_bytes = text.kib(root.text(f"{path}/meminfo"), r"Node \d+ MemTotal")
@@ -63,7 +63,7 @@ def read_nodes(root: Root, notes: Notes) -> tuple[NumaNode, ...]:
 
 
 def read_processor(root: Root, notes: Notes) -> Processor:
-    """The processor's name and numbers."""
+    """Return the processor's name and numbers."""
     content = root.read("proc/cpuinfo")
     if isinstance(content, Unreadable):
         notes.missing("processor name", f"/proc/cpuinfo {content.reason}")

@@ -1,8 +1,8 @@
-"""The cables of an InfiniBand fabric, as `ibnetdiscover` prints them.
+"""The cables of an InfiniBand fabric, from the output of `ibnetdiscover`.
 
 A node begins with a line like `Switch 8 "S-0002c9..." # "leaf0" ...` or `Ca 1 "H-0002c9..." # "host0 mlx5_0"`; a line
-of it like `[3] "S-0002c9..."[4] # "spine0" ...` is a port that has a cable. The manual page is ibnetdiscover(8) of
-rdma-core. Node descriptions are set by whoever runs the node, so that they are only names here.
+like `[3] "S-0002c9..."[4] # "spine0" ...` is a port of it with a cable. The manual page is ibnetdiscover(8) of
+rdma-core. The owner of a node sets its description, so it is only a name here.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Row(NamedTuple):
     peer: str
     peer_port: str
     rest: str
-    """What is said behind, of LIDs and the rate."""
+    """The rest of the line, with LIDs and the rate."""
 
 
 def cabling_of(text: str) -> Cabling:
-    """All nodes and cables. Raises UsageError for text that is something else, and for two nodes of one name."""
+    """Parse all nodes and cables. Raises UsageError for other text, and for two nodes of one name."""
     nodes, rows = read_nodes(text)
     if not nodes:
-        raise UsageError("no switch and no host is in it", hint="give what ibnetdiscover prints, without options")
+        raise UsageError("the file has no switch and no host", hint="give the output of ibnetdiscover without options")
     cables = dict[frozenset[Port], Cable]()
     for row in rows:
         if row.peer in nodes:
@@ -49,7 +49,7 @@ def cabling_of(text: str) -> Cabling:
 
 
 def read_nodes(text: str) -> tuple[dict[str, Node], list[Row]]:
-    """All nodes by GUID, and their ports that have a cable. Raises UsageError for two nodes of one name."""
+    """Parse all nodes by GUID, and their ports that have a cable. Raises UsageError for two nodes of one name."""
     nodes: dict[str, Node] = {}
     rows: list[Row] = []
     node = ""
@@ -66,7 +66,7 @@ def read_nodes(text: str) -> tuple[dict[str, Node], list[Row]]:
 
 
 def _named(kind: str, description: str, guid: str) -> tuple[str, str]:
-    """The name of a node, and of its adapter: `host0 mlx5_0` is adapter mlx5_0 of host0; a switch has none.
+    """Return the names of a node and its adapter: `host0 mlx5_0` is adapter mlx5_0 of host0; a switch has none.
 
     Managed switches of NVIDIA call themselves `MF0;leaf0:MQM8700/U1`.
     """
@@ -83,6 +83,6 @@ def _refuse_twins(nodes: dict[str, Node]) -> None:
     for guid, node in nodes.items():
         name = node.name, node.adapter
         if name in first:
-            what = f"{first[name]} and {guid} are both called {' '.join(name).strip()[:80]!r}"
-            raise UsageError(what, hint="give nodes descriptions of their own, or name them: --node-name-map")
+            message = f"{first[name]} and {guid} are both called {' '.join(name).strip()[:80]!r}"
+            raise UsageError(message, hint="give each node its own description, or name them: --node-name-map")
         first[name] = guid

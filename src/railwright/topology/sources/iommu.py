@@ -1,4 +1,4 @@
-"""How the IOMMU treats each PCI function: the kernel's groups of functions, and the kind of each group's domain.
+"""The IOMMU's treatment of each PCI function: the kernel's groups of functions, with the kind of each group's domain.
 
 `identity` passes addresses through; `DMA` and `DMA-FQ` translate them (Linux
 Documentation/ABI/testing/sysfs-kernel-iommu_groups).
@@ -21,7 +21,7 @@ _MOST_GROUPS = 4096
 
 
 def read_domains(root: Root, wanted: Collection[str], notes: Notes) -> dict[str, str]:
-    """PCI address to the kind of its domain, or `off`; an address of which nobody could say is left out."""
+    """Return PCI address to the kind of its domain, or `off`; unknown ones are left out."""
     listed = root.list(GROUPS)
     if isinstance(listed, Unreadable):
         if listed.is_absent and root.holds_settings:

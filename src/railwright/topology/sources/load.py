@@ -1,4 +1,4 @@
-"""A topology from whatever the user named: nothing, a capture, a saved file or a shape."""
+"""The topology that the user names: none, a capture, a saved file or a shape."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from railwright.topology.sources.root import ARCHIVE
 
 _A_RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
 _A_SIZE = re.compile(r"\d+GB", re.IGNORECASE)
-"""Memory, rather than the rate of a port."""
+"""Sizes in GB that are memory rather than a port's rate."""
 _INFINIBAND = {"edr": "100G", "hdr": "200G", "ndr": "400G", "xdr": "800G"}
-"""What a port of four lanes is called by its rate (InfiniBand Trade Association, roadmap)."""
+"""The name of a port of four lanes by its rate (InfiniBand Trade Association, roadmap)."""
 _A_LINE = re.compile(r"line \d{1,9}")
-"""How `ArchiveRoot` names a line that it cannot use."""
+"""The name that `ArchiveRoot` gives to an unusable line."""
 
 
 def load(text: str | None) -> Topology:
-    """The machine this runs on for None; else a captured directory or `.jsonl`, a saved `.json`, or a shape.
+    """Return this machine for None, else a captured directory or `.jsonl`, a saved `.json`, or a shape.
 
-    A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`; a vendor's name will do too, like
+    A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`. A vendor's name also works, like
     `p5.48xlarge` or `Standard_ND96isr_H100_v5`.
-    Where a directory has the name of a shape, `./hgx-h100` means the directory.
+    If a directory has the name of a shape, `./hgx-h100` means the directory.
     Raises UsageError.
     """
     if text is None:
@@ -37,7 +37,9 @@ def load(text: str | None) -> Topology:
         return look()
     words = text.split()
     if not words:
-        raise UsageError("an empty name is not a machine", hint="give a directory, a file or a shape like hgx-h100")
+        raise UsageError(
+            "the name of a machine must not be empty", hint="give a directory, a file or a shape like hgx-h100"
+        )
     named = split_name(words)
     path = Path(text)
     if named is not None and (words[0].lower() in SHAPES or not os.path.exists(path)):  # noqa: PTH110
@@ -51,27 +53,27 @@ def load(text: str | None) -> Topology:
 
         if (found := load_text(Path(words[0]), _changes(words[1:], ""))) is not None:
             return found
-        raise UsageError(f"changes like {words[1]!r} can be made to shapes only", hint="leave them out")
+        raise UsageError(f"changes like {words[1]!r} apply only to shapes", hint="leave them out")
     if "/" in text or path.suffix in (".json", ".jsonl"):
         raise UsageError(f"there is no file or directory {text[:200]!r}", hint="check the path")
     raise unknown_shape(" ".join(word for word in words if "=" not in word), "shape, file or directory")
 
 
 def damage(topology: Topology) -> str:
-    """What is wrong with the capture that a topology was read from; empty where it was whole, or is none."""
+    """Return the damage of the capture that a topology was read from; empty if it was whole or is no capture."""
     if topology.source != "capture":
         return ""
     found = [item for item in topology.unknown if item.what == ARCHIVE or _A_LINE.fullmatch(item.what)]
-    return f"{topology.name} is no whole capture: {found[0].what} {found[0].why}" if found else ""
+    return f"{topology.name} is not a whole capture: {found[0].what} {found[0].why}" if found else ""
 
 
-def _changes(words: list[str], said: str) -> dict[str, str]:
-    """The changes of `said`, the whole text, by key."""
+def _changes(words: list[str], text: str) -> dict[str, str]:
+    """Return the changes by key; `text` is the whole text."""
     changes: dict[str, str] = {}
     for word in itertools.chain.from_iterable(map(_bare, words)):
         key, equals, value = word.partition("=")
         if not equals or not key or not value:
-            raise not_a_change(word, " ".join(one for one in said.split() if "=" not in one))
+            raise not_a_change(word, " ".join(part for part in text.split() if "=" not in part))
         if key in changes:
             raise UsageError(f"{key[:60]} is given twice", hint="give it once")
         changes[key] = value
@@ -79,7 +81,7 @@ def _changes(words: list[str], said: str) -> dict[str, str]:
 
 
 def _bare(word: str) -> list[str]:
-    """`ib`, `400G` and `NDR` say by themselves what they change; any other word as it is."""
+    """Return the change that `ib`, `400G` or `NDR` stands for; any other word unchanged."""
     if word.lower() in NIC_PROTOCOLS:
         return [f"nic-protocol={word}"]
     if word.lower() in _INFINIBAND:

@@ -1,4 +1,4 @@
-"""A topology from this machine, a capture, a saved file, or a text that NCCL or nvidia-smi wrote."""
+"""A topology from this machine, a capture, a saved file, or a text written by NCCL or nvidia-smi."""
 
 from __future__ import annotations
 
@@ -31,27 +31,29 @@ from railwright.topology.sources.tools_model import TOOLS
 
 
 def look() -> Topology:
-    """The machine that this runs on."""
+    """Return the machine that this runs on."""
     return discover(this_machine(), "live")
 
 
 def looked_over() -> Topology:
-    """The machine that this runs on, with what its programs say."""
+    """Return the machine that this runs on, with the answers of its programs."""
     return discover(this_machine_with_tools(), "live")
 
 
 def this_machine() -> Root:
-    """The machine that this process runs on, with what NVIDIA's libraries say of it."""
+    """Return the machine that this process runs on, with the answers of NVIDIA's libraries."""
     return AskedRoot(live_root(), {PROBE: ask_nvidia})
 
 
 def this_machine_with_tools() -> Root:
-    """The same with what its programs say of its software: seconds more, for who looks at settings."""
+    """Return the same with the answers of its programs about software, which take seconds, for callers that need
+    settings.
+    """
     return AskedRoot(this_machine(), {TOOLS: ask_tools})
 
 
 def open_capture(path: Path) -> CapturedRoot:
-    """The files of a capture: a directory, or a `.jsonl` archive. Raises UsageError."""
+    """Return the files of a capture: a directory, or a `.jsonl` archive. Raises UsageError."""
     # Fixtures are called machine.jsonl in a folder named by the machine's shape.
     resolved = path.resolve()
     name = resolved.parent.name if resolved.name == "machine.jsonl" else resolved.stem
@@ -61,50 +63,50 @@ def open_capture(path: Path) -> CapturedRoot:
 
 
 def load_path(path: Path) -> Topology:
-    """The machine in a file or a directory. Raises UsageError."""
+    """Return the machine in a file or a directory. Raises UsageError."""
     if not path.is_dir() and path.suffix == ".json":
         return load_topology(path)
     if not path.is_dir() and path.suffix != ".jsonl":
         if (found := load_text(path, {})) is not None:
             return found
-        what = (
-            f"{path} is neither a directory, a .jsonl capture, a saved .json topology, NCCL's topology file nor what"
-            " nvidia-smi topo -m printed"
+        message = (
+            f"{path} is neither a directory, a .jsonl capture, a saved .json topology, NCCL's topology file nor the"
+            " output of nvidia-smi topo -m"
         )
-        raise UsageError(what, hint="write one with: railwright topo capture DIR")
+        raise UsageError(message, hint="write one with: railwright topo capture DIR")
     root = open_capture(path)
     answers = [root.list(name) for name in ("sys", "proc")]
     if any(not isinstance(answer, Unreadable) or not answer.is_absent for answer in answers):
         return discover(root, "capture")
-    raise UsageError(f"{path} holds neither sys nor proc", hint="give the directory that `topo capture` wrote")
+    raise UsageError(f"{path} has neither sys nor proc", hint="give a directory written by `topo capture`")
 
 
 def load_text(path: Path, changes: dict[str, str]) -> Topology | None:
-    """NCCL's topology file or what `nvidia-smi topo -m` printed, None for what is neither. Raises UsageError."""
+    """Parse NCCL's topology file or the output of `nvidia-smi topo -m`; None for other text. Raises UsageError."""
     if path.is_dir() or path.suffix in (".json", ".jsonl"):
         return None
     text = read_bounded(path, MOST_CHARACTERS).decode("utf-8-sig", errors="replace")
     if is_nccl_xml(text):
         if changes:
-            hint = "leave the changes out: the file says all of it"
-            raise UsageError(f"{path} is NCCL's topology file, to which no changes are made", hint=hint)
+            hint = "leave the changes out: the file is complete"
+            raise UsageError(f"{path} is NCCL's topology file, which cannot be changed", hint=hint)
         return topology_of_xml(text, path.name)
     matrix = matrix_of(text)
     if matrix is None:
         return None
-    return topology_of(matrix, path.name, *_said_of(matrix, changes))
+    return topology_of(matrix, path.name, *_shape_and_port(matrix, changes))
 
 
-def _said_of(matrix: Matrix, changes: dict[str, str]) -> tuple[Shape | None, NetworkLink | None]:
-    """A shape with the GPUs of the matrix, and the port of its NICs, as the changes say. Raises UsageError."""
+def _shape_and_port(matrix: Matrix, changes: dict[str, str]) -> tuple[Shape | None, NetworkLink | None]:
+    """Return a shape with the GPUs of the matrix, and the port of its NICs, from the changes. Raises UsageError."""
     known = ("gpu", "nic-rate", "nic-protocol", "mtu")
     for key in changes:
         if key not in known:
-            raise unknown_name("change to what nvidia-smi topo -m printed", key, known)
+            raise unknown_name("change to the output of nvidia-smi topo -m", key, known)
     model = changes.get("gpu", next(iter(matrix.models), ""))
-    shapes = [one for one in SHAPES.values() if one.gpu is not None and model and is_model(model, one.gpu.name)]
+    shapes = [shape for shape in SHAPES.values() if shape.gpu is not None and model and is_model(model, shape.gpu.name)]
     if "gpu" in changes and not shapes:
-        raise UsageError(f"gpu={model[:60]!r} is no known GPU", hint="give a model like H100, A100 or B200")
-    fitting = [one for one in shapes if matrix.nvlinks == (one.nvlink.link.links if one.nvlink else 0)]
+        raise UsageError(f"gpu must be a known GPU, got {model[:60]!r}", hint="give a model like H100, A100 or B200")
+    fitting = [shape for shape in shapes if matrix.nvlinks == (shape.nvlink.link.links if shape.nvlink else 0)]
     port = port_with(matrix.port, changes) if "nic-rate" in changes else None
     return next(iter([*fitting, *shapes]), None), port

@@ -1,4 +1,4 @@
-"""One machine, discovered: the sources put together into a topology."""
+"""Discovery of a machine: the topology from all sources."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SMP_NAMES = {"GenuineIntel": "UPI", "AuthenticAMD": "xGMI"}
 
 
 def discover(root: Root, source: SourceKind) -> Topology:
-    """The topology of the machine that `root` shows. Nothing is raised: what cannot be read is in `unknown`."""
+    """Return the topology of the machine that `root` shows. Raises nothing: unreadable facts are in `unknown`."""
     notes = Notes()
     parts = Parts()
     processor = read_processor(root, notes)
@@ -59,21 +59,21 @@ def discover(root: Root, source: SourceKind) -> Topology:
     _add_virtual_buses(root, parts, cpu_of_node, notes)
     if any(device.kind == "nic" for device in parts.devices()):
         parts.add("fabric", device_id=FABRIC)
-    devices, links = tuple(_with_priorities(device, of_ports) for device in parts.devices()), parts.links()
+    devices, links = tuple(_add_priorities(device, of_ports) for device in parts.devices()), parts.links()
     if gpus := [device for device in devices if device.kind == "gpu" and is_nvidia(device)]:
         devices, links = with_nvidia(parts, gpus, read_probe(root), notes)
     refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=(*notes.unknown(), *refused))
 
 
-def _with_priorities(device: Device, of_ports: Mapping[str, Mapping[str, Scalar]]) -> Device:
-    """A NIC with the priorities of its netdev, where they are known."""
-    told = of_ports.get(str(device.facts.get("netdev")), {}) if device.kind == "nic" else {}
-    return replace(device, facts={**device.facts, **told}) if told else device
+def _add_priorities(device: Device, of_ports: Mapping[str, Mapping[str, Scalar]]) -> Device:
+    """Return a NIC with the priorities of its netdev, if known."""
+    priorities = of_ports.get(str(device.facts.get("netdev")), {}) if device.kind == "nic" else {}
+    return replace(device, facts={**device.facts, **priorities}) if priorities else device
 
 
 def _nodes_per_socket(nodes: tuple[NumaNode, ...]) -> int | None:
-    """NUMA nodes with cores in each socket; None where the sockets are not known or not alike."""
+    """Return the number of NUMA nodes with cores in each socket; None if the sockets are unknown or not alike."""
     packages = Counter(node.package for node in nodes if node.cpus)
     counts = set(packages.values())
     return counts.pop() if None not in packages and len(counts) == 1 else None
@@ -82,7 +82,7 @@ def _nodes_per_socket(nodes: tuple[NumaNode, ...]) -> int | None:
 def _add_cpus(
     root: Root, parts: Parts, nodes: tuple[NumaNode, ...], processor: Processor, notes: Notes
 ) -> dict[int, str]:
-    """Adds CPUs, memory and the links between sockets. Returns the cpu device of every NUMA node."""
+    """Add CPUs, memory and the links between sockets. Return the cpu device of every NUMA node."""
     with_cores = [node for node in nodes if node.cpus] or list(nodes[:1])
     packages = sorted({node.package for node in with_cores if node.package is not None})
     channels = dict(zip(packages, read_channels(root, notes, sockets=len(packages)), strict=False))
@@ -99,19 +99,19 @@ def _add_cpus(
         cpu_of_node[node.number] = cpu
     for node in nodes:
         if node.number not in cpu_of_node:  # memory without cores: CXL, or a GPU's own memory
-            nearest = min(with_cores, key=lambda other: node.distances.get(other.number, 255))
+            nearest = min(with_cores, key=lambda second: node.distances.get(second.number, 255))
             cpu_of_node[node.number] = cpu_of_node[nearest.number]
         if node.memory_bytes:
             socket = channels.get(node.package) if node.package is not None and node.cpus else None
-            shared_by = sum(other.package == node.package for other in with_cores)
+            shared_by = sum(second.package == node.package for second in with_cores)
             under = (cpu_of_node[node.number], share(socket, shared_by))
             name, facts = f"memory{node.number}", {"size_bytes": node.memory_bytes}
             parts.add("memory", device_id=name, numa=node.number, facts=facts, under=under)
-    for one, other in itertools.combinations(with_cores, 2):
-        same_package = one.package is not None and one.package == other.package
+    for first, second in itertools.combinations(with_cores, 2):
+        same_package = first.package is not None and first.package == second.package
         name = "in socket" if same_package else _SMP_NAMES.get(processor.cpuid.vendor, "")
-        link = SmpLink(name=name, distance=one.distances.get(other.number))
-        parts.link(cpu_of_node[one.number], cpu_of_node[other.number], link)
+        link = SmpLink(name=name, distance=first.distances.get(second.number))
+        parts.link(cpu_of_node[first.number], cpu_of_node[second.number], link)
     return cpu_of_node
 
 

@@ -1,7 +1,7 @@
 """Memory channels from the firmware's SMBIOS table, which only root may read and most VMs do not have.
 
-SMBIOS lists modules, not channels. A channel is counted only where the firmware's own names of the sockets say
-which channel they are on; otherwise it stays unknown.
+SMBIOS lists modules, not channels. A channel counts only if the firmware's own names of the sockets give
+their channel; otherwise it stays unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from railwright.topology.sources.smbios import MEMORY_DEVICE, Structure, structu
 TABLE = "sys/firmware/dmi/tables/DMI"
 
 _USE_EXTENDED = 0xFFFF
-# (processor, channel) in the two locator strings of a module; each pattern is how one maker writes it.
+# (processor, channel) in the two locator strings of a module; each pattern is the form of one maker.
 _LOCATORS = (
     re.compile(r"P(\d)_NODE\d+_CHANNEL(\d+)_DIMM\d+"),  # Supermicro, Intel reference: bank locator
     re.compile(r"NODE ?(\d)[ _]CHANNEL ?(\w)[ _]DIMM ?\d"),
@@ -37,7 +37,7 @@ class _Module(msgspec.Struct, frozen=True):
 
 
 def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[MemoryLink, ...]:
-    """The populated channels of each socket, in the order of the firmware's names; empty where nothing is known."""
+    """Return the populated channels of each socket, in the order of the firmware's names; empty if unknown."""
     table = root.read_bytes(TABLE)
     if isinstance(table, Unreadable):
         why = f"the firmware shows no SMBIOS table (/{TABLE})" if table.is_absent else f"/{TABLE}: {table.reason}"
@@ -56,14 +56,14 @@ def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[MemoryLink
 
 
 def share(socket: MemoryLink | None, nodes: int) -> MemoryLink:
-    """The channels of one NUMA node: a socket's, shared evenly where it is split into several nodes."""
+    """Return the channels of a NUMA node: a socket's, shared evenly if it is split into several nodes."""
     if socket is None or socket.channels is None:
         return socket or MemoryLink()
     return replace(socket, channels=socket.channels // nodes if socket.channels % nodes == 0 else None)
 
 
 def _channels(modules: list[_Module]) -> MemoryLink:
-    """A channel runs at the speed of the slowest module in the socket."""
+    """Return the channels of modules. All run at the speed of the slowest module in the socket."""
     speeds = [module.transfers_per_s for module in modules if module.transfers_per_s]
     widths = {module.bus_bytes for module in modules}
     return MemoryLink(
@@ -74,7 +74,7 @@ def _channels(modules: list[_Module]) -> MemoryLink:
 
 
 def _module(structure: Structure) -> _Module | None:
-    """A populated memory module (DSP0134 section 7.18)."""
+    """Return a populated memory module (DSP0134 section 7.18)."""
     if structure.kind != MEMORY_DEVICE or not structure.number(0x0C, 2):
         return None
     bits = structure.number(0x0A, 2)
@@ -91,7 +91,7 @@ def _module(structure: Structure) -> _Module | None:
 
 
 def _place(device_locator: str, bank_locator: str) -> tuple[str, str]:
-    """Processor and channel, both empty where the names do not tell."""
+    """Return processor and channel, both empty if the names do not give them."""
     for locator in (bank_locator.upper(), device_locator.upper()):
         for pattern in _LOCATORS:
             if match := pattern.search(locator):

@@ -1,4 +1,4 @@
-"""The XML in which NCCL keeps a machine: NCCL_TOPO_DUMP_FILE writes it, NCCL_TOPO_FILE reads it.
+"""NCCL's XML of a machine: NCCL_TOPO_DUMP_FILE writes it, NCCL_TOPO_FILE reads it.
 
 Names after NCCL src/graph/xml.cc: `pci` with its link towards the CPU, in it a `gpu` with its `nvlink`s or a `nic` with
 its `net`s, whose speed is in Mb/s.
@@ -39,28 +39,28 @@ _SPEED = re.compile(r"(\d{1,3}(?:\.\d)?) ?GT/s")
 _BRIDGE, _NVSWITCH, _INFINIBAND, _EFA = "0x0604", "0x0680", "0x0207", "0x1d0f"
 _GENERATION = {6: 1, 7: 2, 8: 3, 9: 4, 10: 5, 12: 5}
 """Compute capability (major) to the generation of its NVLinks (NCCL src/graph/topo.h)."""
-_HINT = "give the file that NCCL_TOPO_DUMP_FILE names, whole"
+_HINT = "give the whole file that NCCL_TOPO_DUMP_FILE names"
 
 
 def is_nccl_xml(text: str) -> bool:
-    """Whether a text is one of these files."""
+    """Report whether a text is such a file."""
     return "<system" in text[:4096] and "<cpu" in text
 
 
 def topology_of_xml(text: str, name: str) -> Topology:
-    """The machine. Raises UsageError for a file that is damaged, or that no NCCL wrote."""
+    """Build the machine. Raises UsageError for a damaged file, or a file that NCCL did not write."""
     if len(text) > MOST_CHARACTERS:
-        raise UsageError(f"{name} is larger than {MOST_CHARACTERS // 2**20} MiB", hint=_HINT)
+        raise UsageError(f"{name} must be at most {MOST_CHARACTERS // 2**20} MiB", hint=_HINT)
     if not is_nccl_xml(text):
-        raise UsageError(f"{name} is no topology file of NCCL", hint=_HINT)
+        raise UsageError(f"{name} is not a topology file of NCCL", hint=_HINT)
     if "<!" in text:
-        raise UsageError(f"{name} has a declaration (<!), which NCCL writes none of", hint=_HINT)
+        raise UsageError(f"{name} has a declaration (<!), which NCCL never writes", hint=_HINT)
     try:
         system = ET.fromstring(text[text.index("<system") :])  # noqa: S314 - without declarations there are no entities
     except ET.ParseError as error:
-        raise UsageError(f"{name} is no whole XML file: {error}", hint=_HINT) from error
+        raise UsageError(f"{name} is not a whole XML file: {error}", hint=_HINT) from error
     if sum(1 for _ in system.iter()) > _MOST_ELEMENTS:
-        raise UsageError(f"{name} has more than {_MOST_ELEMENTS} elements", hint=_HINT)
+        raise UsageError(f"{name} must have at most {_MOST_ELEMENTS} elements", hint=_HINT)
     found = _Machine(system).topology(name)
     if not found.of_kind("gpu", "nic"):
         raise UsageError(f"{name} has neither a GPU nor a NIC", hint=_HINT)
@@ -69,7 +69,7 @@ def topology_of_xml(text: str, name: str) -> Topology:
 
 
 class _Machine:
-    """The devices and links while they are put together."""
+    """The devices and links during assembly."""
 
     def __init__(self, system: Element) -> None:
         self.parts = Parts()
@@ -87,8 +87,8 @@ class _Machine:
                 self.parts.add("memory", numa=node, under=(cpus[node], MemoryLink()))
             for below in cpu:
                 self._below_cpu(below, cpus[node], node)
-        for one, other in itertools.combinations(cpus.values(), 2):
-            self.parts.link(one, other, SmpLink())
+        for first, second in itertools.combinations(cpus.values(), 2):
+            self.parts.link(first, second, SmpLink())
 
     def topology(self, name: str) -> Topology:
         self._join_gpus()
@@ -96,7 +96,7 @@ class _Machine:
             self.parts.add("fabric", device_id=FABRIC)
         for nic, port in self.ports:
             self.parts.link(nic, FABRIC, port)
-        # NCCL writes ranks and NVLinks together; a file that is made for it to read may have neither.
+        # NCCL writes ranks and NVLinks together; a file written by hand may have neither.
         silent = [found for found, gpu in self.gpus.values() if gpu.get("rank") is None and gpu.find("nvlink") is None]
         unknown = tuple(Unknown(what=f"NVLink of {found}", why="the file does not say it") for found in silent)
         devices, links = self.parts.devices(), self.parts.links()
@@ -108,7 +108,7 @@ class _Machine:
         upper = self.parts.add("root_port", numa=node, under=(cpu, InternalLink(name="root complex")))
         if element.tag == "pci":
             self._pci(element, upper, node, 0)
-        else:  # of a machine whose PCIe tree the file does not have
+        else:  # the file lacks the PCIe tree
             self._nets(element, (upper, PcieLink()), "", node)
 
     def _pci(self, element: Element, upper: str, node: int, depth: int) -> None:
@@ -131,11 +131,11 @@ class _Machine:
         facts: dict[str, str | int | None] = {"compute_capability": f"{sm // 10}.{sm % 10}" if sm else None}
         facts["vendor"] = "amd" if gpu.get("gcn") else "nvidia"
         if gpu.find("c2c") is not None:
-            cpu = next(one.id for one in self.parts.devices() if one.kind == "cpu" and one.numa == node)
+            cpu = next(device.id for device in self.parts.devices() if device.kind == "cpu" and device.numa == node)
             under = (cpu, C2cLink())
         number = _number(gpu.attrib, "dev")
-        own = f"gpu{number}" if number is not None else ""
-        found = self.parts.add("gpu", device_id=own, address=address, numa=node, facts=facts, under=under)
+        own_id = f"gpu{number}" if number is not None else ""
+        found = self.parts.add("gpu", device_id=own_id, address=address, numa=node, facts=facts, under=under)
         self.gpus[address] = (found, gpu)
 
     def _nets(
@@ -150,7 +150,7 @@ class _Machine:
             self.ports.append((found, _port(net, pci_class, vendor)))
 
     def _join_gpus(self) -> None:
-        """NVLinks to switches, and to other GPUs once for each pair."""
+        """Add NVLinks to switches, and to other GPUs once for each pair."""
         switch = ""
         joined: set[frozenset[str]] = set()
         for found, gpu in self.gpus.values():
@@ -179,7 +179,7 @@ def _pcie(attributes: Mapping[str, str]) -> PcieLink:
 
 
 def _port(net: Element, pci_class: str, vendor: str) -> NetworkLink:
-    """By its PCI class, InfiniBand or Ethernet; with the largest MTU, since the file has none."""
+    """Return the port by its PCI class, InfiniBand or Ethernet, with the largest MTU, since the file has none."""
     megabits = _number(net.attrib, "speed")
     rate = megabits * 1e6 if megabits else None
     if pci_class.startswith(_INFINIBAND):

@@ -10,19 +10,19 @@ from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink
 from railwright.topology.sources import text
 from railwright.topology.sources.root import Root
 
-# Representors of VFs and SFs stand beside their physical function's own netdev (Linux net/core/devlink port names).
+# Representors of VFs and SFs are next to the netdev of their physical function (Linux net/core/devlink port names).
 REPRESENTOR = re.compile(r"(c\d+)?pf\d+([vs]f\d+|hpf)?")
 _SANE_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,32}")
 _MAX_RATE_BITS_PER_S = 10**14
 _ARPHRD_INFINIBAND = 32
 """`type` of an IP-over-InfiniBand netdev (Linux include/uapi/linux/if_arp.h)."""
 _EFA_MTU_BYTES = 9001
-"""Of the network of AWS; no file of an EFA tells one."""
+"""The MTU of AWS's network; no file of an EFA gives it."""
 IWARP = "iWARP"
 
 
 class NicPort(msgspec.Struct, frozen=True, kw_only=True):
-    """One port of a NIC. None is 'the machine does not say'."""
+    """A port of a NIC. None means unknown."""
 
     netdev: str
     netdev_path: str
@@ -30,23 +30,23 @@ class NicPort(msgspec.Struct, frozen=True, kw_only=True):
     rdma_port: int
     rdma_path: str
     link: EthernetLink | InfinibandLink | EfaLink
-    """The MTU is that of the netdev; sysfs does not show that of InfiniBand."""
+    """The link of the port. The MTU is the netdev's; sysfs does not show InfiniBand's."""
     state: str
     rdma_transport: str
-    """`iWARP`, which is RDMA over TCP and has nothing of RoCE; else empty."""
+    """`iWARP`, which is RDMA over TCP and shares nothing with RoCE; else empty."""
     firmware: str
     representors: int
 
 
 def find_ports(root: Root, path: str, entries: frozenset[str]) -> tuple[NicPort, ...]:
-    """The ports of one PCI function or virtual bus device, in port order; none if it is not a NIC."""
+    """Return the ports of a PCI function or virtual bus device, in port order; none if it is not a NIC."""
     below = [f"{path}/{name}" for name in sorted(entries) if re.fullmatch(r"virtio\d+", name)]
     holders = {path: entries} | {holder: frozenset(root.names(holder)) for holder in below}
     return tuple(port for holder, names in holders.items() for port in _ports_in(root, holder, names))
 
 
 def _ports_in(root: Root, path: str, entries: frozenset[str]) -> list[NicPort]:
-    """The first port counts the representors of them all."""
+    """Return the ports; the first counts the representors of them all."""
     netdevs, representors = _netdevs(root, path) if "net" in entries else ({}, 0)
     rdma = _rdma_ports(root, path) if "infiniband" in entries else {}
     return [
@@ -56,7 +56,7 @@ def _ports_in(root: Root, path: str, entries: frozenset[str]) -> list[NicPort]:
 
 
 def _netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
-    """Port number to the path of its netdev, and how many representors there are."""
+    """Return port number to the path of its netdev, and the number of representors."""
     found: dict[int, str] = {}
     representors = 0
     for name in root.names(f"{path}/net"):
@@ -72,7 +72,7 @@ def _netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
 
 
 def _rdma_ports(root: Root, path: str) -> dict[int, str]:
-    """Port number to the path of that port of the RDMA device."""
+    """Return port number to the path of that port of the RDMA device."""
     found: dict[int, str] = {}
     for device in root.names(f"{path}/infiniband"):
         if not _SANE_NAME.fullmatch(device):
@@ -85,27 +85,27 @@ def _rdma_ports(root: Root, path: str) -> dict[int, str]:
 
 
 def _read_port(root: Root, port: int, netdev: str, rdma: str, representors: int) -> NicPort:
-    def said(path: str, name: str) -> str:
+    def read_word(path: str, name: str) -> str:
         return root.text(f"{path}/{name}") if path else ""
 
     device = rdma.rpartition("/ports/")[0]
-    # Linux drivers/infiniband/core/sysfs.c: `4: RNIC`; of an EFA, which is no kind of its own, `7: unspecified`.
-    node_type = text.word(said(device, "node_type")).rpartition(": ")[2]
-    layer = text.word(said(rdma, "link_layer"))
+    # Linux drivers/infiniband/core/sysfs.c: `4: RNIC`; an EFA, which has no kind of its own, shows `7: unspecified`.
+    node_type = text.word(read_word(device, "node_type")).rpartition(": ")[2]
+    layer = text.word(read_word(rdma, "link_layer"))
     if layer == "Unknown" and node_type in ("", "unspecified"):
         layer = "EFA"
     elif layer not in ("Ethernet", "InfiniBand"):
-        layer = "InfiniBand" if text.number(said(netdev, "type")) == _ARPHRD_INFINIBAND else "Ethernet"
-    state = text.word(said(netdev, "operstate"))
-    rdma_state = text.word(said(rdma, "state")).rpartition(": ")[2].lower()
+        layer = "InfiniBand" if text.number(read_word(netdev, "type")) == _ARPHRD_INFINIBAND else "Ethernet"
+    state = text.word(read_word(netdev, "operstate"))
+    rdma_state = text.word(read_word(rdma, "state")).rpartition(": ")[2].lower()
     if layer != "Ethernet" or not state:
         state = {"active": "up"}.get(rdma_state, rdma_state) or state
-    speed, mtu = text.number(said(netdev, "speed")), text.number(said(netdev, "mtu"))
+    speed, mtu = text.number(read_word(netdev, "speed")), text.number(read_word(netdev, "mtu"))
     rate = float(speed) * 1e6 if speed is not None and 0 < speed * 1e6 <= _MAX_RATE_BITS_PER_S else None
     if rate is None:
-        rate = _rdma_rate(text.word(said(rdma, "rate")))
+        rate = _rdma_rate(text.word(read_word(rdma, "rate")))
     if state == "down":
-        rate = None  # such a port still answers with the rate of its last or lowest link (mlx5: 10 Gb/s)
+        rate = None  # such a port still shows the rate of its last or lowest link (mlx5: 10 Gb/s)
     return NicPort(
         netdev=netdev.rpartition("/")[2],
         netdev_path=netdev,
@@ -115,7 +115,7 @@ def _read_port(root: Root, port: int, netdev: str, rdma: str, representors: int)
         link=_link(layer, rate, mtu, rdma=bool(rdma)),
         state=state,
         rdma_transport=IWARP if node_type == "RNIC" else "",
-        firmware=text.word(said(device, "fw_ver")),
+        firmware=text.word(read_word(device, "fw_ver")),
         representors=representors,
     )
 
@@ -130,6 +130,6 @@ def _link(layer: str, rate: float | None, mtu: int | None, *, rdma: bool) -> Eth
 
 
 def _rdma_rate(rate: str) -> float | None:
-    """`400 Gb/sec (4X NDR)` as bits per second."""
+    """Parse `400 Gb/sec (4X NDR)` to bits per second."""
     match = re.match(r"(\d{1,5}(?:\.\d)?) Gb/sec", rate)
     return float(match.group(1)) * 1e9 if match and float(match.group(1)) > 0 else None

@@ -1,4 +1,4 @@
-"""What NVIDIA's libraries say of this machine: asked once, by a child process, and kept in captures like a file.
+"""The answers of NVIDIA's libraries about this machine: read once by a child process, and kept in captures like a file.
 
 `railwright` itself loads neither NVML nor CUDA: a driver that hangs or crashes costs the child.
 """
@@ -21,7 +21,9 @@ _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.topology.sou
 
 
 def ask_nvidia() -> bytes | Unreadable:
-    """What NVIDIA's libraries say, as a capture has it: from a child process that is ended after `TIMEOUT_S`."""
+    """Return the answers of NVIDIA's libraries as a capture holds them, from a child process that is ended after
+    `TIMEOUT_S`.
+    """
     try:
         finished = run(_PROGRAM, timeout_s=TIMEOUT_S)
     except UsageError as error:
@@ -37,9 +39,9 @@ def ask_nvidia() -> bytes | Unreadable:
 
 
 def _answers(text: str) -> dict[str, object]:
-    """The JSON objects in `text`, merged into one; a last one that was cut off is left out.
+    """Return the JSON objects in `text`, merged; a last one that was cut off is left out.
 
-    Text before the first is what Python or an import wrote to standard error before the probe closed it.
+    Text before the first is output of Python or an import on standard error before the probe closed it.
     """
     found: dict[str, object] = {}
     decoder = json.JSONDecoder()
@@ -55,7 +57,7 @@ def _answers(text: str) -> dict[str, object]:
 
 
 def read_probe(root: Root) -> Probe | Unreadable:
-    """The document that `root` holds, checked. Nothing is raised."""
+    """Return the document in `root`, checked. Raises nothing."""
     raw = root.read_bytes(PROBE)
     if isinstance(raw, Unreadable):
         return raw
@@ -63,4 +65,4 @@ def read_probe(root: Root) -> Probe | Unreadable:
         return msgspec.json.decode(raw, type=Probe)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         why = printable(str(error).encode("utf-8", "replace"))[:160]
-        return Unreadable(PROBE, f"{PROBE} is not what the probe writes: {why}")
+        return Unreadable(PROBE, f"{PROBE} is not valid: {why}")

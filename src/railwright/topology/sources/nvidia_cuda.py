@@ -1,4 +1,4 @@
-"""What the CUDA driver says of each device, by its C interface. Used by the probe's child process alone.
+"""The CUDA driver's answers about each device, through its C interface. Only the probe's child process uses it.
 
 `cuInit` may take seconds and may hang with a broken driver. No context is created, so no GPU memory is taken.
 """
@@ -36,23 +36,23 @@ _NO_SUCH_FUNCTION = 500
 
 
 class _Driver:
-    """libcuda.so.1; a function that it lacks answers like one that fails. Raises OSError where there is no library."""
+    """The library libcuda.so.1. A missing function behaves like a failing one. Raises OSError without the library."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL("libcuda.so.1")
 
     def _fails(self, name: str, *arguments: object) -> int:
-        """CUDA's error, 0 where the call succeeded."""
+        """Return CUDA's error, 0 if the call succeeded."""
         function = getattr(self._library, name, None)
         return int(function(*arguments)) if function is not None else _NO_SUCH_FUNCTION
 
     def _integer(self, name: str, *arguments: int) -> int | None:
-        """What a function writes where its first argument points to, None where it fails."""
+        """Return the value that a function writes through its first argument, None if it fails."""
         value = ctypes.c_int(0)
         return None if self._fails(name, ctypes.byref(value), *map(ctypes.c_int, arguments)) else value.value
 
     def initialise(self) -> str:
-        """Why CUDA cannot be used, empty where it can."""
+        """Return the reason why CUDA cannot be used, or an empty text."""
         status = self._fails("cuInit", ctypes.c_uint(0))
         return f"cuInit says {self._name(status)}" if status else ""
 
@@ -63,29 +63,29 @@ class _Driver:
         return text.value.decode("ascii", "replace")
 
     def devices(self) -> list[tuple[int, str]]:
-        """The devices that CUDA_VISIBLE_DEVICES leaves, each with its PCI address."""
+        """Return the devices that CUDA_VISIBLE_DEVICES leaves, each with its PCI address."""
         count = self._integer("cuDeviceGetCount") or 0
         found = (self._integer("cuDeviceGet", ordinal) for ordinal in range(min(count, MOST_GPUS)))
         return [(device, address) for device in found if device is not None and (address := self._address(device))]
 
     def _address(self, device: int) -> str:
-        """`0000:1b:00.0`, as the kernel writes it; empty where CUDA does not say."""
+        """Return `0000:1b:00.0`, in the kernel's form; empty if CUDA does not give it."""
         text = ctypes.create_string_buffer(_ADDRESS_BYTES)
         if self._fails("cuDeviceGetPCIBusId", text, ctypes.c_int(_ADDRESS_BYTES), ctypes.c_int(device)):
             return ""
         return text.value.decode("ascii", "replace").lower()
 
     def attribute(self, device: int, number: int) -> int | None:
-        """A CUdevice_attribute."""
+        """Return a CUdevice_attribute."""
         return self._integer("cuDeviceGetAttribute", number, device)
 
     def between(self, source: int, target: int, number: int) -> int | None:
-        """A CUdevice_P2PAttribute."""
+        """Return a CUdevice_P2PAttribute."""
         return self._integer("cuDeviceGetP2PAttribute", number, source, target)
 
 
 def ask_cuda() -> CudaAnswer:
-    """All that is asked of the CUDA driver. Nothing is raised."""
+    """Return all answers of the CUDA driver. Raises nothing."""
     try:
         driver = _Driver()
         if problem := driver.initialise():
@@ -108,12 +108,12 @@ def _pairs(driver: _Driver, devices: Sequence[tuple[int, str]]) -> tuple[CudaPai
         CudaPair(
             source=source,
             target=target,
-            access=_flag(driver.between(one, other, _ACCESS)),
-            atomics=_flag(driver.between(one, other, _ATOMICS)),
-            performance_rank=_natural(driver.between(one, other, _PERFORMANCE_RANK)),
-            arrays=_flag(driver.between(one, other, _ARRAYS)),
+            access=_flag(driver.between(first, second, _ACCESS)),
+            atomics=_flag(driver.between(first, second, _ATOMICS)),
+            performance_rank=_natural(driver.between(first, second, _PERFORMANCE_RANK)),
+            arrays=_flag(driver.between(first, second, _ARRAYS)),
         )
-        for (one, source), (other, target) in itertools.permutations(devices, 2)
+        for (first, source), (second, target) in itertools.permutations(devices, 2)
     )
 
 

@@ -1,6 +1,6 @@
-"""NVIDIA's answers put into a machine that sysfs described: facts of the GPUs, their PCIe links, NVLink.
+"""A machine from sysfs with NVIDIA's answers added: facts of the GPUs, their PCIe links, NVLink.
 
-sysfs stays the first witness: what it shows is kept, what it hides (in most virtual machines) is filled in.
+sysfs has precedence: its facts are kept, facts that it hides (in most virtual machines) are filled in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PCIE_WIDTHS = frozenset({1, 2, 4, 8, 16, 32})
 _GENERATION_OF_MAJOR = {6: 1, 7: 2, 8: 3, 9: 4, 10: 5}
 # nvml.h, NVML_NVLINK_VERSION_*: for architectures that came later.
 _GENERATION_OF_VERSION = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
-# nvml.h, nvmlClocksEventReasons. Those that slow a GPU down against its own clocks.
+# nvml.h, nvmlClocksEventReasons. The reasons that hold a GPU below its own clocks.
 THROTTLES = {
     0x04: "software power cap",
     0x08: "hardware slowdown",
@@ -35,35 +35,37 @@ GPU_IDLE = 0x01
 
 
 def throttle_names(event_reasons: int) -> tuple[str, ...]:
-    """The reasons among those bits that slow a GPU down; being idle and clocks that a user set do not count."""
+    """Return the names of the bits that slow a GPU down; idle and clocks set by a user do not count."""
     return tuple(name for bit, name in THROTTLES.items() if event_reasons & bit)
 
 
 def with_nvidia(
     parts: Parts, gpus: Iterable[Device], answer: Probe | Unreadable, notes: Notes
 ) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
-    """All devices and links, with what NVIDIA's libraries say of `gpus`, of the NVLinks and of the host's driver."""
+    """Return all devices and links, with the answers of NVIDIA's libraries about `gpus`, NVLinks and the host's
+    driver.
+    """
     if isinstance(answer, Unreadable):
         for gpu in gpus:
             notes.missing("NVLink", _ONLY_NVML if answer.is_absent else answer.reason, gpu.id)
         return parts.devices(), parts.links()
-    told = {gpu.address: gpu for gpu in answer.nvml.gpus}
+    known = {gpu.address: gpu for gpu in answer.nvml.gpus}
     attributes = {gpu.address for gpu in answer.cuda.gpus}
     for gpu in gpus:
-        if answer.nvml.problem or gpu.address not in told:
+        if answer.nvml.problem or gpu.address not in known:
             why = _clean(answer.nvml.problem) or "NVIDIA's library does not list this GPU"
             notes.missing("NVLink", why, gpu.id)
         if gpu.address not in attributes:
             why = _clean(answer.cuda.problem) or "CUDA does not list this GPU"
             notes.missing("CUDA attributes", why, gpu.id)
-    _add_nvlinks(parts, {gpu.id: told[gpu.address] for gpu in gpus if gpu.address in told}, answer.nvml, notes)
-    devices = _with_facts(parts.devices(), told, answer)
-    of_device = {device.id: told[device.address] for device in devices if device.address in told}
-    return devices, tuple(_with_pcie(link, of_device.get(link.b)) for link in parts.links())
+    _add_nvlinks(parts, {gpu.id: known[gpu.address] for gpu in gpus if gpu.address in known}, answer.nvml, notes)
+    devices = _add_facts(parts.devices(), known, answer)
+    of_device = {device.id: known[device.address] for device in devices if device.address in known}
+    return devices, tuple(_fill_pcie(link, of_device.get(link.b)) for link in parts.links())
 
 
 def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes: Notes) -> None:
-    """GPUs that are joined by switches hang from one device that stands for all of them; others from each other."""
+    """Join GPUs behind switches to one device that stands for all switches, and other GPUs to each other."""
     ids = {gpu.address: name for name, gpu in gpus.items()}
     known = {name: gpu for name, gpu in gpus.items() if _generation(gpu)}
     switched = {name for name, gpu in known.items() if _active(gpu) and _leads_to_switch(gpu, nvml, len(gpus))}
@@ -77,12 +79,12 @@ def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes:
     joined: Counter[tuple[str, str]] = Counter()
     for name, gpu in known.items():
         for link in gpu.nvlinks:
-            other = ids.get(_other_end(link) or "", "")
-            if link.active and name not in switched and other in known and name < other:
-                joined[(name, other)] += 1
-    for (one, other), links in sorted(joined.items()):
-        parts.link(one, other, NvlinkLink(generation=_generation(gpus[one]), links=links))
-        linked |= {one, other}
+            second = ids.get(_other_end(link) or "", "")
+            if link.active and name not in switched and second in known and name < second:
+                joined[(name, second)] += 1
+    for (first, second), links in sorted(joined.items()):
+        parts.link(first, second, NvlinkLink(generation=_generation(gpus[first]), links=links))
+        linked |= {first, second}
     for name, gpu in gpus.items():
         if len(gpus) > 1 and _active(gpu) and name not in linked:
             lacking = "where they lead" if name in known else "of which generation they are"
@@ -90,7 +92,7 @@ def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes:
 
 
 def _add_nvswitch(parts: Parts, gpus: Iterable[Gpu], notes: Notes) -> str:
-    """One device that stands for all switches; how many they are is known only where every other end has an address."""
+    """Add the device that stands for all switches. Their number is known only if every other end has an address."""
     ends = {_other_end(link) for gpu in gpus for link in gpu.nvlinks if link.active}
     known = None if None in ends else len(ends)
     name = "NVSwitches" if known is None else f"{known} NVSwitch{'es' if known > 1 else ''}"
@@ -101,15 +103,17 @@ def _add_nvswitch(parts: Parts, gpus: Iterable[Gpu], notes: Notes) -> str:
 
 
 def _other_end(link: Nvlink) -> str | None:
-    """The PCI address at the other end, None where NVML does not say, which some captures tell by a false address."""
+    """Return the PCI address of the other end, None if NVML does not give it, which some captures mark by a false
+    address.
+    """
     return None if link.remote_address in NO_ADDRESS else link.remote_address
 
 
 def _leads_to_switch(gpu: Gpu, nvml: NvmlAnswer, gpus: int) -> bool:
-    """Whether its NVLinks lead to switches, as the links say.
+    """Report whether a GPU's NVLinks lead to switches.
 
-    In virtual machines they do not say it. There a GPU is taken for one behind switches that has joined a fabric, which
-    only switches have, or that has NVLink to every other GPU: for two GPUs that gives the same rate as direct links.
+    In virtual machines the links do not say. There a GPU counts as behind switches if it has joined a fabric, which
+    only switches have, or has NVLink to every other GPU: for two GPUs that gives the same rate as direct links.
     """
     active = [link for link in gpu.nvlinks if link.active]
     if any(link.remote == "switch" for link in active):
@@ -125,15 +129,15 @@ def _active(gpu: Gpu) -> int:
 
 
 def _generation(gpu: Gpu) -> int:
-    """1 to 6; 0 where neither the architecture nor the version is known."""
+    """Return 1 to 6; 0 if neither the architecture nor the version is known."""
     major = gpu.compute_capability.partition(".")[0]
     found = _GENERATION_OF_MAJOR.get(int(major)) if major.isascii() and major.isdecimal() and len(major) < 4 else None
     version = next((link.version for link in gpu.nvlinks if link.active and link.version), 0)
     return found or _GENERATION_OF_VERSION.get(version, 0)
 
 
-def _with_facts(devices: tuple[Device, ...], told: Mapping[str, Gpu], answer: Probe) -> tuple[Device, ...]:
-    """The devices with what NVIDIA's libraries say of GPUs and of the host's driver."""
+def _add_facts(devices: tuple[Device, ...], known: Mapping[str, Gpu], answer: Probe) -> tuple[Device, ...]:
+    """Return the devices with the answers of NVIDIA's libraries about GPUs and the host's driver."""
     ids = {device.address: device.id for device in devices if device.kind == "gpu"}
     in_container = any(device.kind == "host" and "container" in device.facts for device in devices)
     found = []
@@ -143,7 +147,7 @@ def _with_facts(devices: tuple[Device, ...], told: Mapping[str, Gpu], answer: Pr
         if device.kind == "host":
             facts = {"nvidia_driver": _clean(answer.nvml.driver), "cuda": _clean(answer.nvml.cuda)}
         elif device.kind == "gpu":
-            if gpu := told.get(device.address):
+            if gpu := known.get(device.address):
                 name = _clean(gpu.name) or name
                 facts = _gpu_facts(gpu) | _peers(answer, device.address, ids)
             facts |= _cuda_facts(answer.cuda, device.address) | _listing(answer.nvml, device, in_container=in_container)
@@ -152,13 +156,13 @@ def _with_facts(devices: tuple[Device, ...], told: Mapping[str, Gpu], answer: Pr
 
 
 def _listing(nvml: NvmlAnswer, gpu: Device, *, in_container: bool) -> dict[str, Scalar | None]:
-    """`nvml_lists`, and `withheld` where a container or a job's cgroup was given just the GPUs that NVML lists.
+    """Return `nvml_lists`, and `withheld` if a container or a job's cgroup was given exactly the GPUs that NVML lists.
 
-    sysfs shows all GPUs of the host in both, so that a GPU of another job must not be taken for a lost one.
+    sysfs shows all GPUs of the host in both, so a GPU of another job must not count as lost.
     """
     if nvml.problem or not nvml.gpus or not is_nvidia(gpu):
         return {}
-    listed = any(one.address == gpu.address for one in nvml.gpus)
+    listed = any(listed_gpu.address == gpu.address for listed_gpu in nvml.gpus)
     refuses = (nvml.device_nodes or 0) > (nvml.device_nodes_allowed or 0)
     given = nvml.device_nodes_allowed == len(nvml.gpus) and (in_container or refuses)
     return {"nvml_lists": listed, "withheld": True if given and not listed else None}
@@ -192,7 +196,7 @@ def _gpu_facts(gpu: Gpu) -> dict[str, Scalar | None]:
 
 
 def _peers(answer: Probe, address: str, ids: Mapping[str, str]) -> dict[str, Scalar | None]:
-    """The GPUs whose memory this GPU reaches, as CUDA says or else NVML; the others with the reason why not."""
+    """Return the GPUs whose memory this GPU reaches, by CUDA or else NVML, and the others with the reason."""
     refused: dict[str, list[str]] = defaultdict(list)
     reached: list[str] = []
     access = {pair.target: pair.access for pair in answer.cuda.pairs if pair.source == address}
@@ -215,7 +219,7 @@ def _peers(answer: Probe, address: str, ids: Mapping[str, str]) -> dict[str, Sca
 
 
 def _cuda_facts(cuda: CudaAnswer, address: str) -> dict[str, Scalar | None]:
-    """Attributes of the CUDA driver; `cuda_visible` is False where CUDA works and does not list the GPU."""
+    """Return attributes of the CUDA driver; `cuda_visible` is False if CUDA works and does not list the GPU."""
     if cuda.problem or not cuda.gpus:
         return {}
     attributes = next((gpu.attributes for gpu in cuda.gpus if gpu.address == address), None)
@@ -228,14 +232,14 @@ def _cuda_facts(cuda: CudaAnswer, address: str) -> dict[str, Scalar | None]:
     return {"cuda_visible": True, **found}
 
 
-def _with_pcie(link: Link, gpu: Gpu | None) -> Link:
-    """The link above a GPU with what NVML says of it, where sysfs does not show it."""
+def _fill_pcie(link: Link, gpu: Gpu | None) -> Link:
+    """Return the link above a GPU with NVML's facts where sysfs shows none."""
     if gpu is None or not isinstance(link.protocol, PcieLink | InternalLink):
         return link
     rate, width = GT_PER_S.get(gpu.pcie_generation or 0), gpu.pcie_width
     if rate is None or width not in _PCIE_WIDTHS:
         return link
-    # An internal link stands for one that the kernel does not see at all.
+    # An internal link stands for a link that the kernel does not see.
     shown = link.protocol if isinstance(link.protocol, PcieLink) else PcieLink()
     most_width = gpu.pcie_max_width if gpu.pcie_max_width in _PCIE_WIDTHS else None
     filled = replace(

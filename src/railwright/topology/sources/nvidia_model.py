@@ -1,7 +1,7 @@
-"""What NVIDIA's libraries said of a machine: the document that the probe prints and a capture holds.
+"""The answers of NVIDIA's libraries about a machine: the document that the probe prints and a capture holds.
 
 A capture comes from somebody else, so every text is bounded in length and every number in range. A document that
-exceeds a bound is refused as a whole. None is 'the library does not say'.
+exceeds a bound is refused as a whole. None means that the library gave no answer.
 Names carry units. Fields that a later release adds are ignored.
 """
 
@@ -25,13 +25,13 @@ BytesPerS = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Remote = Literal["gpu", "switch", "npu", "unknown"]
 MOST_GPUS = 256
 MOST_PAIRED = 64
-"""More GPUs than this are not asked pair by pair."""
+"""With more GPUs than this the pairs are not queried."""
 NO_ADDRESS = frozenset({"0000:00:00.0", "ffff:ff:ff.0", "ffffffff:ff:ff.0"})
-"""All zeros or all ones: what drivers in virtual machines say instead of the address of the other end."""
+"""All zeros or all ones: drivers in virtual machines give them instead of the address of the other end."""
 
 
 class Nvlink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One NVLink of a GPU."""
+    """An NVLink of a GPU."""
 
     link: Small
     active: bool
@@ -41,11 +41,11 @@ class Nvlink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One direction, as the link is clocked, before its own overhead: 26.562e9 where the datasheet counts 25e9."""
     remote: Remote = "unknown"
     remote_address: Address | None = None
-    """Not readable in most virtual machines."""
+    """The PCI address of the other end, not readable in most virtual machines."""
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """From one GPU to another, both by PCI address. Texts are NVML's words: `ok`, `disabled by regkey` ..."""
+    """An ordered pair of GPUs by PCI address. Texts are NVML's words: `ok`, `disabled by regkey` ..."""
 
     source: Address
     target: Address
@@ -57,7 +57,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What NVML says of one GPU."""
+    """NVML's answers about a GPU."""
 
     address: Address
     name: Text = ""
@@ -66,22 +66,22 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pcie_generation: Small | None = None
     pcie_width: Small | None = None
     pcie_max_generation: Small | None = None
-    """Of the GPU in its slot."""
+    """The PCIe link of the GPU in its slot."""
     pcie_max_width: Small | None = None
     pcie_max_generation_of_gpu: Small | None = None
     """Of the GPU alone."""
     nvlink_count: Small | None = None
-    """How many NVLinks the GPU has, active or not."""
+    """Number of NVLinks of the GPU, active or not."""
     nvlinks: Annotated[tuple[Nvlink, ...], msgspec.Meta(max_length=64)] = ()
     fabric_state: Text = ""
     fabric_problem: Text = ""
-    """Why it did not join the NVLink fabric, in NVML's words; empty where it did."""
+    """The reason why it did not join the NVLink fabric, in NVML's words; empty if it did."""
     memory_bytes: SizeBytes | None = None
     memory_used_bytes: SizeBytes | None = None
     memory_bus_bits: Annotated[int, msgspec.Meta(ge=0, le=2**20)] | None = None
     ecc: bool | None = None
     ecc_uncorrected: Count | None = None
-    """Since the driver was loaded."""
+    """Count since the driver was loaded."""
     row_remap_pending: bool | None = None
     row_remap_failed: bool | None = None
     sm_clock_hz: Hertz | None = None
@@ -94,7 +94,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     power_default_w: Watts | None = None
     temperature_c: Annotated[int, msgspec.Meta(ge=-100, le=1000)] | None = None
     event_reasons: Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None = None
-    """Why its clocks are what they are, as bits (nvml.h, nvmlClocksEventReasons)."""
+    """Reasons for its current clocks, as bits (nvml.h, nvmlClocksEventReasons)."""
     persistence: bool | None = None
     compute_mode: Text = ""
     mig: bool | None = None
@@ -104,7 +104,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NvmlAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that NVML said. `problem` is why it did not answer, empty where it did."""
+    """All answers of NVML. `problem` is the reason for no answer, else empty."""
 
     problem: Text = ""
     driver: Text = ""
@@ -113,13 +113,13 @@ class NvmlAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=MOST_GPUS)] = ()
     pairs: Annotated[tuple[Pair, ...], msgspec.Meta(max_length=4096)] = ()
     device_nodes: Small | None = None
-    """How many /dev/nvidiaN there are; None in captures from before it was asked."""
+    """Number of /dev/nvidiaN; None in captures made before it was recorded."""
     device_nodes_allowed: Small | None = None
-    """Those of them that file modes and device cgroups let this process read and write."""
+    """Number of those that file modes and device cgroups let this process read and write."""
 
 
 class CudaPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What CUDA says of one GPU reaching into another's memory (CUdevice_P2PAttribute)."""
+    """CUDA's answers about access of a GPU to another's memory (CUdevice_P2PAttribute)."""
 
     source: Address
     target: Address
@@ -130,7 +130,7 @@ class CudaPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CudaGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Attributes of one CUDA device, named as in `nvidia_cuda.ATTRIBUTES`."""
+    """Attributes of a CUDA device, named as in `nvidia_cuda.ATTRIBUTES`."""
 
     address: Address
     attributes: Annotated[
@@ -139,7 +139,7 @@ class CudaGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CudaAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that the CUDA driver said. `problem` is why it did not answer, empty where it did."""
+    """All answers of the CUDA driver. `problem` is the reason for no answer, else empty."""
 
     problem: Text = ""
     gpus: Annotated[tuple[CudaGpu, ...], msgspec.Meta(max_length=MOST_GPUS)] = ()

@@ -1,6 +1,6 @@
-"""What NVML says of one GPU now, for the programs that ask it: the probe and the sampler, never `railwright` itself.
+"""NVML's current answers about a GPU, for the probe and the sampler. `railwright` itself never loads NVML.
 
-None is 'NVML does not say' of this GPU, with this driver or to this user. Older drivers are asked by older names.
+None means that NVML gives no answer for this GPU, driver or user. Older drivers are queried by older names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from railwright.topology.sources.nvidia_model import MOST_GPUS
 
 
 def ask(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - whatever NVML gives
-    """NVML's answer, None where it has none for this GPU, this driver or this user."""
+    """Return NVML's answer, None if it has none for this GPU, driver or user."""
     try:
         return function(*arguments)
     except (pynvml.NVMLError, UnicodeDecodeError):
@@ -22,12 +22,12 @@ def ask(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN40
 
 
 def address_of(pci: Any) -> str:  # noqa: ANN401 - a C structure of pynvml
-    """`0000:1b:00.0`, as the kernel writes it."""
+    """Return `0000:1b:00.0`, in the kernel's form."""
     return f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
 
 
 def handles() -> list[tuple[str, Any]]:
-    """The PCI address and NVML's handle of every GPU that it can open. NVML must be initialised."""
+    """Return the PCI address and NVML's handle of every GPU that it can open. NVML must be initialised."""
     found = []
     for index in range(min(ask(pynvml.nvmlDeviceGetCount) or 0, MOST_GPUS)):
         handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)  # None for a GPU that has fallen off the bus
@@ -38,12 +38,12 @@ def handles() -> list[tuple[str, Any]]:
 
 
 def scaled(answer: int | None, factor: float) -> float | None:
-    """The answer in base units."""
+    """Return the answer in base units."""
     return None if answer is None else round(answer * factor, 3)
 
 
 def event_reasons(handle: object) -> int | None:
-    """Why the clocks are what they are, as bits; drivers before 535 have the older name."""
+    """Return the reasons for the current clocks, as bits; drivers before 535 have the older name."""
     found = ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
     if found is None:
         found = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
@@ -51,35 +51,35 @@ def event_reasons(handle: object) -> int | None:
 
 
 def clock_hz(handle: object, which: int) -> float | None:
-    """The clock now: `which` is NVML_CLOCK_SM or NVML_CLOCK_MEM."""
+    """Return the current clock in Hz: `which` is NVML_CLOCK_SM or NVML_CLOCK_MEM."""
     return scaled(ask(pynvml.nvmlDeviceGetClockInfo, handle, which), 1e6)
 
 
 def power_w(handle: object) -> float | None:
-    """The power that it draws now."""
+    """Return the current power in W."""
     return scaled(ask(pynvml.nvmlDeviceGetPowerUsage, handle), 1e-3)
 
 
 def temperature_c(handle: object) -> int | None:
-    """Of the chip, in whole degrees."""
+    """Return the temperature of the chip, in whole degrees Celsius."""
     found = ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
     return found if isinstance(found, int) else None
 
 
 def memory_of(handle: object) -> Any:  # noqa: ANN401 - a C structure of pynvml
-    """`total` and `used` in bytes; older drivers count what they keep for themselves as used."""
+    """Return `total` and `used` in bytes; older drivers count their own reserve as used."""
     found = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     return found if found is not None else ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
 
 
 def utilisation(handle: object) -> int | None:
-    """Percent of the time in which a kernel ran, over the last second or less."""
+    """Return the percentage of time in which a kernel ran, over the last second or less."""
     found = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
     return int(found.gpu) if found is not None else None
 
 
 def process_count(handle: object) -> int | None:
-    """How many processes have a compute context there."""
+    """Return the number of processes with a compute context on the GPU."""
     found = ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
     if found is None:
         found = ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle)

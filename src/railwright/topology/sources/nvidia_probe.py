@@ -1,7 +1,7 @@
-"""The program that asks NVIDIA's libraries: `python -m railwright.topology.sources.nvidia_probe`, never by a user.
+"""The program that queries NVIDIA's libraries: `python -m railwright.topology.sources.nvidia_probe`, not for users.
 
 It is a process of its own because a broken driver may hang or crash in any of these calls.
-It prints two lines of JSON, first NVML's answer, then CUDA's: what NVML said is kept when CUDA hangs.
+It prints two lines of JSON, first NVML's answer, then CUDA's: NVML's answer is kept if CUDA hangs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from railwright.topology.sources.nvidia_model import MOST_PAIRED, NO_ADDRESS, Gp
 from railwright.topology.sources.nvidia_nvml import ask, scaled
 
 _DEVICES = Path("/dev")
-# By the numbers of nvml.h.
+# Keys are the numbers of nvml.h.
 _REMOTES: dict[int, Remote] = {0: "gpu", 1: "npu", 2: "switch"}
 _FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
@@ -42,7 +42,7 @@ _ANCESTORS = {0: "same board", 10: "one switch", 20: "several switches", 30: "ho
 
 
 def ask_nvml() -> NvmlAnswer:
-    """All that is asked of NVML. Nothing is raised."""
+    """Return all answers of NVML. Raises nothing."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
@@ -50,21 +50,22 @@ def ask_nvml() -> NvmlAnswer:
     except pynvml.NVMLError as error:
         return NvmlAnswer(problem=f"NVML cannot be used: {str(error)[:120]}")
     version = ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
-    every = nvidia_nvml.handles()
+    listed = nvidia_nvml.handles()
     return NvmlAnswer(
-        problem="" if every else "NVML lists no GPU",
+        problem="" if listed else "NVML lists no GPU",
         driver=_text(ask(pynvml.nvmlSystemGetDriverVersion)),
         cuda=f"{version // 1000}.{version % 1000 // 10}" if version else "",
-        gpus=tuple(_gpu(address, handle) for address, handle in every),
-        pairs=_pairs(every) if len(every) <= MOST_PAIRED else (),
+        gpus=tuple(_gpu(address, handle) for address, handle in listed),
+        pairs=_pairs(listed) if len(listed) <= MOST_PAIRED else (),
         **_device_nodes(),
     )
 
 
 def _device_nodes() -> dict[str, int]:
-    """How many GPUs the kernel offers this process: a container has some nodes, a job's cgroup refuses some.
+    """Return the number of GPUs that the kernel offers this process: a container has some nodes, a job's cgroup refuses
+    some.
 
-    access(2) asks the device cgroup too and opens nothing: a GPU that has fallen off the bus may hang in open(2).
+    access(2) checks the device cgroup too and opens nothing: a GPU that has fallen off the bus may hang in open(2).
     """
     try:
         nodes = [node for node in _DEVICES.iterdir() if re.fullmatch(r"nvidia[0-9]+", node.name)]
@@ -103,7 +104,7 @@ def _gpu(address: str, handle: object) -> Gpu:
 
 
 def _health(handle: object) -> dict[str, Any]:
-    """Clocks, power, temperature, memory errors and modes."""
+    """Return clocks, power, temperature, memory errors and modes."""
     sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
     rows = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
@@ -130,7 +131,7 @@ def _health(handle: object) -> dict[str, Any]:
 
 
 def _nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
-    """The number of NVLinks, and each of them."""
+    """Return the number of NVLinks, and each active one."""
     count = _field(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
     speed = _field(handle, pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON)
     found = []
@@ -157,7 +158,7 @@ def _active_nvlink(handle: object, link: int, speed_mb_per_s: int | None) -> Nvl
 
 
 def _field(handle: object, number: int) -> int | None:
-    """One of NVML's numbered fields that holds an unsigned int."""
+    """Return one of NVML's numbered fields that holds an unsigned int."""
     values = ask(pynvml.nvmlDeviceGetFieldValues, handle, [number])
     if not values or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
         return None
@@ -165,7 +166,7 @@ def _field(handle: object, number: int) -> int | None:
 
 
 def _fabric(handle: object) -> tuple[str, str]:
-    """Whether the GPU has joined the NVLink fabric that the fabric manager sets up, and else why not."""
+    """Return the state of joining the fabric manager's NVLink fabric, and the reason if it did not join."""
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
     if ask(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, pynvml.byref(info)) is None:
         info = pynvml.c_nvmlGpuFabricInfo_t()
@@ -176,22 +177,22 @@ def _fabric(handle: object) -> tuple[str, str]:
     return state, "" if joined else str(pynvml.NVMLError(info.status))[:120]
 
 
-def _pairs(every: list[tuple[str, Any]]) -> tuple[Pair, ...]:
+def _pairs(gpus: list[tuple[str, Any]]) -> tuple[Pair, ...]:
     return tuple(
         Pair(
             source=source,
             target=target,
-            nvlink=_peer(one, other, _PEER_NVLINK),
-            read=_peer(one, other, _PEER_READ),
-            write=_peer(one, other, _PEER_WRITE),
-            ancestor=_ANCESTORS.get(ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other), ""),
+            nvlink=_peer(first, second, _PEER_NVLINK),
+            read=_peer(first, second, _PEER_READ),
+            write=_peer(first, second, _PEER_WRITE),
+            ancestor=_ANCESTORS.get(ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second), ""),
         )
-        for (source, one), (target, other) in itertools.permutations(every, 2)
+        for (source, first), (target, second) in itertools.permutations(every, 2)
     )
 
 
-def _peer(one: object, other: object, index: int) -> str:
-    return _PEER_STATUS.get(ask(pynvml.nvmlDeviceGetP2PStatus, one, other, index), "")
+def _peer(first: object, second: object, index: int) -> str:
+    return _PEER_STATUS.get(ask(pynvml.nvmlDeviceGetP2PStatus, first, second, index), "")
 
 
 def _text(answer: object) -> str:
@@ -199,12 +200,12 @@ def _text(answer: object) -> str:
 
 
 def _first_flag(answer: list[int] | None) -> bool | None:
-    """Of (current, pending)."""
+    """Return the first of (current, pending)."""
     return bool(answer[0]) if answer else None
 
 
 def main() -> None:
-    """Print both answers. Whatever the libraries print themselves is kept out of them."""
+    """Print both answers, without the libraries' own output."""
     die_with_parent()
     answer = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -212,7 +213,7 @@ def main() -> None:
     os.dup2(nowhere, 2)
     with os.fdopen(answer, "wb", buffering=0) as stream:
         for name, question in (("nvml", ask_nvml), ("cuda", ask_cuda)):
-            # ASCII alone, so that the reader may cut the line anywhere.
+            # ASCII only, so that the reader may cut the line anywhere.
             stream.write(json.dumps({name: msgspec.to_builtins(question())}).encode("ascii") + b"\n")
     os._exit(0)  # without the exit handlers of libraries that may hang
 

@@ -1,8 +1,8 @@
-"""Whether Open vSwitch gives flows to the NIC, as its database file says: `other_config:hw-offload`.
+"""Open vSwitch's setting for offloading flows to the NIC, from its database file: `other_config:hw-offload`.
 
 The file is a log of transactions (ovsdb(5), Standalone Database Format): a line `OVSDB JSON LENGTH HASH` before each
-record. From Open vSwitch 2.15 on a record may hold differences: of a map the pairs that were set, and those that were
-taken away as they were. Other settings of it may be secrets, so that captures keep this one alone.
+record. From Open vSwitch 2.15 on a record may hold differences: for a map, the pairs that were set, and the removed
+ones with their old values. Other settings may be secrets, so captures keep only this one.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ import msgspec
 from railwright.topology.sources.root import ABSENT, Root, Unreadable
 
 DATABASES = ("var/lib/openvswitch/conf.db", "etc/openvswitch/conf.db")
-"""Debian's place and that of others."""
+"""The path on Debian and on other systems."""
 _MAGIC = "OVSDB JSON "
 _TABLE, _COLUMN, _KEY = "Open_vSwitch", "other_config", "hw-offload"
 
 
 def hw_offload(root: Root) -> str | Unreadable:
-    """`true` or `false`, which is also the default (ovs-vswitchd.conf.db(5))."""
+    """Return `true` or `false`, which is also the default (ovs-vswitchd.conf.db(5))."""
     first: Unreadable | None = None
     for path in DATABASES:
         content = root.read(path)
         if isinstance(content, str):
-            told = _told(content)
-            return Unreadable(path, "is no database of Open vSwitch") if told is None else told
+            setting = _setting(content)
+            return Unreadable(path, "is no database of Open vSwitch") if setting is None else setting
         if not content.is_absent:
             first = first or content
     return first or Unreadable(DATABASES[0], ABSENT)
 
 
 def reduced(raw: bytes) -> bytes:
-    """A database with that setting alone; of what is none nothing is left."""
-    told = _told(raw.decode("utf-8", errors="replace"))
-    if told is None:
+    """Return a database with only that setting; empty for other files."""
+    setting = _setting(raw.decode("utf-8", errors="replace"))
+    if setting is None:
         return b""
-    record = json.dumps({_TABLE: {"0": {_COLUMN: ["map", [[_KEY, told]]]}}})
+    record = json.dumps({_TABLE: {"0": {_COLUMN: ["map", [[_KEY, setting]]]}}})
     return f"{_MAGIC}{len(record)} {'0' * 40}\n{record}\n".encode()
 
 
-def _told(content: str) -> str | None:
+def _setting(content: str) -> str | None:
     if not content.startswith(_MAGIC):
         return None
     value: str | None = None
@@ -57,7 +57,7 @@ def _told(content: str) -> str | None:
 
 
 def _after(record: object, value: str | None) -> str | None:
-    """The setting after a transaction; None where it is not set."""
+    """Return the setting after a transaction; None if it is not set."""
     rows = record.get(_TABLE) if isinstance(record, dict) else None
     if not isinstance(record, dict) or not isinstance(rows, dict):
         return value

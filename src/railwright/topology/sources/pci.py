@@ -1,4 +1,4 @@
-"""The PCI functions of a machine, as the kernel nests them under /sys/devices.
+"""The PCI functions of a machine under /sys/devices.
 
 Symbolic links are not followed. The tree is walked as the kernel nests it: the parent of a function is the directory
 above it.
@@ -20,7 +20,7 @@ from railwright.topology.sources.root import Root, Unreadable
 DEVICES = "sys/devices"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
-# Where host bridges hang when they are not at the top: device-tree machines and Hyper-V.
+# The parents of host bridges that are not at the top: device-tree machines and Hyper-V.
 _HOLDER = re.compile(r"platform|LNXSYSTM:\d+|LNXSYBUS:\d+|ACPI\d+:\d+|MSFT1000:\d+|VMBUS:\d+|PNP0A0[38]:\w+"
                      r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|.*pci[e0-9]*.*|soc[\w:@]*|axi[\w:@]*")  # fmt: skip
 _HOLDER_DEPTH = 7
@@ -30,7 +30,7 @@ _SPEEDS_GT_PER_S = frozenset({2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0})
 
 
 class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """One PCI function. None is 'the machine does not say'."""
+    """A PCI function. None means unknown."""
 
     address: str
     path: str
@@ -43,7 +43,7 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
     class_code: int
     """24 bits: class, subclass, programming interface."""
     numa: int | None
-    """The NUMA node that the firmware gives it, or else the nearest bridge above it."""
+    """The NUMA node from the firmware, or else from the nearest bridge above."""
     driver: str
     config: ConfigSpace
     link: PcieLink
@@ -51,7 +51,7 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def accelerator(self) -> Literal["gpu", "nvswitch"] | None:
-        """Whether it is a GPU of NVIDIA or AMD or an NVSwitch; the display of a VM or of a BMC is neither.
+        """The kind of accelerator: a GPU of NVIDIA or AMD, or an NVSwitch. The display of a VM or of a BMC is neither.
 
         An NVSwitch has the class `other bridge` (NCCL src/graph/xml.h: 0x068000).
         """
@@ -70,12 +70,12 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bridges(self) -> list[PciFunction]:
-        """What lies between it and the CPU, nearest first."""
+        """The bridges between the function and the CPU, nearest first."""
         return [self.parent, *self.parent.bridges] if self.parent else []
 
     @property
     def role(self) -> PortType:
-        """What kind of port a bridge is: as its PCIe capability says, else by how bridges alternate."""
+        """The kind of port of a bridge, from its PCIe capability, else from the alternation of bridges."""
         if self.parent is None:
             return "root_port"
         if self.config.port_type in ("root_port", "upstream", "downstream", "other_bridge"):
@@ -97,7 +97,7 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Its address as numbers, to sort by."""
+        """The address as numbers, for sorting."""
         return tuple(int(part, 16) for part in re.split("[:.]", self.address))
 
     @property
@@ -112,7 +112,7 @@ class PciFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scan_pci(root: Root, notes: Notes) -> dict[str, PciFunction]:
-    """All PCI functions by address, in address order. Nothing is raised; what cannot be read goes to `notes`."""
+    """Return all PCI functions by address, in address order. Raises nothing; unreadable ones go to `notes`."""
     found: dict[str, PciFunction] = {}
     top = root.list(DEVICES)
     if isinstance(top, Unreadable):
@@ -137,10 +137,10 @@ def _scan_bus(
 ) -> None:
     names = root.list(path)
     if isinstance(names, Unreadable):
-        notes.unreadable(f"what is below /{path}", names)
+        notes.unreadable(f"functions below /{path}", names)
         return
     if depth > _MAX_BRIDGE_DEPTH:
-        notes.missing(f"what is below /{path}", f"more than {_MAX_BRIDGE_DEPTH} bridges above it")
+        notes.missing(f"functions below /{path}", f"more than {_MAX_BRIDGE_DEPTH} bridges above it")
         return
     for name in names:
         if ADDRESS.fullmatch(name) and name not in found:
@@ -150,7 +150,7 @@ def _scan_bus(
             if function is None or function.is_bridge:
                 _scan_bus(root, f"{path}/{name}", function or parent, depth + 1, found, notes)
         elif _HOST_BRIDGE.fullmatch(name) and parent:
-            # Intel VMD: drives hang below a host bridge of their own inside a PCI function.
+            # Intel VMD: drives are below their own host bridge inside a PCI function.
             _scan_bus(root, f"{path}/{name}", parent, depth + 1, found, notes)
 
 
@@ -190,13 +190,13 @@ def _read_function(root: Root, path: str, parent: PciFunction | None, notes: Not
 
 
 def _speed(answer: str) -> float | None:
-    """`32.0 GT/s PCIe` or, before Linux 5.7, `32 GT/s`; None for `Unknown`."""
+    """Parse `32.0 GT/s PCIe` or, before Linux 5.7, `32 GT/s`; None for `Unknown`."""
     match = re.fullmatch(r"(\d{1,3}(?:\.\d)?) GT/s(?: PCIe)?", answer.strip())
     speed = float(match.group(1)) if match else None
     return speed if speed in _SPEEDS_GT_PER_S else None
 
 
 def _width(answer: str | Unreadable) -> int | None:
-    """A lane count; None for 0 and 255, which the kernel shows where there is no link."""
+    """Return a lane count; None for 0 and 255, which the kernel shows without a link."""
     width = text.number(answer)
     return width if width in _WIDTHS else None

@@ -1,4 +1,4 @@
-"""PCI configuration space as bytes: what the kernel shows of it in `config`.
+"""PCI configuration space as the bytes of the kernel's `config` file.
 
 Only root may read beyond the first 64 bytes, so every answer can be None.
 Register layout: PCI Express Base Specification, chapter 7; names after Linux include/uapi/linux/pci_regs.h.
@@ -37,16 +37,16 @@ _SUPPORTED_PAYLOAD = 7
 
 
 class ConfigSpace(msgspec.Struct, frozen=True, kw_only=True):
-    """What the configuration space of one function says. None is 'it cannot be read'. Sizes in bytes."""
+    """The fields of a function's configuration space. None means unreadable. Sizes in bytes."""
 
     size_bytes: int
-    """How much of it could be read: 64 without root, 4096 of a PCIe function."""
+    """The readable size: 64 without root, 4096 for a PCIe function."""
     port_type: PortType | None = None
     max_payload_bytes: int | None = None
     max_payload_supported_bytes: int | None = None
     max_read_request_bytes: int | None = None
     relaxed_ordering: bool | None = None
-    """Whether it may mark its own writes as ones that others may overtake."""
+    """Whether the function may mark its writes as relaxed, so that others may overtake them."""
     acs_redirect: bool | None
     """Whether this port sends peer-to-peer requests up to the root complex; False without ACS."""
     ats_enabled: bool | None
@@ -56,7 +56,7 @@ class ConfigSpace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def capabilities(config: bytes) -> Iterator[tuple[int, int]]:
-    """The conventional capabilities as (id, offset). A list that loops or leaves the space ends there."""
+    """Yield the conventional capabilities as (id, offset). A list that loops or leaves the space ends there."""
     if len(config) <= STANDARD_HEADER_BYTES or not config[0x06] & 0x10:
         return
     seen: set[int] = set()
@@ -68,7 +68,7 @@ def capabilities(config: bytes) -> Iterator[tuple[int, int]]:
 
 
 def extended_capabilities(config: bytes) -> Iterator[tuple[int, int]]:
-    """The PCI Express extended capabilities as (id, offset)."""
+    """Yield the PCI Express extended capabilities as (id, offset)."""
     seen: set[int] = set()
     offset = CONVENTIONAL_BYTES
     while CONVENTIONAL_BYTES <= offset <= len(config) - 8 and offset not in seen:
@@ -81,7 +81,7 @@ def extended_capabilities(config: bytes) -> Iterator[tuple[int, int]]:
 
 
 def read_config(config: bytes) -> ConfigSpace:
-    """Reads a configuration space, which may be cut off anywhere."""
+    """Parse a configuration space, which may be cut off anywhere."""
     space = ConfigSpace(
         size_bytes=len(config),
         acs_redirect=_is_set(config, EXTENDED_ACS, _ACS_REQUEST_REDIRECT),
@@ -103,7 +103,7 @@ def read_config(config: bytes) -> ConfigSpace:
 
 
 def _is_set(config: bytes, capability: int, bit: int) -> bool | None:
-    """A bit of the control register of ACS or ATS; False without that capability, None where it cannot be read."""
+    """Return a bit of the control register of ACS or ATS; False without that capability, None if unreadable."""
     if len(config) <= CONVENTIONAL_BYTES:
         return None
     controls = (_word(config, at + 6) for identifier, at in extended_capabilities(config) if identifier == capability)

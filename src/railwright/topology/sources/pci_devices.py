@@ -1,7 +1,7 @@
-"""From PCI functions to devices and links: root ports, switches, cards, GPUs, NICs, drives.
+"""The devices and links of PCI functions: root ports, switches, cards, GPUs, NICs, drives.
 
-A switch is one device: its upstream port with its downstream ports. Bridges with nothing of interest below them
-are left out.
+A switch is one device: its upstream port with its downstream ports. Bridges with nothing of interest below them are
+left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLASS_NETWORK = 0x02
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """One device that data can start from or end at, and the function that it sits in."""
+    """A device that data can start from or end at, and its PCI function."""
 
     kind: DeviceKind
     function: PciFunction
@@ -35,7 +35,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_units(root: Root, functions: Mapping[str, PciFunction]) -> list[Unit]:
-    """The GPUs, NVSwitches, NIC ports and drives, in address order. Virtual functions are left out."""
+    """Return the GPUs, NVSwitches, NIC ports and drives, in address order, without virtual functions."""
     units: list[Unit] = []
     for function in functions.values():
         ports = find_ports(root, function.path, function.entries)
@@ -55,22 +55,22 @@ def find_units(root: Root, functions: Mapping[str, PciFunction]) -> list[Unit]:
 
 @dataclass
 class PciDevices:
-    """Adds the PCI part of a machine to `parts`."""
+    """The PCI part of a machine, added to `parts`."""
 
     parts: Parts
     notes: Notes
     cpu_of_node: Mapping[int, str]
     settings: Mapping[str, Mapping[str, Scalar | None]]
-    """Further facts by PCI address, and of RDMA ports by their path."""
+    """Further facts by PCI address; by path for RDMA ports."""
     _ports_in_use: dict[str, str] = field(default_factory=dict, init=False)
     """Address of a root port or of a switch's upstream port -> device id."""
 
     def add(self, units: list[Unit]) -> dict[str, Unit]:
-        """Adds all units and what lies between them and the CPUs. Returns the units by device id."""
+        """Add all units and the devices between them and the CPUs. Return the units by device id."""
         self._add_bridges(units)
         packages: dict[str, list[Unit]] = {}
         for unit in units:
-            # Functions on a root bus are wired to the CPU one by one, whatever their numbers say.
+            # Functions on a root bus are wired to the CPU individually, whatever their numbers.
             key = unit.function.package if unit.function.parent else unit.function.address
             packages.setdefault(key, []).append(unit)
         placed: dict[str, Unit] = {}
@@ -81,7 +81,7 @@ class PciDevices:
                 device_id = self._add_unit(unit)
                 placed[device_id] = unit
                 if card:
-                    self.parts.link(card, device_id, InternalLink(name=_inside(unit)))
+                    self.parts.link(card, device_id, InternalLink(name=_internal_name(unit)))
                 else:
                     self._attach(function, device_id)
         return placed
@@ -100,7 +100,7 @@ class PciDevices:
             self._attach(needed[address], device_id)
 
     def _attach(self, function: PciFunction, device_id: str) -> None:
-        """Links a device to the port above it, or to its CPU."""
+        """Link a device to the port above it, or to its CPU."""
         for port in function.bridges:
             switch = port.switch if port.role == "downstream" else None
             upper = self._ports_in_use.get((switch or port).address)
@@ -122,7 +122,9 @@ class PciDevices:
         return self._pcie_link(function, None, device_id)
 
     def _pcie_link(self, function: PciFunction, port: PciFunction | None, device_id: str) -> PcieLink:
-        """The link above a function; a maximum is what both ends can do, a MaxPayload what both ends are set to."""
+        """Return the link above a function; a maximum is what both ends support, MaxPayload the lower setting of
+        both.
+        """
         link, config = function.link, function.config
         if link.gt_per_s is None or link.width is None:
             self.notes.missing("PCIe link speed and width", "sysfs does not show them", device_id)
@@ -167,18 +169,18 @@ class PciDevices:
 
 
 def _least(numbers: Iterable[int | None]) -> int | None:
-    """The least of those that are known."""
+    """Return the least of the known numbers."""
     return min((number for number in numbers if number), default=None)
 
 
 def port_facts(port: NicPort) -> dict[str, Scalar | None]:
-    """The facts of a NIC port."""
+    """Return the facts of a NIC port."""
     names = ("netdev", "rdma_device", "rdma_port", "rdma_transport", "state", "firmware", "representors")
     return {name: getattr(port, name) or None for name in names}
 
 
 def drive_facts(drive: Drive) -> dict[str, Scalar | None]:
-    """The facts of a drive."""
+    """Return the facts of a drive."""
     return {"size_bytes": drive.size_bytes, "rotational": drive.rotational}
 
 
@@ -188,12 +190,12 @@ def _pci_facts(function: PciFunction) -> dict[str, Scalar | None]:
 
 
 def _is_behind_controller(unit: Unit) -> bool:
-    """Whether a drive hangs from a SATA, SAS or RAID controller, whose PCIe link is not the drive's own."""
+    """Report whether a drive is below a SATA, SAS or RAID controller, whose PCIe link is not the drive's own."""
     own_link = unit.function.class_code >> 8 == _CLASS_NVME or unit.function.vendor == pci_names.VIRTIO
     return unit.drive is not None and not own_link
 
 
-def _inside(unit: Unit) -> str:
+def _internal_name(unit: Unit) -> str:
     if unit.drive is None:
         return "card"
     return "namespace" if unit.function.class_code >> 8 == _CLASS_NVME else "drive controller"

@@ -1,8 +1,8 @@
-"""Names of the PCI devices that matter here, for machines without the driver that would name them.
+"""Names of the relevant PCI devices, for machines without the driver that would name them.
 
-Facts from the PCI ID repository (pci-ids.ucw.cz, state of 2026-08); compute capabilities from NVIDIA's
-"CUDA GPU Compute Capability" page (developer.nvidia.com/cuda-gpus).
-A name is for people; only `compute_capability` is used elsewhere, as NCCL's topology file wants it.
+Facts from the PCI ID repository (pci-ids.ucw.cz, state of 2026-08); compute capabilities from NVIDIA's "CUDA GPU
+Compute Capability" page (developer.nvidia.com/cuda-gpus).
+A name is for people. Only `compute_capability` is used elsewhere, as NCCL's topology file requires it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _NVIDIA_GPUS: dict[str, dict[int, str]] = {
     "12.0": {0x2B85: "GeForce RTX 5090", 0x2BB5: "RTX PRO 6000 Blackwell Server Edition"},
     "10.3": {0x3182: "B300 SXM6", 0x31C2: "GB300"},
 }
-"""By compute capability."""
+"""NVIDIA's GPUs by compute capability."""
 
 _DEVICES: dict[int, dict[int, str]] = {
     NVIDIA: {
@@ -133,13 +133,13 @@ _DEVICES: dict[int, dict[int, str]] = {
 
 
 def device_name(vendor: int, device: int) -> str:
-    """A name like `NVIDIA H100 SXM5 80GB`; vendor and numbers where the device is not in the table."""
+    """Return a name like `NVIDIA H100 SXM5 80GB`; vendor and numbers if the device is not in the table."""
     name = _DEVICES.get(vendor, {}).get(device) or f"{vendor:04x}:{device:04x}"
     return f"{_VENDORS.get(vendor, '')} {name}".strip()
 
 
 def compute_capability(vendor: int, device: int) -> str | None:
-    """A CUDA compute capability like `9.0`, None for a GPU that is not in the table."""
+    """Return a CUDA compute capability like `9.0`, None for a GPU that is not in the table."""
     if vendor != NVIDIA:
         return None
     return next((capability for capability, gpus in _NVIDIA_GPUS.items() if device in gpus), None)

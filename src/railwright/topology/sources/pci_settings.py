@@ -1,4 +1,4 @@
-"""Settings of single PCI functions: how they order writes, how their addresses are translated, and a GPU's BAR1."""
+"""Settings of single PCI functions: their write ordering, their address translation, and a GPU's BAR1."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from railwright.topology.sources.pci_devices import Unit
 from railwright.topology.sources.root import Root, Unreadable
 
 _MEMORY_64 = 0x00100000
-"""IORESOURCE_MEM_64 (Linux include/linux/ioport.h): a BAR of two registers, so that the line after it is empty."""
+"""IORESOURCE_MEM_64 (Linux include/linux/ioport.h): a BAR of two registers, so the next line is empty."""
 _MOST_BYTES = 1 << 50
 
 
 def read_pci_settings(root: Root, units: Sequence[Unit], notes: Notes) -> dict[str, dict[str, Scalar | None]]:
-    """Facts by PCI address; None is 'nobody could say'."""
+    """Return facts by PCI address; None means unknown."""
     functions = {unit.function.address: unit.function for unit in units}
     domains = read_domains(root, functions.keys(), notes)
     gpus = {unit.function.address for unit in units if unit.kind == "gpu"}
@@ -36,7 +36,7 @@ def read_pci_settings(root: Root, units: Sequence[Unit], notes: Notes) -> dict[s
 
 
 def _bar1(root: Root, function: PciFunction) -> int | None:
-    """The size of an NVIDIA GPU's BAR1, by the lines `START END FLAGS` of its resources; 0 where it was given none.
+    """Return the size of an NVIDIA GPU's BAR1 from the lines `START END FLAGS` of its resources; 0 if it has none.
 
     BAR1 is the BAR after the first, which has 32 bits up to A100 and 64 bits from H100 on.
     """

@@ -1,6 +1,6 @@
-"""Programs that ask NVIDIA's driver again and again, by their names and command lines.
+"""Programs that poll NVIDIA's driver, found by their names and command lines.
 
-nvidia-smi(1): `--loop`, `--loop-ms`, `dmon -d` and `pmon -d` (1 s where nothing is said); dcgm-exporter's
+nvidia-smi(1): `--loop`, `--loop-ms`, `dmon -d` and `pmon -d` (default 1 s); dcgm-exporter's
 `--collect-interval` in ms (30 s); nvtop(1) `--delay` in tenths of a second (1 s); gpustat `--interval` (1 s).
 """
 
@@ -22,11 +22,11 @@ _NUMBER = re.compile(r"\d{1,7}(\.\d{1,4})?")
 class _Known(NamedTuple):
     options: tuple[str, ...]
     scale_s: float
-    """One of the option's units, in seconds."""
+    """Seconds in one of the option's units."""
     usual_s: float | None
-    """Where the option says nothing."""
+    """The default interval."""
     when: Callable[[Sequence[str]], bool] = lambda _: True
-    """Whether such a command asks again and again at all."""
+    """Whether such a command polls at all."""
 
 
 def _given(*options: str) -> Callable[[Sequence[str]], bool]:
@@ -53,19 +53,21 @@ _KNOWN: dict[str, tuple[_Known, ...]] = {
 
 
 def pollers(proc: Path = _PROC) -> tuple[Poller, ...]:
-    """Those that run now, as far as their command lines can be read; each program with its interval once."""
-    found = {one for words in _commands(proc) if (one := poller_of(words)) is not None}
-    return tuple(sorted(found, key=lambda one: (one.interval_s is None, one.interval_s, one.program)))[:MOST]
+    """Return the running programs whose command lines are readable; each program with its interval once."""
+    found = {poller for words in _commands(proc) if (poller := poller_of(words)) is not None}
+    return tuple(sorted(found, key=lambda poller: (poller.interval_s is None, poller.interval_s, poller.program)))[
+        :MOST
+    ]
 
 
 def poller_of(words: Sequence[str]) -> Poller | None:
-    """What a command is, by its words; None where it asks the driver once, or never."""
+    """Return the poller of a command's words; None if it queries the driver once or never."""
     names = [word.rpartition("/")[2] for word in words[:2]]  # a script has its interpreter before it
     at = next((place for place, name in enumerate(names) if name in _KNOWN), None)
     if at is None:
         return None
     options = words[at + 1 :]
-    known = next((one for one in _KNOWN[names[at]] if one.when(options)), None)
+    known = next((candidate for candidate in _KNOWN[names[at]] if candidate.when(options)), None)
     return Poller(program=names[at], interval_s=_interval_s(options, known)) if known is not None else None
 
 

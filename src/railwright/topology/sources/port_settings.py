@@ -1,6 +1,6 @@
-"""What RDMA ports are set to, by programs that ask their driver: PFC, DSCP, pauses, and whether they take flows of tc.
+"""Settings of RDMA ports, from programs that query the driver: PFC, DSCP, pause frames, and offload of tc flows.
 
-`dcb -j pfc show` and `dcb -j app show` of iproute2, or `mlnx_qos` where dcb says nothing; `ethtool --json -a` and `-k`.
+`dcb -j pfc show` and `dcb -j app show` of iproute2, or `mlnx_qos` if dcb gives no answer; `ethtool --json -a` and `-k`.
 """
 
 from __future__ import annotations
@@ -24,110 +24,118 @@ _ENABLED = re.compile(r"(?m)^\s*enabled((?:\s+[01]){8})\s*$")
 _OF_PRIORITY = re.compile(r"(?m)^\s*prio:([0-7])\s+dscp:((?:\d{2},)+)\s*$")
 
 
-def ask_ports(said: Callable[..., str | None]) -> tuple[PortSettings, ...]:
-    """Of the netdevs of RDMA devices; not of representors, of which a port has as many as VFs.
+def ask_ports(run_tool: Callable[..., str | None]) -> tuple[PortSettings, ...]:
+    """Return the settings of the netdevs of RDMA devices, without representors, of which a port has as many as VFs.
 
-    `said` gives what a program prints, by the program and its words; None where there is none, or it failed.
+    `run_tool` returns the output of a program by its name and arguments; None if it is missing or failed.
     """
     netdevs = [entry.parents[1] for entry in sorted(Path("/sys/class/net").glob("*/device/infiniband"))]
-    found = [ask_port(said, one.name) for one in [one for one in netdevs if not is_representor(one)][:MOST]]
-    return tuple(one for one in found if one != PortSettings(netdev=one.netdev))
+    found = [
+        ask_port(run_tool, port.name) for port in [netdev for netdev in netdevs if not is_representor(netdev)][:MOST]
+    ]
+    return tuple(port for port in found if port != PortSettings(netdev=port.netdev))
 
 
-def ask_port(said: Callable[..., str | None], netdev: str) -> PortSettings:
-    """Of one netdev; `mlnx_qos` fills what `dcb` leaves open."""
-    lossless = lossless_of_dcb(said("dcb", "-j", "pfc", "show", "dev", netdev) or "")
-    dscp = dscp_of_dcb(said("dcb", "-j", "app", "show", "dev", netdev) or "")
+def ask_port(run_tool: Callable[..., str | None], netdev: str) -> PortSettings:
+    """Return the settings of a netdev; `mlnx_qos` fills the gaps of `dcb`."""
+    lossless = lossless_of_dcb(run_tool("dcb", "-j", "pfc", "show", "dev", netdev) or "")
+    dscp = dscp_of_dcb(run_tool("dcb", "-j", "app", "show", "dev", netdev) or "")
     if lossless is None or dscp is None:
-        told = said("mlnx_qos", "-i", netdev) or ""
-        lossless = lossless_of_mlnx_qos(told) if lossless is None else lossless
-        dscp = dscp_of_mlnx_qos(told) if dscp is None else dscp
+        qos = run_tool("mlnx_qos", "-i", netdev) or ""
+        lossless = lossless_of_mlnx_qos(qos) if lossless is None else lossless
+        dscp = dscp_of_mlnx_qos(qos) if dscp is None else dscp
     return PortSettings(
         netdev=netdev,
         lossless=lossless,
         dscp=dscp,
-        pause=pause_of(said("ethtool", "--json", "-a", netdev) or ""),
-        tc_offload=tc_offload_of(said("ethtool", "--json", "-k", netdev) or ""),
+        pause=pause_of(run_tool("ethtool", "--json", "-a", netdev) or ""),
+        tc_offload=tc_offload_of(run_tool("ethtool", "--json", "-k", netdev) or ""),
     )
 
 
 def is_representor(netdev: Path) -> bool:
-    """Whether a netdev of sysfs stands for a VF or an SF of its device."""
+    """Report whether a netdev in sysfs stands for a VF or an SF of its device."""
     try:
         return REPRESENTOR.fullmatch((netdev / "phys_port_name").read_text().strip()) is not None
-    except (OSError, UnicodeDecodeError):  # most drivers have no such name
+    except (OSError, UnicodeDecodeError):  # most drivers have no such file
         return False
 
 
-def lossless_of_dcb(said: str) -> tuple[int, ...] | None:
-    """The lossless priorities in what `dcb -j pfc show` prints: `{"prio_pfc": [false, ... true ...]}`; None without."""
-    every = (_object(said) or {}).get("prio_pfc")
-    if not isinstance(every, list) or len(every) > _PRIORITIES or not all(one in (0, 1) for one in every):
+def lossless_of_dcb(output: str) -> tuple[int, ...] | None:
+    """Parse the lossless priorities from `dcb -j pfc show`: `{"prio_pfc": [false, ... true ...]}`; None for other
+    text.
+    """
+    flags = (_object(output) or {}).get("prio_pfc")
+    if not isinstance(flags, list) or len(flags) > _PRIORITIES or not all(flag in (0, 1) for flag in flags):
         return None
-    return tuple(number for number, lossless in enumerate(every) if lossless)
+    return tuple(number for number, lossless in enumerate(flags) if lossless)
 
 
-def dscp_of_dcb(said: str) -> tuple[tuple[int, int], ...] | None:
-    """What `dcb -j app show` prints: `{"dscp_prio": [[26, 3]]}`, nothing where none is set; None for other words."""
-    told = _object(said)
+def dscp_of_dcb(output: str) -> tuple[tuple[int, int], ...] | None:
+    """Parse `dcb -j app show`: `{"dscp_prio": [[26, 3]]}`; empty if none is set, None for other text."""
+    app = _object(output)
     try:
-        pairs = msgspec.convert(None if told is None else told.get("dscp_prio", []), list[tuple[int, int]], strict=True)
+        pairs = msgspec.convert(None if app is None else app.get("dscp_prio", []), list[tuple[int, int]], strict=True)
     except msgspec.ValidationError:
         return None
-    well = len(pairs) <= MOST and all(0 <= dscp < _DSCPS and 0 <= one < _PRIORITIES for dscp, one in pairs)
+    well = len(pairs) <= MOST and all(0 <= dscp < _DSCPS and 0 <= priority < _PRIORITIES for dscp, priority in pairs)
     return tuple(sorted(set(pairs))) if well else None
 
 
-def lossless_of_mlnx_qos(said: str) -> tuple[int, ...] | None:
-    """The lossless priorities in what `mlnx_qos -i` prints: `enabled 0 0 0 1 0 0 0 0`; None for other words."""
-    told = _ENABLED.findall(said)
-    return tuple(number for number, word in enumerate(told[0].split()) if word == "1") if len(told) == 1 else None
+def lossless_of_mlnx_qos(output: str) -> tuple[int, ...] | None:
+    """Parse the lossless priorities from `mlnx_qos -i`: `enabled 0 0 0 1 0 0 0 0`; None for other text."""
+    rows = _ENABLED.findall(output)
+    return tuple(number for number, word in enumerate(rows[0].split()) if word == "1") if len(rows) == 1 else None
 
 
-def dscp_of_mlnx_qos(said: str) -> tuple[tuple[int, int], ...] | None:
-    """Its table `prio:3 dscp:26,`, which a port heeds that trusts DSCP, and else none; None for other words."""
-    trust = _TRUST.findall(said)
+def dscp_of_mlnx_qos(output: str) -> tuple[tuple[int, int], ...] | None:
+    """Parse the table `prio:3 dscp:26,` of a port that trusts DSCP, else return an empty one; None for other text."""
+    trust = _TRUST.findall(output)
     if trust == ["pcp"]:
         return ()
-    pairs = {(int(dscp), int(one)) for one, all_of in _OF_PRIORITY.findall(said) for dscp in all_of.split(",")[:-1]}
+    pairs = {
+        (int(dscp), int(priority))
+        for priority, values in _OF_PRIORITY.findall(output)
+        for dscp in values.split(",")[:-1]
+    }
     well = trust == ["dscp"] and all(dscp < _DSCPS for dscp, _ in pairs)
     return tuple(sorted(pairs)) if well else None
 
 
-def pause_of(said: str) -> tuple[bool, bool] | None:
-    """Whether the port heeds and sends pauses of all its traffic, by `ethtool --json -a`; None for other words."""
-    told = _object(said) or {}
-    heeds, sends = told.get("rx"), told.get("tx")
+def pause_of(output: str) -> tuple[bool, bool] | None:
+    """Return whether the port honours and sends pause frames, from `ethtool --json -a`; None for other text."""
+    pause = _object(output) or {}
+    heeds, sends = pause.get("rx"), pause.get("tx")
     return (heeds, sends) if isinstance(heeds, bool) and isinstance(sends, bool) else None
 
 
-def tc_offload_of(said: str) -> bool | None:
-    """Whether the NIC takes flows of tc, by `ethtool --json -k`; None where the driver has no such feature."""
-    told = (_object(said) or {}).get("hw-tc-offload")
-    if not isinstance(told, dict) or not isinstance(active := told.get("active"), bool):
+def tc_offload_of(output: str) -> bool | None:
+    """Return whether the NIC offloads flows of tc, from `ethtool --json -k`; None if the driver lacks the feature."""
+    feature = (_object(output) or {}).get("hw-tc-offload")
+    if not isinstance(feature, dict) or not isinstance(active := feature.get("active"), bool):
         return None
-    return None if not active and told.get("fixed") is True else active
+    return None if not active and feature.get("fixed") is True else active
 
 
-def _object(said: str) -> dict[str, Any] | None:
-    """The object that a program printed, which some print in a list; None for other words."""
+def _object(output: str) -> dict[str, Any] | None:
+    """Return the object that a program printed, possibly in a list; None for other text."""
     try:
-        told = json.loads(said)
+        parsed = json.loads(output)
     except (ValueError, RecursionError):
         return None
-    told = told[0] if isinstance(told, list) and told else told
-    return told if isinstance(told, dict) else None
+    parsed = parsed[0] if isinstance(parsed, list) and parsed else parsed
+    return parsed if isinstance(parsed, dict) else None
 
 
-def port_settings(told: PortSettings) -> dict[str, Scalar]:
-    """The facts of the NIC of a port; none for values that cannot be."""
+def port_settings(settings: PortSettings) -> dict[str, Scalar]:
+    """Return the facts of a port's NIC, without impossible values."""
     facts: dict[str, Scalar] = {}
-    if told.lossless is not None and all(0 <= number < _PRIORITIES for number in told.lossless):
-        facts["lossless_priorities"] = ",".join(map(str, told.lossless)) or NONE
-    if told.dscp is not None and all(0 <= one < _DSCPS for pair in told.dscp for one in pair):
-        facts["dscp_priorities"] = " ".join(f"{dscp}:{priority}" for dscp, priority in told.dscp[:_DSCPS]) or NONE
-    if told.pause is not None:
-        facts["pause"] = " ".join(name for name, on in zip(("rx", "tx"), told.pause, strict=True) if on) or NONE
-    if told.tc_offload is not None:
-        facts["tc_offload"] = told.tc_offload
+    if settings.lossless is not None and all(0 <= number < _PRIORITIES for number in settings.lossless):
+        facts["lossless_priorities"] = ",".join(map(str, settings.lossless)) or NONE
+    if settings.dscp is not None and all(0 <= value < _DSCPS for pair in settings.dscp for value in pair):
+        facts["dscp_priorities"] = " ".join(f"{dscp}:{priority}" for dscp, priority in settings.dscp[:_DSCPS]) or NONE
+    if settings.pause is not None:
+        facts["pause"] = " ".join(name for name, on in zip(("rx", "tx"), settings.pause, strict=True) if on) or NONE
+    if settings.tc_offload is not None:
+        facts["tc_offload"] = settings.tc_offload
     return facts

@@ -1,7 +1,7 @@
-"""What an RDMA port says of itself beyond its rate: the GIDs of RoCE, whether ECN is on, and errors since its start.
+"""State of an RDMA port beyond its rate: the GIDs of RoCE, ECN, and errors since its start.
 
-No address is told, only of which kind each is. Linux Documentation/ABI/stable/sysfs-class-infiniband has the files;
-`ecn` below a netdev is made by the drivers of MLNX_OFED and DOCA-OFED alone.
+Only the kind of each address is reported. Linux Documentation/ABI/stable/sysfs-class-infiniband has the files;
+`ecn` below a netdev is created only by the drivers of MLNX_OFED and DOCA-OFED.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from railwright.topology.sources.root import Root, Unreadable
 ROCE_GIDS, ECN, ERRORS = "roce_gids", "roce_ecn", "port_errors"
 _MOST_GIDS = 256
 _EMPTY_AT_END = 32
-"""So many empty entries in a row end the table, which has up to 256. Pods that went left up to 14 (NVIDIA/nccl#551)."""
+"""The number of empty entries in a row that ends the table of up to 256. Deleted pods left up to 14
+(NVIDIA/nccl#551).
+"""
 _VERSION = {"RoCE v2": "v2", "IB/RoCE v1": "v1"}
 _NETDEV = re.compile(r"[A-Za-z0-9_.:-]{1,32}")
 _PRIORITIES = 8
@@ -27,14 +29,15 @@ _ERRORS = (
     "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors",
     "local_link_integrity_errors", "excessive_buffer_overrun_errors", "port_xmit_discards",
 )  # fmt: skip
-"""Of InfiniBand Architecture Specification, PortCounters; congestion (port_xmit_wait) and drops of VL15 are none."""
+"""InfiniBand Architecture Specification, PortCounters. Congestion (port_xmit_wait) and drops of VL15 are no errors."""
 _ERRORS_OF_MLX5 = ("local_ack_timeout_err", "req_transport_retries_exceeded", "rx_icrc_encapsulated")
-"""NVIDIA, mlx5 counters: packets without an answer, requests given up, damaged packets of RoCE. What is counted beside
-them (out_of_sequence, packet_seq_err) adaptive routing moves on a healthy fabric too."""
+"""NVIDIA, mlx5 counters: packets without an answer, requests given up, damaged packets of RoCE. On a healthy fabric
+adaptive routing increments the others too (out_of_sequence, packet_seq_err).
+"""
 
 
 def read_port(root: Root, port: NicPort, notes: Notes) -> dict[str, Scalar | None]:
-    """Facts of the NIC that has the port; none for a port without RDMA."""
+    """Return facts of the NIC that has the port; none for a port without RDMA."""
     if not port.rdma_path:
         return {}
     facts: dict[str, Scalar | None] = {ERRORS: _errors(root, port)}
@@ -44,7 +47,7 @@ def read_port(root: Root, port: NicPort, notes: Notes) -> dict[str, Scalar | Non
 
 
 def gid_kind(gid: str) -> str:
-    """`IPv4`, `IPv6`, `link-local`; `empty` for zeros, and empty for what is no GID."""
+    """Return `IPv4`, `IPv6` or `link-local`; `empty` for zeros, and an empty text for other text."""
     try:
         address = ipaddress.IPv6Address(gid)
     except ValueError:
@@ -57,7 +60,7 @@ def gid_kind(gid: str) -> str:
 
 
 def _gids(root: Root, port: NicPort, notes: Notes) -> str | None:
-    """`0:v1/link-local/eth2 3:v2/IPv4/eth2`: index, version of RoCE, kind of address and netdev of each."""
+    """Return `0:v1/link-local/eth2 3:v2/IPv4/eth2`: index, version of RoCE, kind of address and netdev of each."""
     found: list[str] = []
     empty = 0
     for index in range(_MOST_GIDS):
@@ -84,10 +87,10 @@ def _gids(root: Root, port: NicPort, notes: Notes) -> str | None:
 
 
 def _ecn(root: Root, port: NicPort) -> str | None:
-    """`on` where every priority has ECN both ways, `off` where none has, else the priorities; None: not shown.
+    """Return `on` if every priority has ECN both ways, `off` if none has, else the priorities; None if not shown.
 
-    Telling the sender (np) is one switch of the port, which any priority sets; slowing down (rp) is of each priority
-    (NVIDIA, How to configure DCQCN for ConnectX-4).
+    Notifying the sender (np) is a single switch of the port, which any priority sets; slowing down (rp) is set for each
+    priority (NVIDIA, How to configure DCQCN for ConnectX-4).
     """
     on = {way: _switched_on(root, f"{port.netdev_path}/ecn/roce_{way}/enable") for way in ("np", "rp")}
     if not port.netdev_path or None in on.values():
@@ -106,7 +109,7 @@ def _switched_on(root: Root, path: str) -> list[int] | None:
 
 
 def _errors(root: Root, port: NicPort) -> str | None:
-    """`symbol_error 12, link_downed 3` since the port started; `none`; None where nothing counts them."""
+    """Return `symbol_error 12, link_downed 3` since the port started; `none`; None without counters."""
     files = {name: f"{port.rdma_path}/counters/{name}" for name in _ERRORS}
     files |= {name: f"{port.rdma_path}/hw_counters/{name}" for name in _ERRORS_OF_MLX5}
     counts = {name: text.number(root.read(file)) for name, file in files.items()}

@@ -1,8 +1,8 @@
-"""Takes out of a capture what identifies a machine, and nothing else.
+"""Redaction of captures: it removes the data that identify a machine, and nothing else.
 
-The same value always gets the same placeholder, so that two ports of one NIC still look like two ports of one NIC.
-Where a file can hold anything (firmware tables, the kernel command line, configuration space), what the sources
-need is kept and everything else is dropped: a list of what is secret is never complete.
+A value always gets the same placeholder, so two ports of one NIC still look like two ports of one NIC.
+If a file can hold anything (firmware tables, the kernel command line, configuration space), only the data that the
+sources need are kept: a list of secrets is never complete.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _SECRET_STRINGS = {smbios.PROCESSOR: (0x20, 0x21), smbios.MEMORY_DEVICE: (0x18, 
 
 
 class Redactor:
-    """Replaces values consistently over all files of one capture. `host_names` are known from the machine."""
+    """A consistent replacement of values over all files of a capture. `host_names` are known from the machine."""
 
     def __init__(self, host_names: tuple[str, ...]) -> None:
         self._placeholders: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        # Short names like `vm` or `db` would be found inside words that mean something else.
+        # Short names like `vm` or `db` would match inside unrelated words.
         self._host_names = tuple(sorted({name for name in host_names if len(name) > 3}, key=len, reverse=True))
 
     def redact(self, path: str, content: bytes) -> bytes:
-        """The content of one file without what identifies the machine."""
+        """Return the content of a file without data that identify the machine."""
         if path == SMBIOS_TABLE:
             return self._smbios(content)
         if path.endswith("/config"):
@@ -57,7 +57,9 @@ class Redactor:
         return _WHOLE_FILES.get(path, str)(cleaned).encode()
 
     def redact_path(self, path: str) -> str:
-        """The path without identities: some netdevs are named by their MAC address, Hyper-V's devices by a UUID."""
+        """Return the path without identities: some netdevs are named by their MAC address, Hyper-V's devices by a
+        UUID.
+        """
         if path.startswith(_GROUPS):
             *folders, file = path.removeprefix(_GROUPS).split("/")
             return _GROUPS + "/".join([*map(self._level, folders), file])
@@ -65,7 +67,7 @@ class Redactor:
         return _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._name_by_mac(match.group(2)), path)
 
     def _group(self, line: str) -> str:
-        """A line of a process's control groups; the names of pods, jobs and users are in its path."""
+        """Redact a line of a process's control groups, whose path has the names of pods, jobs and users."""
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and "cpu" not in controllers.split(","):
@@ -73,7 +75,7 @@ class Redactor:
         return f"{number}:{controllers}:{'/'.join(map(self._level, path.split('/')))}\n"
 
     def _level(self, name: str) -> str:
-        """The name of a control group; those that hold a controller of the first version keep theirs."""
+        """Redact the name of a control group; groups that hold a controller of the first version keep theirs."""
         return name if name in ("", "..", *_CONTROLLERS) else self._value("group", name)
 
     def _name_by_mac(self, digits: str) -> str:
@@ -89,7 +91,10 @@ class Redactor:
         text = _UUID.sub(lambda match: self._value("uuid", match.group().lower()), text)
         text = _MAC.sub(lambda match: self._value("mac", match.group().lower()), text)
         text = _GUID.sub(lambda match: self._value("guid", match.group().lower()), text)
-        if name != "fw_ver" and path not in ("proc/version", PROBE):  # a version of four numbers looks like an address
+        if name != "fw_ver" and path not in (
+            "proc/version",
+            PROBE,
+        ):  # there a version of four numbers looks like an address
             text = _IPV4.sub(lambda match: self._value("ipv4", match.group()), text)
             text = _IPV6.sub(lambda match: self._value("ipv6", match.group().lower()), text)
         text = _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._name_by_mac(match.group(2)), text)
@@ -114,13 +119,15 @@ class Redactor:
                 if 0 <= index < len(strings) and structure.string(offset).upper() not in _EMPTY_STRINGS:
                     strings[index] = self._value("serial", structure.string(offset)).encode()
             formatted = structure.formatted
-            if structure.kind == smbios.PROCESSOR:  # the processor's id is followed by nothing that is needed
+            if structure.kind == smbios.PROCESSOR:  # nothing after the processor's id is needed
                 formatted = formatted[:8] + bytes(min(8, len(formatted) - 8)) + formatted[16:]
             kept.append(Structure(structure.kind, formatted, tuple(strings)).packed())
         return b"".join(kept)
 
     def _config_space(self, config: bytes) -> bytes:
-        """The standard header, the PCI Express, ACS and ATS capabilities, and a placeholder for the serial number."""
+        """Keep the standard header, the PCI Express, ACS and ATS capabilities, and a placeholder for the serial
+        number.
+        """
         clean = bytearray(len(config))
         clean[: pci_config.STANDARD_HEADER_BYTES] = config[: pci_config.STANDARD_HEADER_BYTES]
         for identifier, offset in pci_config.capabilities(config):
@@ -145,7 +152,7 @@ _GIDS = {
     "IPv4": "0000:0000:0000:0000:0000:ffff:f000:0001",
     "IPv6": "2001:0db8:0000:0000:0000:0000:0000:0001",
 }
-"""Of an address only its kind is kept."""
+"""Replacements that keep only the kind of an address."""
 
 _FORMATS: dict[str, Callable[[int], str]] = {
     "serial": lambda number: f"SERIAL-{number}",
@@ -161,7 +168,7 @@ _FORMATS: dict[str, Callable[[int], str]] = {
 
 
 def _lines(*kept: str) -> Callable[[str], str]:
-    """Of a file the lines that begin so."""
+    """Keep the lines of a file that begin with one of `kept`."""
     return lambda text: "".join(f"{line}\n" for line in text.splitlines() if line.startswith(kept))
 
 
@@ -170,28 +177,28 @@ def _known_parameters(text: str) -> str:
 
 
 def _release(text: str) -> str:
-    """`Linux version 6.8.0-41-generic` without who built it where."""
+    """Keep `Linux version 6.8.0-41-generic`, without the builder."""
     return " ".join(text.split()[:3]) + "\n"
 
 
 def _module_names(text: str) -> str:
-    """Module names without their addresses, which would help an attacker of the kernel."""
+    """Keep module names without their addresses, which would help an attacker of the kernel."""
     names = [line.split(" ")[0] for line in text.splitlines()]
     return "".join(f"{name} 0 0 - Live 0x0\n" for name in names if MODULE.fullmatch(name))
 
 
 def _group_kinds(text: str) -> str:
-    """Which container system made the control groups, without the container's own name."""
+    """Keep the container system that made the control groups, without the container's own name."""
     return "".join(f"0::/{kind}\n" for kind in CONTAINERS if kind in text) or "0::/\n"
 
 
 def _shared_memory(text: str) -> str:
-    """Where /dev/shm is mounted; other mounts name servers and people."""
+    """Keep the mount of /dev/shm; other mounts name servers and people."""
     return "".join(f"{line}\n" for line in text.splitlines() if " /dev/shm tmpfs " in f" {line} ")
 
 
 def _driver_release(text: str) -> str:
-    """NVIDIA's line without who built the driver where."""
+    """Keep NVIDIA's line, without the builder of the driver."""
     return text.partition("\n")[0].partition("(")[0].rstrip() + "\n"
 
 
@@ -200,7 +207,7 @@ _WHOLE_FILES: dict[str, Callable[[str], str]] = {
     "proc/version": _release,
     "proc/modules": _module_names,
     "proc/1/cgroup": _group_kinds,
-    # Of the process that captured, what it was allowed to do, and where it may run.
+    # The capabilities and allowed CPUs of the capturing process.
     "proc/self/status": _lines("CapEff:", "Seccomp:", "Cpus_allowed_list:"),
     "proc/self/mounts": _shared_memory,
     "proc/driver/nvidia/version": _driver_release,

@@ -1,6 +1,6 @@
-"""Where the sources read from: this machine, a captured directory, or a captured archive.
+"""The file trees that the sources read: this machine, a captured directory, or a captured archive.
 
-A capture comes from somebody else, so it is hostile input: no link is followed, nothing but regular files is opened,
+A capture comes from somebody else, so it is untrusted input: no link is followed, nothing but regular files is opened,
 sizes and counts are bounded, and every refusal is an `Unreadable`, never an exception.
 """
 
@@ -38,7 +38,7 @@ _REASONS = {
     errno.EACCES: DENIED,
     errno.EPERM: DENIED,
     errno.ELOOP: "is a symbolic link",
-    errno.EINVAL: NOT_SAID,  # what sysfs answers for the speed of a link that is down
+    errno.EINVAL: NOT_SAID,  # sysfs answers so for the speed of a link that is down
     errno.EOPNOTSUPP: NOT_SAID,
 }
 
@@ -47,14 +47,14 @@ Answer = TypeVar("Answer", str, bytes, tuple[str, ...])
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A path that could not be read, and one clause why."""
+    """A path that could not be read, and the reason in one clause."""
 
     path: str
     reason: str
 
     @property
     def is_absent(self) -> bool:
-        """Whether there is simply no such file, which is often normal."""
+        """Whether the file does not exist, which is often normal."""
         return self.reason == ABSENT
 
 
@@ -62,39 +62,39 @@ class Root(ABC):
     """A tree of files with paths relative to `/`, like `sys/devices/system/node/online`, called `name`."""
 
     refused: Sequence[Unreadable] = ()
-    """The parts of a capture that could not be used."""
+    """The unusable parts of a capture."""
     holds_settings: bool = True
-    """False for a capture from before the kernel's settings were captured: what it lacks, the machine may have had."""
+    """False for a capture made before settings were captured: a setting that it lacks may exist on the machine."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def read(self, path: str) -> str | Unreadable:
-        """The text of a file without its last newline; what cannot be printed becomes `?`."""
+        """Return the text of a file without its last newline; unprintable bytes become `?`."""
         raw = self.read_bytes(path)
         return raw if isinstance(raw, Unreadable) else printable(raw)
 
     def text(self, path: str) -> str:
-        """The text of a file, empty where it cannot be read."""
+        """Return the text of a file, empty if unreadable."""
         text = self.read(path)
         return "" if isinstance(text, Unreadable) else text
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The names in a directory, none where it cannot be listed."""
+        """Return the names in a directory, none if it cannot be listed."""
         listed = self.list(path)
         return () if isinstance(listed, Unreadable) else listed
 
     @abstractmethod
     def read_bytes(self, path: str) -> bytes | Unreadable:
-        """The bytes of a regular file of at most 1 MiB."""
+        """Return the bytes of a regular file of at most 1 MiB."""
 
     @abstractmethod
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
-        """The names in a directory, sorted; refused beyond 20,000."""
+        """Return the names in a directory, sorted; refused beyond 20,000."""
 
 
 def printable(raw: bytes) -> str:
-    """Text that is safe to show on a terminal: a file's content may hold escape sequences."""
+    """Return text that is safe to show on a terminal: a file's content may hold escape sequences."""
     text = raw.decode("utf-8", errors="replace").rstrip("\n")
     if text.isprintable():
         return text
@@ -106,7 +106,7 @@ _PLAIN = re.compile(rf"{_PART}(?:/{_PART})*")
 
 
 def components(path: str) -> tuple[str, ...] | Unreadable:
-    """The parts of a relative path, or why it is refused."""
+    """Return the parts of a relative path, or the reason why it is refused."""
     parts = tuple(path.split("/"))
     if len(parts) > MAX_COMPONENTS:
         return Unreadable(path[:200], f"is nested deeper than {MAX_COMPONENTS} directories")
@@ -116,7 +116,7 @@ def components(path: str) -> tuple[str, ...] | Unreadable:
 
 
 class _Refusal(Exception):
-    """Why something that exists is not read, in one clause."""
+    """The reason, in one clause, for not reading an existing file."""
 
 
 class DirectoryRoot(Root):
@@ -134,15 +134,15 @@ class DirectoryRoot(Root):
             raise UsageError(f"{base} cannot be opened as a directory: {_reason(exc)}", hint="check the path") from exc
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
-        """The bytes of a regular file of at most 1 MiB."""
+        """Return the bytes of a regular file of at most 1 MiB."""
         return self._look(path, self._content)
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
-        """The names in a directory, sorted; refused beyond 20,000."""
+        """Return the names in a directory, sorted; refused beyond 20,000."""
         return self._look(path, _names)
 
     def _look(self, path: str, look: Callable[[int, str], Answer]) -> Answer | Unreadable:
-        """Gives `look` the directory of `path`, opened without following a link, and the last name in `path`."""
+        """Call `look` with the directory of `path`, opened without following links, and the last name in `path`."""
         parts = components(self._own_process(path))
         if isinstance(parts, Unreadable):
             return parts
@@ -165,7 +165,9 @@ class DirectoryRoot(Root):
             return Unreadable(path, _reason(exc))
 
     def _own_process(self, path: str) -> str:
-        """`proc/self` is a symbolic link, so on the live machine it is replaced by the process's own directory."""
+        """Return the path with `proc/self`, a symbolic link, replaced by the process's own directory on the live
+        machine.
+        """
         if self._process_id is not None and path.startswith("proc/self/"):
             return f"proc/{self._process_id}/{path.removeprefix('proc/self/')}"
         return path
@@ -223,12 +225,12 @@ def _reason(exc: OSError | ValueError) -> str:
 
 
 def live_root() -> DirectoryRoot:
-    """The machine that this process runs on, called by its host name."""
+    """Return the machine that this process runs on, named by its host name."""
     return DirectoryRoot(Path("/"), os.uname().nodename, process_id=os.getpid())
 
 
 class ArchiveLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One file of an archive: as text where that shows all of it, else in base64."""
+    """A file of an archive: as text if that is lossless, else in base64."""
 
     path: str
     text: str | None = None
@@ -238,13 +240,13 @@ class ArchiveLine(msgspec.Struct, frozen=True, omit_defaults=True):
 class ArchiveRoot(Root):
     """A captured machine in one file: a JSON object per line, `{"path": ..., "text": ...}` or `"base64"`.
 
-    A line that cannot be used is left out and listed in `refused`. Raises UsageError if the file cannot be read at all.
+    An unusable line is left out and listed in `refused`. Raises UsageError if the file cannot be read at all.
     """
 
     def __init__(self, file: Path, name: str) -> None:
         super().__init__(name)
         self.contents: dict[str, bytes] = {}
-        """By path."""
+        """Files by path."""
         self._directories: dict[str, set[str]] = {"": set()}
         self.refused: list[Unreadable] = []
         raw = read_bounded(file, MAX_ARCHIVE_BYTES)
@@ -275,7 +277,7 @@ class ArchiveRoot(Root):
             self._place(entry.path)
 
     def _place(self, path: str) -> None:
-        """Makes the directories above a path; above one that is known all are."""
+        """Add the directories above a path; above a known one all are known."""
         is_new = True
         while is_new and path:
             above, _, name = path.rpartition("/")
@@ -284,12 +286,12 @@ class ArchiveRoot(Root):
             path = above
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         content = self.contents.get(path)
         return Unreadable(path, ABSENT) if content is None else content
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
-        """The names in a directory, sorted; refused beyond 20,000."""
+        """Return the names in a directory, sorted; refused beyond 20,000."""
         names = self._directories.get(path)
         if names is None:
             return Unreadable(path, ABSENT)
@@ -299,21 +301,21 @@ class ArchiveRoot(Root):
 
 
 WITH_SETTINGS = 2
-"""The format of captures from which on they hold the kernel's settings."""
+"""The first format of captures that holds the kernel's settings."""
 ARCHIVE = "the archive"
-"""How an archive as a whole is named where it is not whole."""
+"""The name of an archive as a whole if it is not whole."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`capture.json`: what a capture is, and what could not be read when it was made."""
+    """`capture.json`: the kind of capture, and the files that could not be read when it was made."""
 
     format: int = 1
     note: str = ""
     redacted: bool = False
     files: int | None = None
-    """How many files it holds besides this one; None where nobody counted."""
+    """The number of files besides this one; None if not counted."""
     unreadable: dict[str, str] = {}
-    """Path to reason, for what was there and could not be read."""
+    """Path to reason, for files that existed and could not be read."""
 
 
 class CapturedRoot(Root):
@@ -332,16 +334,16 @@ class CapturedRoot(Root):
                 self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
         self.holds_settings = self.manifest.format >= WITH_SETTINGS
         said = self.manifest.files
-        # An archive that was cut off between two lines has fewer files than it says.
+        # An archive that was cut off between two lines has fewer files than its manifest says.
         if said is not None and isinstance(files, ArchiveRoot) and (found := len(files.contents) - 1) < said:
             self.refused.insert(0, Unreadable(ARCHIVE, f"has {found} of its {said} files: it was cut off"))
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         return self._explained(self._files.read_bytes(path))
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return self._explained(self._files.list(path))
 
     def _explained(self, answer: Answer | Unreadable) -> Answer | Unreadable:
@@ -352,7 +354,7 @@ class CapturedRoot(Root):
 
 
 def read_bounded(file: Path, limit_bytes: int) -> bytes:
-    """The bytes of a regular file that the user named. Raises UsageError, also beyond `limit_bytes`."""
+    """Return the bytes of a regular file that the user named. Raises UsageError, also beyond `limit_bytes`."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen, which refuses a directory in its own words

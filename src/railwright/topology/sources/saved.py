@@ -19,25 +19,25 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def encode_topology(topology: Topology) -> bytes:
-    """The topology as JSON, indented, with a last newline."""
-    # `omit_defaults` would leave out the one field that must always be there.
+    """Encode the topology as JSON, indented, with a final newline."""
+    # `omit_defaults` would drop the only mandatory field.
     record = {**msgspec.to_builtins(topology), "schema_version": topology.schema_version}
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
 def load_topology(file: Path) -> Topology:
-    """Reads a saved topology; its source becomes `saved`. Raises UsageError for anything that is not one."""
+    """Read a saved topology; its source becomes `saved`. Raises UsageError for other files."""
     return decode_topology(read_bounded(file, MAX_SAVED_BYTES), str(file))
 
 
 def decode_topology(raw: bytes, origin: str) -> Topology:
-    """A topology from JSON that came from `origin`. Raises UsageError."""
+    """Decode a topology from JSON that came from `origin`. Raises UsageError."""
     hint = "write one with: railwright topo --json"
     try:
         version = msgspec.json.decode(raw, type=_Header).schema_version
         if version != SCHEMA_VERSION:
-            what = f"{origin} has topology schema version {version}, this Railwright reads {SCHEMA_VERSION}"
-            raise UsageError(what, hint="save it again with this version")
+            message = f"{origin} must have topology schema version {SCHEMA_VERSION}, got version {version}"
+            raise UsageError(message, hint="save it again with this version")
         topology = msgspec.json.decode(raw, type=Topology)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
         raise UsageError(f"{origin} is not a saved topology: {str(exc)[:200]}", hint=hint) from exc

@@ -1,6 +1,6 @@
-"""A machine's topology as lines of text, for another machine: `python -m railwright.topology.sources.sent`.
+"""A machine's topology as lines of text for another machine: `python -m railwright.topology.sources.sent`.
 
-JSON, packed by zlib, as base64 in lines that begin with a mark, because a login shell may print lines of its own.
+JSON, packed by zlib, as base64 in lines with a marker, because a login shell may print lines of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_BYTES = 32 * 2**20
 
 
 def lines_of(topology: Topology) -> Iterator[str]:
-    """The lines, each shorter than `process` keeps."""
+    """Yield the lines, each shorter than `process` keeps."""
     packed = base64.b64encode(zlib.compress(encode_topology(topology), 9)).decode("ascii")
     for start in range(0, len(packed), _LINE):
         yield f"{_MARK}{packed[start : start + _LINE]}"
@@ -30,13 +30,13 @@ def lines_of(topology: Topology) -> Iterator[str]:
 
 
 def topology_of(lines: Iterable[str]) -> Topology:
-    """The topology that a machine sent. Raises UsageError for what no machine sends."""
-    said = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
-    if not said or said[-1] != ".":
-        raise UsageError("its answer was cut off" if said else "it sent no topology", hint="update railwright there")
+    """Decode the topology that a machine sent. Raises UsageError for other lines."""
+    packed = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
+    if not packed or packed[-1] != ".":
+        raise UsageError("its answer was cut off" if packed else "it sent no topology", hint="update railwright there")
     unpacker = zlib.decompressobj()
     try:
-        raw = unpacker.decompress(base64.b64decode("".join(said[:-1]), validate=True), _MOST_BYTES)
+        raw = unpacker.decompress(base64.b64decode("".join(packed[:-1]), validate=True), _MOST_BYTES)
     except (zlib.error, binascii.Error, ValueError) as error:
         raise UsageError("its answer is damaged", hint="ask it again") from error
     if unpacker.unconsumed_tail or not unpacker.eof:

@@ -1,8 +1,8 @@
-"""Settings of the kernel and of this process that decide how fast a path can be, as facts of the host.
+"""Settings of the kernel and of this process that affect the speed of paths, as facts of the host.
 
-Each is told in one of three ways: its value; `none` where the machine has no such thing (no frequency control in most
-virtual machines); or an entry of what is unknown, where nobody could look. A capture from before settings were captured
-does not hold them, which is no sign that the machine had none.
+Each has one of three forms: its value; `none` if the machine lacks the feature (no frequency control in most
+virtual machines); or an unknown fact, if it could not be read. A capture made before settings were captured
+lacks them, which does not mean that the machine had none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_POLICIES = 4096
 _MOST_STATES = 16
 _MOST_CLIENTS = 64
 _PEERS = "sys/kernel/mm/memory_peers"
-"""Of MLNX_OFED and DOCA-OFED (GPUDirect Storage, Troubleshooting: memory peer direct statistics)."""
+"""Path of MLNX_OFED and DOCA-OFED (GPUDirect Storage, Troubleshooting: memory peer direct statistics)."""
 _REGIONS = ("num_alloc_mrs", "num_dealloc_mrs")
 _OF_NVIDIA = ("nv_mem", "nv_mem_nc", "nvidia-peermem")
 _IPC_LOCK = 1 << 14
@@ -46,21 +46,21 @@ Told = Scalar | Unreadable
 
 
 def read_settings(root: Root, notes: Notes) -> dict[str, Scalar]:
-    """What every reader below says; what nobody could read goes to `notes`."""
+    """Return the settings of all readers below; unreadable ones go to `notes`."""
     found: dict[str, Scalar] = {}
     for name, read in _READERS.items():
-        told = read(root)
-        if not isinstance(told, Unreadable):
-            found[name] = told
-        elif told.is_absent and root.holds_settings:
+        value = read(root)
+        if not isinstance(value, Unreadable):
+            found[name] = value
+        elif value.is_absent and root.holds_settings:
             found[name] = NONE
         else:
-            notes.missing(SETTING, NOT_HELD if told.is_absent else f"/{told.path} {told.reason}", name)
+            notes.missing(SETTING, NOT_HELD if value.is_absent else f"/{value.path} {value.reason}", name)
     return found
 
 
-def _parsed(path: str, parse: Callable[[str], Scalar | None], otherwise: str) -> Callable[[Root], Told]:
-    """What `parse` makes of a file; `otherwise` says why, where it makes nothing of it."""
+def _file_reader(path: str, parse: Callable[[str], Scalar | None], otherwise: str) -> Callable[[Root], Told]:
+    """Return a reader that applies `parse` to a file; `otherwise` is the reason if that gives None."""
 
     def read(root: Root) -> Told:
         content = root.read(path)
@@ -73,17 +73,19 @@ def _parsed(path: str, parse: Callable[[str], Scalar | None], otherwise: str) ->
 
 
 def _whole_number(path: str) -> Callable[[Root], Told]:
-    return _parsed(path, text.number, "is not a whole number")
+    return _file_reader(path, text.number, "is not a whole number")
 
 
-def _found(pattern: str, content: str) -> str | None:
-    """The first group of a pattern in a text."""
+def _search(pattern: str, content: str) -> str | None:
+    """Return the first group of a pattern in a text."""
     match = re.search(pattern, content, re.MULTILINE)
     return match[1] if match else None
 
 
-def _of_policies(name: str) -> Callable[[Root], Told]:
-    """The values of all frequency policies, the most common first: `performance`, or `powersave (190), schedutil`."""
+def _policies_reader(name: str) -> Callable[[Root], Told]:
+    """Return a reader of the values of all frequency policies, most common first: `performance`, or `powersave
+    (190), schedutil`.
+    """
 
     def read(root: Root) -> Told:
         listed = root.list(_POLICIES)
@@ -93,32 +95,34 @@ def _of_policies(name: str) -> Callable[[Root], Told]:
         if not policies:
             return Unreadable(_POLICIES, ABSENT)
         answers = [root.read(f"{_POLICIES}/{policy}/{name}") for policy in policies]
-        if refused := next((one for one in answers if isinstance(one, Unreadable)), None):
+        if refused := next((answer for answer in answers if isinstance(answer, Unreadable)), None):
             return refused
-        counts = Counter(text.word(one) for one in answers)
+        counts = Counter(text.word(answer) for answer in answers)
         if not all(_WORD.fullmatch(word) for word in counts):
-            return Unreadable(f"{_POLICIES}/{policies[0]}/{name}", "is no word that the kernel uses")
+            return Unreadable(f"{_POLICIES}/{policies[0]}/{name}", "is not a word that the kernel uses")
         if len(counts) == 1:
             return next(iter(counts))
-        return ", ".join(f"{word} ({count})" for word, count in sorted(counts.items(), key=lambda one: (-one[1], one)))
+        return ", ".join(
+            f"{word} ({count})" for word, count in sorted(counts.items(), key=lambda item: (-item[1], item))
+        )
 
     return read
 
 
 def _huge_pages(content: str) -> int | None:
-    """Bytes of memory in huge pages that were set aside, of all sizes; before Linux 4.19 only of the usual size."""
-    size, count = text.kib(content, "Hugepagesize"), _found(r"^HugePages_Total:\s+(\d{1,15})$", content)
+    """Return the bytes of reserved huge pages of all sizes; before Linux 4.19 only of the default size."""
+    size, count = text.kib(content, "Hugepagesize"), _search(r"^HugePages_Total:\s+(\d{1,15})$", content)
     of_usual_size = int(count) * size if count is not None and size is not None else None
     return of_usual_size if (of_all := text.kib(content, "Hugetlb")) is None else of_all
 
 
 def _isolated(content: str) -> str | None:
-    """A list of CPUs; it is empty on most machines."""
+    """Return a list of CPUs; it is empty on most machines."""
     return None if text.id_list(content) is None else text.word(content) or "no CPU"
 
 
 def _deepest_idle(root: Root) -> tuple[str, int] | Unreadable:
-    """Name and exit latency in microseconds of the deepest idle state of CPU 0 that is not switched off."""
+    """Return name and exit latency in microseconds of the deepest idle state of CPU 0 that is not disabled."""
     path = f"{_CPUS}/cpu0/cpuidle"
     listed = root.list(path)
     if isinstance(listed, Unreadable):
@@ -129,10 +133,10 @@ def _deepest_idle(root: Root) -> tuple[str, int] | Unreadable:
         off = text.number(root.read(f"{path}/{state}/disable"))
         name = text.word(root.read(f"{path}/{state}/name"))
         if latency is None or off is None or not _WORD.fullmatch(name):
-            return Unreadable(f"{path}/{state}", "does not tell its name, latency and whether it is off")
+            return Unreadable(f"{path}/{state}", "lacks its name, its latency or whether it is off")
         if not off and 0 <= latency <= 10**7:
             states.append((name, latency))
-    return max(states, key=lambda one: one[1]) if states else Unreadable(path, ABSENT)
+    return max(states, key=lambda state: state[1]) if states else Unreadable(path, ABSENT)
 
 
 def _idle_state(root: Root) -> Told:
@@ -141,39 +145,39 @@ def _idle_state(root: Root) -> Told:
 
 
 def _idle_exit(root: Root) -> Told:
-    """Seconds to wake up from the deepest idle state that is allowed, as the kernel's driver has it."""
+    """Return the seconds to wake up from the deepest enabled idle state, by the kernel's driver."""
     deepest = _deepest_idle(root)
     return deepest if isinstance(deepest, Unreadable) else deepest[1] * 1e-6
 
 
 def _lockable(content: str) -> Scalar | None:
-    """Bytes that this process may lock (the soft limit), or `unlimited`."""
-    limit = _found(r"^Max locked memory\s+(unlimited|\d{1,20})\s", content)
+    """Return the bytes that this process may lock (the soft limit), or `unlimited`."""
+    limit = _search(r"^Max locked memory\s+(unlimited|\d{1,20})\s", content)
     return limit if limit in (None, UNLIMITED) else int(limit)
 
 
 def _has_capability(which: int, content: str) -> bool | None:
-    """Whether this process has it; a container has its capabilities from whoever started it."""
-    held = _found(r"^CapEff:\s+([0-9a-f]{1,16})$", content)
+    """Return whether this process has the capability; a container gets its capabilities from its starter."""
+    held = _search(r"^CapEff:\s+([0-9a-f]{1,16})$", content)
     return None if held is None else bool(int(held, 16) & which)
 
 
 def _cpus_allowed(content: str) -> str | None:
-    listed = _found(r"^Cpus_allowed_list:\s+([0-9,-]{1,4096})$", content)
+    listed = _search(r"^Cpus_allowed_list:\s+([0-9,-]{1,4096})$", content)
     return listed if listed and text.id_list(listed) else None
 
 
 def _seccomp(content: str) -> str | None:
-    return _SECCOMP.get(_found(r"^Seccomp:\s+(\d)$", content) or "")
+    return _SECCOMP.get(_search(r"^Seccomp:\s+(\d)$", content) or "")
 
 
 def _shared_memory(root: Root) -> Told:
-    """Bytes that /dev/shm holds; a tmpfs without `size=` holds half of the memory (Linux, tmpfs)."""
+    """Return the bytes that /dev/shm holds; a tmpfs without `size=` holds half of the memory (Linux, tmpfs)."""
     content = root.read("proc/self/mounts")
     if isinstance(content, Unreadable):
         return content
     mounts = [line.split(" ") for line in content.splitlines()]
-    options = next((one[3] for one in reversed(mounts) if len(one) > 3 and one[1] == f"/{_SHM}"), None)
+    options = next((mount[3] for mount in reversed(mounts) if len(mount) > 3 and mount[1] == f"/{_SHM}"), None)
     if options is None:
         return Unreadable(_SHM, ABSENT)
     if match := re.search(r"(?:^|,)size=(\d{1,15})k(?:,|$)", options):
@@ -183,13 +187,13 @@ def _shared_memory(root: Root) -> Told:
 
 
 def _ofed(content: str) -> str:
-    """The release of MLNX_OFED or DOCA-OFED whose driver is loaded; the kernel's own mlx5_core names none."""
+    """Return the release of the loaded driver of MLNX_OFED or DOCA-OFED; the kernel's own mlx5_core names none."""
     version = text.word(content)
     return version if re.fullmatch(r"\d{1,2}\.\d{1,2}-\d{1,3}(\.\d{1,3}){1,3}", version) else NONE
 
 
 def _nvidia_module(content: str) -> str | None:
-    """`open` or `proprietary`: which of NVIDIA's kernel modules is loaded."""
+    """Return the kind of NVIDIA's loaded kernel module: `open` or `proprietary`."""
     line = text.word(content)
     if not line.startswith("NVRM version:"):
         return None
@@ -197,18 +201,18 @@ def _nvidia_module(content: str) -> str | None:
 
 
 def _yes_or_no(content: str) -> str | None:
-    """How the kernel writes a parameter that is a switch."""
+    """Return the kernel's form of a boolean parameter."""
     return word if (word := text.word(content)) in ("Y", "N") else None
 
 
 def _static_bar1(content: str) -> bool | None:
-    """Whether NVIDIA's driver maps all of a GPU's memory in BAR1 for good, as P2PDMA needs it on x86."""
-    words = _found(r'^RegistryDwords: "([^"\n]{0,500})"$', content)
+    """Return whether NVIDIA's driver maps all of a GPU's memory in BAR1 permanently, as P2PDMA needs it on x86."""
+    words = _search(r'^RegistryDwords: "([^"\n]{0,500})"$', content)
     return None if words is None else bool(re.search(r"(?i)(^|;)\s*RMForceStaticBar1=1\b", words))
 
 
 def _verbs_devices(root: Root) -> Told:
-    """How many RDMA devices this process finds in /dev; a container may have none of the host's."""
+    """Return the number of RDMA devices in /dev; a container may have none of the host's."""
     listed = root.list(_VERBS)
     if isinstance(listed, Unreadable):
         return listed
@@ -216,19 +220,21 @@ def _verbs_devices(root: Root) -> Told:
 
 
 def _peer_clients(root: Root) -> Told:
-    """Who gives NICs the memory of other devices, by the RDMA core's own list: `nv_mem nvidia-fs`."""
+    """Return the clients that give NICs the memory of other devices, from the RDMA core's own list: `nv_mem
+    nvidia-fs`.
+    """
     regions = _peer_regions(root)
     return regions if isinstance(regions, Unreadable) else " ".join(regions)
 
 
-def _regions_of_gpus(root: Root) -> Told:
-    """Regions of GPU memory that are registered with NICs now, by PeerDirect; dma-bufs are not counted."""
+def _count_gpu_regions(root: Root) -> Told:
+    """Return the number of regions of GPU memory registered with NICs now by PeerDirect, without dma-bufs."""
     regions = _peer_regions(root)
     return regions if isinstance(regions, Unreadable) else sum(regions.get(name, 0) for name in _OF_NVIDIA)
 
 
 def _peer_regions(root: Root) -> dict[str, int] | Unreadable:
-    """Client to the regions that it has registered now."""
+    """Return client to the number of regions that it has registered now."""
     listed = root.list(_PEERS)
     if isinstance(listed, Unreadable):
         return listed
@@ -242,30 +248,32 @@ def _peer_regions(root: Root) -> dict[str, int] | Unreadable:
 
 
 _READERS: dict[str, Callable[[Root], Told]] = {
-    "thp": _parsed(f"{_HUGE}/enabled", partial(_found, r"\[([a-z+_-]{1,30})\]"), "marks none of its words as chosen"),
-    "hugepages_bytes": _parsed("proc/meminfo", _huge_pages, ABSENT),
+    "thp": _file_reader(
+        f"{_HUGE}/enabled", partial(_search, r"\[([a-z+_-]{1,30})\]"), "marks none of its words as chosen"
+    ),
+    "hugepages_bytes": _file_reader("proc/meminfo", _huge_pages, ABSENT),
     "numa_balancing": _whole_number("proc/sys/kernel/numa_balancing"),
-    "cpu_governor": _of_policies("scaling_governor"),
-    "cpu_frequency_driver": _of_policies("scaling_driver"),
-    "cpu_energy_preference": _of_policies("energy_performance_preference"),
+    "cpu_governor": _policies_reader("scaling_governor"),
+    "cpu_frequency_driver": _policies_reader("scaling_driver"),
+    "cpu_energy_preference": _policies_reader("energy_performance_preference"),
     "idle_state": _idle_state,
     "idle_exit_s": _idle_exit,
-    "isolated_cpus": _parsed(f"{_CPUS}/isolated", _isolated, "is not a list of CPUs"),
-    "memlock_bytes": _parsed("proc/self/limits", _lockable, "has no line for locked memory"),
-    "may_lock_memory": _parsed(_STATUS, partial(_has_capability, _IPC_LOCK), "has no CapEff"),
+    "isolated_cpus": _file_reader(f"{_CPUS}/isolated", _isolated, "is not a list of CPUs"),
+    "memlock_bytes": _file_reader("proc/self/limits", _lockable, "has no line for locked memory"),
+    "may_lock_memory": _file_reader(_STATUS, partial(_has_capability, _IPC_LOCK), "has no CapEff"),
     "dev_shm_bytes": _shared_memory,
-    "ofed": _parsed("sys/module/mlx5_core/version", _ofed, ""),
-    "nvidia_module": _parsed("proc/driver/nvidia/version", _nvidia_module, "does not begin with NVRM version"),
-    "nvme_multipath": _parsed("sys/module/nvme_core/parameters/multipath", _yes_or_no, "is neither Y nor N"),
-    "static_bar1": _parsed("proc/driver/nvidia/params", _static_bar1, "has no RegistryDwords"),
+    "ofed": _file_reader("sys/module/mlx5_core/version", _ofed, ""),
+    "nvidia_module": _file_reader("proc/driver/nvidia/version", _nvidia_module, "does not begin with NVRM version"),
+    "nvme_multipath": _file_reader("sys/module/nvme_core/parameters/multipath", _yes_or_no, "is neither Y nor N"),
+    "static_bar1": _file_reader("proc/driver/nvidia/params", _static_bar1, "has no RegistryDwords"),
     "ovs_hw_offload": hw_offload,
     "verbs_devices": _verbs_devices,
     "peer_clients": _peer_clients,
-    "peer_regions": _regions_of_gpus,
+    "peer_regions": _count_gpu_regions,
     "cpu_quota": cpu_quota,
-    "cpus_allowed": _parsed(_STATUS, _cpus_allowed, "has no Cpus_allowed_list"),
-    "may_trace": _parsed(_STATUS, partial(_has_capability, _SYS_PTRACE), "has no CapEff"),
-    "seccomp": _parsed(_STATUS, _seccomp, "has no Seccomp"),
+    "cpus_allowed": _file_reader(_STATUS, _cpus_allowed, "has no Cpus_allowed_list"),
+    "may_trace": _file_reader(_STATUS, partial(_has_capability, _SYS_PTRACE), "has no CapEff"),
+    "seccomp": _file_reader(_STATUS, _seccomp, "has no Seccomp"),
     "ptrace_scope": _whole_number("proc/sys/kernel/yama/ptrace_scope"),
     "io_uring_disabled": _whole_number("proc/sys/kernel/io_uring_disabled"),
 }

@@ -18,19 +18,19 @@ _MAX_STRUCTURES = 4096
 
 
 class Structure(msgspec.Struct, frozen=True):
-    """One structure: its type, the formatted bytes (header included) and the strings after them."""
+    """A structure: its type, the formatted bytes (header included) and the strings after them."""
 
     kind: int
     formatted: bytes
     strings: tuple[bytes, ...]
 
     def number(self, offset: int, size_bytes: int) -> int | None:
-        """A little-endian number, None beyond the end of the formatted part."""
+        """Return a little-endian number, None beyond the end of the formatted part."""
         end = offset + size_bytes
         return int.from_bytes(self.formatted[offset:end], "little") if end <= len(self.formatted) else None
 
     def string(self, offset: int) -> str:
-        """The string whose number stands at `offset`, printable; empty where there is none."""
+        """Return the string whose number is at `offset`, printable; empty if there is none."""
         index = self.number(offset, 1) or 0
         if not 1 <= index <= len(self.strings):
             return ""
@@ -38,12 +38,12 @@ class Structure(msgspec.Struct, frozen=True):
         return "".join(char if char.isprintable() else "?" for char in text).strip()
 
     def packed(self) -> bytes:
-        """The structure as it stands in the table."""
+        """Return the structure as bytes of the table."""
         return self.formatted + (b"\0".join(self.strings) + b"\0\0" if self.strings else b"\0\0")
 
 
 def structures(table: bytes) -> Iterator[Structure]:
-    """The structures in order. A table that is cut off or garbled ends where it stops making sense."""
+    """Yield the structures in order. A table that is cut off or garbled ends at the first invalid structure."""
     offset = 0
     for _ in range(_MAX_STRUCTURES):
         if offset + 4 > len(table):

@@ -1,4 +1,4 @@
-"""An InfiniBand subnet: cables by `ibnetdiscover`, and the switches' forwarding tables by `dump_fts` or `ibroute`.
+"""An InfiniBand subnet: cables from `ibnetdiscover`, and the switches' forwarding tables from `dump_fts` or `ibroute`.
 
     Switch 16 "S-0000000000200003"    # "leaf3" base port 0 lid 6 lmc 0
     [1]    "H-0000000000100018"[1](100019)    # "host12" lid 19 4xSDR
@@ -28,19 +28,19 @@ _MOST_ENTRIES = 50_000_000
 
 
 def subnet_of(cables: str, tables: str = "") -> Subnet:
-    """All of it. Raises UsageError for text that is something else, and for tables of other switches."""
+    """Parse a subnet. Raises UsageError for other text, and for tables of other switches."""
     nodes, rows = read_nodes(cables)
     wires: dict[frozenset[Plug], Wire] = {}
     lids: dict[Plug, int] = {}
     for row in rows:
         ends = Plug(row.node, int(row.port)), Plug(row.peer, int(row.peer_port))
         rate = _RATE.search(row.rest)
-        told = int(rate[1]) * _LANE_BITS_PER_S[rate[2]] if rate else None
-        wires.setdefault(frozenset(ends), Wire(ends, told))
+        signalling = int(rate[1]) * _LANE_BITS_PER_S[rate[2]] if rate else None
+        wires.setdefault(frozenset(ends), Wire(ends, signalling))
         if not nodes[row.node].is_switch and (lid := _LID.search(row.rest)):
             lids[ends[0]] = int(lid[1])
-    if not any(one.is_switch for one in nodes.values()):
-        raise UsageError("no switch is in it", hint="give what ibnetdiscover prints, without options")
+    if not any(node.is_switch for node in nodes.values()):
+        raise UsageError("the file has no switch", hint="give the output of ibnetdiscover without options")
     known = tuple(wire for wire in wires.values() if all(end.guid in nodes for end in wire.ends))
     return Subnet(nodes, known, lids, _tables(tables, nodes) if tables else {})
 
@@ -57,12 +57,14 @@ def _tables(text: str, nodes: dict[str, Node]) -> dict[str, dict[int, int]]:
             if int(entry[2]) != _DROPPED:
                 table[int(entry[1], 16)] = int(entry[2])
         if entries > _MOST_ENTRIES:
-            raise UsageError(f"more than {_MOST_ENTRIES} entries", hint="give the tables of one subnet")
+            raise UsageError(
+                f"the tables must have at most {_MOST_ENTRIES} entries", hint="give the tables of one subnet"
+            )
     if not found:
-        raise UsageError("no forwarding table is in it", hint="give what dump_fts prints (infiniband-diags)")
+        raise UsageError("the file has no forwarding table", hint="give the output of dump_fts (infiniband-diags)")
     lacking = [node.name for guid, node in nodes.items() if node.is_switch and guid not in found]
     if lacking:
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-        what = f"there is no table of {lacking[0][:60]}{more}"
-        raise UsageError(what, hint="take both from one subnet at one time: ibnetdiscover, then dump_fts")
+        message = f"the file lacks the table of {lacking[0][:60]}{more}"
+        raise UsageError(message, hint="take both from one subnet at one time: ibnetdiscover, then dump_fts")
     return found

@@ -1,4 +1,4 @@
-"""Small texts of the kernel: numbers and lists, read so that garbage becomes None."""
+"""Small texts of the kernel: numbers and lists, where garbage becomes None."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _MAX_WORD = 200
 
 
 def number(text: str | Unreadable, base: int = 10) -> int | None:
-    """An integer, None where the text is unreadable or something else."""
-    # `int` reads digits of every script, and `1_000`; no kernel writes them.
+    """Parse an integer, None if the text is unreadable or something else."""
+    # `int` accepts digits of every script, and `1_000`; no kernel writes them.
     if isinstance(text, Unreadable) or len(text) > 24 or not text.isascii() or "_" in text:
         return None
     try:
@@ -23,18 +23,18 @@ def number(text: str | Unreadable, base: int = 10) -> int | None:
 
 
 def word(text: str | Unreadable) -> str:
-    """The first line without outer blanks, at most 200 characters; empty where unreadable."""
+    """Return the first line without outer blanks, at most 200 characters; empty if unreadable."""
     return "" if isinstance(text, Unreadable) else text.strip().partition("\n")[0][:_MAX_WORD].strip()
 
 
 def kib(content: str, name: str) -> int | None:
-    """The bytes that a line like `MemTotal:  16384 kB` tells, None where there is none."""
+    """Return the bytes in a line like `MemTotal:  16384 kB`, None if there is none."""
     match = re.search(rf"(?m)^{name}:\s+(\d{{1,15}}) kB$", content)
     return int(match[1]) * 1024 if match else None
 
 
 def id_list(text: str | Unreadable) -> tuple[int, ...] | None:
-    """A kernel list like `0-3,8` as numbers, None where it is not one; an empty text is an empty list."""
+    """Parse a kernel list like `0-3,8`, None if it is not one; an empty text is an empty list."""
     if isinstance(text, Unreadable):
         return None
     text = text.strip()

@@ -1,7 +1,7 @@
-"""What programs of this machine say of its software: asked when `audit` or a capture wants it, each for a few seconds.
+"""Software of this machine, from its own programs: run for `audit` or a capture, each for a few seconds.
 
-`ucx_info -v` and `-d`; `ompi_info --parsable --all` (built_with_cuda_support); `mpichversion`; and of each port what
-`port_settings` asks. No program of a capture is started.
+`ucx_info -v` and `-d`; `ompi_info --parsable --all` (built_with_cuda_support); `mpichversion`; and for each
+port the programs of `port_settings`. No program of a capture is started.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from railwright.topology.sources.tools_model import MOST, TOOLS, Mpi, Tools, Ucx
 
 TIMEOUT_S = 10.0
 _MOST_LINES = 50_000
-"""`ompi_info --all` prints 12,000."""
+"""A bound on the lines of a program; `ompi_info --all` prints 12,000."""
 _OFI_NCCL = ("/opt/amazon/aws-ofi-nccl", "/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
-"""Where AWS's images and its installer put it (aws-ofi-nccl, README; EFA installer 1.3x)."""
+"""The paths of AWS's images and its installer (aws-ofi-nccl, README; EFA installer 1.3x)."""
 _NAME = re.compile(r"[\w.:+-]{1,64}", re.ASCII)
 _VERSION = re.compile(r"[\w.+-]{1,40}", re.ASCII)
 _LINES = {"transports": re.compile(r"(?m)^#?\s+Transport:\s+(\S{1,64})\s*$"),
@@ -37,21 +37,21 @@ _CUDA_OF_MPICH = re.compile(r"--with-cuda(?!=no)[= ']")
 
 
 def ask_tools() -> bytes | Unreadable:
-    """The document. A program that hangs is ended, and costs what it would have said."""
+    """Return the document. A program that hangs is ended, and only its answer is missing."""
     problems: dict[str, str] = {}
     found = Tools(
         pollers=pollers(),
         ucx=_ucx(problems),
         mpi=_mpi(problems),
-        ports=ask_ports(lambda program, *words: _said(problems, program, program, *words)),
+        ports=ask_ports(lambda program, *words: _run_tool(problems, program, program, *words)),
         ofi_nccl=_ofi_nccl(),
         problems=problems,
     )
     return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 
-def _said(problems: dict[str, str], name: str, program: str, *words: str) -> str | None:
-    """What a program prints; None where there is none, or it fails, which is noted."""
+def _run_tool(problems: dict[str, str], name: str, program: str, *words: str) -> str | None:
+    """Return the output of a program; None if it is missing or fails, which is noted."""
     path = shutil.which(program)
     if path is None:
         return None
@@ -68,34 +68,34 @@ def _said(problems: dict[str, str], name: str, program: str, *words: str) -> str
 
 
 def _ucx(problems: dict[str, str]) -> Ucx | None:
-    version, listed = (_said(problems, "ucx", "ucx_info", word) for word in ("-v", "-d"))
+    version, listed = (_run_tool(problems, "ucx", "ucx_info", word) for word in ("-v", "-d"))
     return ucx_of(version, listed) if version is not None and listed is not None else None
 
 
 def ucx_of(version: str, listed: str) -> Ucx:
-    """By what `ucx_info -v` and `ucx_info -d` print."""
-    told = re.search(r"(?m)^#?\s*(?:Library version:|Version)\s+(\S{1,40})", version)
+    """Parse the output of `ucx_info -v` and `ucx_info -d`."""
+    version_line = re.search(r"(?m)^#?\s*(?:Library version:|Version)\s+(\S{1,40})", version)
     each = {name: tuple(dict.fromkeys(line.findall(listed)))[:MOST] for name, line in _LINES.items()}
     return Ucx(
-        version=told[1] if told is not None and _VERSION.fullmatch(told[1]) else "",
-        transports=tuple(one for one in each["transports"] if _NAME.fullmatch(one)),
-        devices=tuple(one for one in each["devices"] if _NAME.fullmatch(one) and ":" in one),
+        version=version_line[1] if version_line is not None and _VERSION.fullmatch(version_line[1]) else "",
+        transports=tuple(name for name in each["transports"] if _NAME.fullmatch(name)),
+        devices=tuple(name for name in each["devices"] if _NAME.fullmatch(name) and ":" in name),
     )
 
 
 def _mpi(problems: dict[str, str]) -> Mpi | None:
-    said = _said(problems, "mpi", "ompi_info", "--version")
-    if said is not None:
-        version = re.search(r"Open MPI v?(\S{1,40})", said)
-        built = _said(problems, "mpi", "ompi_info", "--parsable", "--all")
-        told = _CUDA.findall(built or "")
-        cuda = "true" in told if told else None
+    output = _run_tool(problems, "mpi", "ompi_info", "--version")
+    if output is not None:
+        version = re.search(r"Open MPI v?(\S{1,40})", output)
+        built = _run_tool(problems, "mpi", "ompi_info", "--parsable", "--all")
+        flags = _CUDA.findall(built or "")
+        cuda = "true" in flags if flags else None
         return Mpi(name=f"Open MPI {version[1]}" if version is not None else "Open MPI", cuda=cuda)
-    said = _said(problems, "mpi", "mpichversion")
-    version = _MPICH.search(said or "")
-    if said is None or version is None:
+    output = _run_tool(problems, "mpi", "mpichversion")
+    version = _MPICH.search(output or "")
+    if output is None or version is None:
         return None
-    return Mpi(name=f"MPICH {version[1]}", cuda=_CUDA_OF_MPICH.search(said) is not None)
+    return Mpi(name=f"MPICH {version[1]}", cuda=_CUDA_OF_MPICH.search(output) is not None)
 
 
 def _ofi_nccl() -> str | None:
@@ -104,9 +104,9 @@ def _ofi_nccl() -> str | None:
 
 
 def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, dict[str, Scalar]]]:
-    """The facts of the host, and those of the NIC of each netdev.
+    """Return the facts of the host, and those of the NIC of each netdev.
 
-    A machine of which nobody asked has neither: what looks for them could not look.
+    A machine without the document has neither: checks that need them report that they could not look.
     """
     raw = root.read_bytes(TOOLS)
     if isinstance(raw, Unreadable):
@@ -114,32 +114,32 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
     try:
         found = msgspec.json.decode(raw, type=Tools)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        notes.missing("software", f"{TOOLS} is not what is written there: {printable(str(error).encode())[:160]}")
+        notes.missing("software", f"{TOOLS} is not valid: {printable(str(error).encode())[:160]}")
         return {}, {}
     ucx = found.ucx or Ucx(version=NONE)
-    polling = (one.program if one.interval_s is None else f"{one.program} every {one.interval_s:g} s"
-              for one in found.pollers[:MOST])  # fmt: skip
+    polling = (poller.program if poller.interval_s is None else f"{poller.program} every {poller.interval_s:g} s"
+              for poller in found.pollers[:MOST])  # fmt: skip
     facts: dict[str, Scalar] = {
-        "driver_pollers": ", ".join(map(_shown, polling)) or NONE,
-        "driver_polled_s": min((one.interval_s for one in found.pollers if one.interval_s), default=NONE),
-        "ofi_nccl": _shown(found.ofi_nccl or NONE),
-        "ucx": _shown(ucx.version),
+        "driver_pollers": ", ".join(map(_escape, polling)) or NONE,
+        "driver_polled_s": min((poller.interval_s for poller in found.pollers if poller.interval_s), default=NONE),
+        "ofi_nccl": _escape(found.ofi_nccl or NONE),
+        "ucx": _escape(ucx.version),
         "ucx_transports": _listed(ucx.transports),
         "ucx_devices": _listed(ucx.devices),
-        "mpi": _shown(found.mpi.name if found.mpi is not None else NONE),
+        "mpi": _escape(found.mpi.name if found.mpi is not None else NONE),
     }
     if found.mpi is not None and found.mpi.cuda is not None:
         facts["mpi_cuda"] = found.mpi.cuda
     for name, why in found.problems.items():
-        for fact in [one for one in facts if one.partition("_")[0] == name]:
-            notes.missing(SETTING, _shown(why), fact)
+        for fact in [fact for fact in facts if fact.partition("_")[0] == name]:
+            notes.missing(SETTING, _escape(why), fact)
             del facts[fact]
-    return facts, {one.netdev: port_settings(one) for one in found.ports[:MOST] if _NAME.fullmatch(one.netdev)}
+    return facts, {port.netdev: port_settings(port) for port in found.ports[:MOST] if _NAME.fullmatch(port.netdev)}
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    return " ".join(_shown(name) for name in names[:MOST]) or NONE
+    return " ".join(_escape(name) for name in names[:MOST]) or NONE
 
 
-def _shown(text: str) -> str:
+def _escape(text: str) -> str:
     return printable(text[:200].encode("utf-8", "replace"))

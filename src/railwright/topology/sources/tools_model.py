@@ -1,4 +1,4 @@
-"""What programs of a machine say of its software, as a document beside its files: `tools/probe.json`."""
+"""The software of a machine from its programs, as a document next to its files: `tools/probe.json`."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import msgspec
 
 TOOLS = "tools/probe.json"
 MOST = 1024
-"""Of anything in the document."""
+"""The largest number of entries of each list in the document."""
 
 
 class Poller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A running program that asks NVIDIA's driver again and again."""
+    """A running program that polls NVIDIA's driver."""
 
     program: str
     interval_s: float | None = None
-    """By its command line, or what it does where that says nothing; None where nobody knows."""
+    """The interval from its command line, or the program's default; None if unknown."""
 
 
 class Ucx(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `ucx_info` lists."""
+    """The output of `ucx_info`."""
 
     version: str = ""
     transports: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
-    """Those of the network: `mlx5_0:1`."""
+    """Network devices: `mlx5_0:1`."""
 
 
 class Mpi(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The MPI whose program is found first."""
+    """The MPI whose program comes first in the search path."""
 
     name: str
     cuda: bool | None = None
@@ -35,21 +35,21 @@ class Mpi(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PortSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a port is set to, by programs that ask its driver; None: they did not say."""
+    """Settings of a port, from programs that query its driver; None means no answer."""
 
     netdev: str
     lossless: tuple[int, ...] | None = None
     """The lossless priorities."""
     dscp: tuple[tuple[int, int], ...] | None = None
-    """Which DSCP has which priority: pairs, rising."""
+    """Priority of each DSCP: pairs in rising order."""
     pause: tuple[bool, bool] | None = None
-    """Whether it heeds and sends pauses of all its traffic."""
+    """Whether it honours and sends pause frames for all its traffic."""
     tc_offload: bool | None = None
-    """Whether it takes flows of tc; None also where the driver has none of that."""
+    """Whether it offloads flows of tc; None also if the driver lacks the feature."""
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
-    """The document. What is None was not found; what is in `problems` could not be asked, with the reason."""
+    """The document. None means not found; `problems` has the programs that gave no answer, with the reason."""
 
     format: int = 1
     pollers: tuple[Poller, ...] = ()

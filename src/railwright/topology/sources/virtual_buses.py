@@ -15,7 +15,7 @@ _DEPTH = 5
 
 
 def scan_virtual_buses(root: Root) -> dict[str, frozenset[str]]:
-    """Path to the names in it, for every device of a hypervisor's bus that has a network or a block device."""
+    """Return path to directory names for every device of a hypervisor's bus with a network or block device."""
     found: dict[str, frozenset[str]] = {}
     for name in root.names(_DEVICES):
         if _XEN.fullmatch(name):

@@ -1,4 +1,4 @@
-"""Whether this is a virtual machine or a container, and the kernel settings that change data paths."""
+"""Virtual machine and container detection, and the kernel settings that change data paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railwright.topology.sources.root import Root, Unreadable
 _DMI = "sys/devices/virtual/dmi/id"
 _ACPI_FACP = "sys/firmware/acpi/tables/FACP"
 
-# Text in the DMI vendor, product or BIOS fields -> hypervisor, cloud ("" = does not tell).
+# Text in the DMI vendor, product or BIOS fields -> hypervisor, cloud ("" = unknown).
 _DMI_VENDORS: tuple[tuple[str, str, str], ...] = (
     ("Amazon EC2", "kvm", "aws"),
     ("Google Compute Engine", "kvm", "gcp"),
@@ -32,7 +32,7 @@ _DMI_VENDORS: tuple[tuple[str, str, str], ...] = (
 _FIRECRACKER_OEM = b"FIRECK"  # ACPI OEM id that Firecracker's own tables carry
 CONTAINERS = ("docker", "kubepods", "lxc", "libpod", "crio", "garden")
 
-# Words of the kernel command line that change what a data path can reach.
+# Words of the kernel command line that change the rate of a data path.
 PARAMETER = re.compile(
     r"(?:intel_iommu|amd_iommu|iommu|iommu\.\w+|pci|pcie_\w+|numa_balancing|default_hugepagesz|hugepagesz|hugepages"
     r"|transparent_hugepage|isolcpus|nohz_full|intel_idle\.max_cstate|processor\.max_cstate|idle|mitigations"
@@ -45,7 +45,7 @@ MODULE = re.compile(
 
 
 def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> dict[str, Scalar | None]:
-    """Facts of the host: `is_virtual`, `hypervisor`, `cloud`, `container`, `product` and kernel settings."""
+    """Return facts of the host: `is_virtual`, `hypervisor`, `cloud`, `container`, `product` and kernel settings."""
     names = ("sys_vendor", "product_name", "bios_vendor", "chassis_asset_tag")
     vendor, product_name, bios, tag = (text.word(root.read(f"{_DMI}/{name}")) for name in names)
     product = f"{vendor} {product_name}".strip()
@@ -75,7 +75,7 @@ def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> 
 
 
 def _container(root: Root) -> str:
-    """Docker leaves a file, others a name in the control group of process 1."""
+    """Return the container system: Docker leaves a file, others a name in the control group of process 1."""
     for path, name in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
         if not isinstance(root.read(path), Unreadable):
             return name
