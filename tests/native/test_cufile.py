@@ -66,7 +66,7 @@ except RailwrightError as error:
 
 @pytest.fixture
 def moved(stand_ins, tmp_path):
-    """What a child says that moved a file to the GPU's memory or from it."""
+    """Run a child that moves a file to or from the GPU's memory, and return its output."""
 
     def run(way, verb="read", **faults):
         argv = [sys.executable, "-c", CHILD, str(tmp_path), way, verb]

@@ -43,7 +43,7 @@ def a_file(results: Sequence[Result], *, where: Context | None = None, machine: 
 
 def point(values: Sequence[float], *, quantity: Quantity = "bandwidth_bytes_per_s", size_bytes: int = 4096,
           parameters: dict[str, Scalar] | None = None, **changed: object) -> tuple[Result, ...]:  # fmt: skip
-    """One point, measured in as many launches as there are values."""
+    """Make a point measured in one launch per value."""
     plain = Result(
         benchmark="all_reduce", quantity=quantity, path="gpu0>gpu1", method="nccl-tests", ranks=8, hosts=1,
         parameters={"size_bytes": size_bytes, **(parameters or {})}, verification=VERIFIED,
