@@ -66,7 +66,7 @@ except RailwrightError as error:
 
 @pytest.fixture
 def moved(stand_ins, tmp_path):
-    """What a child says that moved a file to the GPU's memory or from it."""
+    """Run a child that moves a file to or from the GPU's memory, and return its output."""
 
     def run(way, verb="read", **faults):
         argv = [sys.executable, "-c", CHILD, str(tmp_path), way, verb]
@@ -157,7 +157,7 @@ def test_every_error_is_told_in_words(moved, way, faults, said):
 def test_cufile_is_never_opened_where_it_would_hang(monkeypatch, tmp_path):
     real = Path.exists
     monkeypatch.setattr(Path, "exists", lambda path: str(path) != "/proc/modules" and real(path))
-    assert "would wait for it without end" in cufile.unusable()
+    assert "would wait for it forever" in cufile.unusable()
     with pytest.raises(CannotJudge, match="cuFile cannot be used: /proc/modules does not exist"):
         cufile.CuFile(tmp_path, "gds", 0, None)
     assert "CUFILE_ENV_PATH_JSON" not in os.environ
@@ -168,7 +168,9 @@ def test_cufile_is_never_opened_where_it_would_close_our_standard_input(monkeypa
     monkeypatch.setattr(Path, "exists", lambda _path: True)
     monkeypatch.setattr(Path, "read_text", lambda *_arguments, **_names: "nvidia_fs 299008 0 - Live 0x0\n")
     monkeypatch.setattr(Path, "glob", lambda *_arguments: iter(()))
-    assert cufile.unusable() == "nvidia-fs is loaded, but there is no /dev/nvidia-fs*: the container was not given it"
+    assert (
+        cufile.unusable() == "nvidia-fs is loaded, but there is no /dev/nvidia-fs*: the container has no access to it"
+    )
 
 
 def test_a_library_of_a_wheel_is_found_where_the_loader_does_not_look(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What cuFile, nvidia-fs and the kernel count of a pass: read as they print it, doubted where it does not add up."""
+"""The counts of cuFile, nvidia-fs and the kernel for a pass are read, and inconsistent ones are rejected."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def test_buffers_that_do_not_fit_never_reach_the_loop(pattern):
     places = array.array("q", [0])
     with Buffer(BLOCK) as buffers:
         blocks = files.Blocks(pattern, "threads", places, places, BLOCK, 1, buffers)
-        with pytest.raises(ValueError, match="do not fit"):
+        with pytest.raises(ValueError, match="must fit the pass"):
             files.read_pass(blocks, seed=SEED, check=False, cpus=(0, 0))
 
 
@@ -267,7 +267,7 @@ def test_a_write_of_which_only_a_part_was_taken_is_an_error(tmp_path):
     fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3 * BLOCK + 100, hard))
     try:
-        with pytest.raises(NativeError, match="took only a part of a write"):
+        with pytest.raises(NativeError, match="accepted only part of a write"):
             write(fd, "threads", range(0, 4 * BLOCK, BLOCK))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -342,7 +342,7 @@ def test_extents_cover_a_file_without_gap_or_overlap(tmp_path):
 def test_extents_that_are_not_written_yet_are_refused(tmp_path):
     with (tmp_path / "file").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, 1 << 20)
-        with pytest.raises(CannotJudge, match="no plain place on the device"):
+        with pytest.raises(CannotJudge, match="no plain location on the device"):
             files.extents(file.fileno())
 
 

@@ -43,7 +43,7 @@ def a_file(results: Sequence[Result], *, where: Context | None = None, machine: 
 
 def point(values: Sequence[float], *, quantity: Quantity = "bandwidth_bytes_per_s", size_bytes: int = 4096,
           parameters: dict[str, Scalar] | None = None, **changed: object) -> tuple[Result, ...]:  # fmt: skip
-    """One point, measured in as many launches as there are values."""
+    """Make a point measured in one launch per value."""
     plain = Result(
         benchmark="all_reduce", quantity=quantity, path="gpu0>gpu1", method="nccl-tests", ranks=8, hosts=1,
         parameters={"size_bytes": size_bytes, **(parameters or {})}, verification=VERIFIED,
@@ -230,7 +230,7 @@ def test_what_blocks_a_comparison_is_told_with_both_values(
     assert blocking(comparison) == [expected]
     assert (only(comparison).statement, only(comparison).reason) == ("cannot tell", "not the same thing")
     if settings:
-        assert [one.why for one in comparison.differences] == ["it changes what is measured"]
+        assert [one.why for one in comparison.differences] == ["it changes the quantity measured"]
 
 
 def test_a_routing_mode_of_the_whole_run_counts_too() -> None:
@@ -290,7 +290,7 @@ def test_how_it_was_measured_is_a_caution_where_it_only_may_matter() -> None:
     assert blocking(comparison) == []
     assert cautions(comparison) == {
         "binding": ("core 0", "core 1"),
-        "transport that really ran": ("shm", "tcp"),
+        "transport in use": ("shm", "tcp"),
         "run": ("complete", "cut off"),
     }
 
@@ -310,7 +310,7 @@ def test_a_difference_of_many_points_is_told_once() -> None:
     second = [result for size in (8, 16, 32) for result in point(STEADY, size_bytes=size, ranks=4)]
     differences = compare(a_file(first), a_file(second)).differences
     assert differences == (
-        Difference(what="ranks", a="2", b="4", severity="blocking", why="a value of more ranks is of another system",
+        Difference(what="ranks", a="2", b="4", severity="blocking", why="more ranks make a different system",
                    where=("all_reduce gpu0>gpu1",)),
     )  # fmt: skip
 

@@ -111,5 +111,5 @@ def test_numbers_that_no_samples_have_are_named():
         assert name in why_no_summary(replace(summary, **{name: -1.0})), name
     for value in (math.inf, -math.inf, math.nan):
         assert why_no_summary(replace(summary, p99=value)) == f"the p99 of its summary is {value}"
-    assert why_no_summary(replace(summary, count=0)) == "a summary of 0 samples"
+    assert why_no_summary(replace(summary, count=0)) == "its summary counts 0 samples"
     assert why_no_summary(replace(summary, maximum=summary.p99 * (1 - 1e-15))) == "", "what rounding makes"

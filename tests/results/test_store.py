@@ -131,7 +131,9 @@ def test_an_empty_folder_is_no_results(tmp_path):
 def test_a_summary_that_no_samples_have_is_refused_with_its_line(tmp_path):
     wrong = msgspec.structs.replace(FULL, summary=msgspec.structs.replace(FULL.summary, median=1e308))
     path = written(tmp_path, WAIVED, wrong)
-    with pytest.raises(UsageError, match=r"line 3 is no measurement: the median of its summary, 1e\+308, is above"):
+    with pytest.raises(
+        UsageError, match=r"line 3 is not a possible measurement: the median of its summary, 1e\+308, is above"
+    ):
         load(path)
 
 
@@ -149,15 +151,17 @@ IMPOSSIBLE = {
     "launch is -2": changed(launch=-2),
     "parameter size_bytes is -8": changed(parameters={"size_bytes": -8}),
     "setting iterations is -5": changed(settings={"iterations": -5}),
-    "its data check is of -7 bytes": changed(verification=Verification(method="m", bytes_checked=-7, bytes_wrong=0)),
-    "9 bytes are wrong of 8": changed(verification=Verification(method="m", bytes_checked=8, bytes_wrong=9)),
-    "a value of -1, and none can be below zero": changed(samples=(-1.0, 1e-6, 1e-6)),
-    "a value of -3e-300": of_summary(minimum=-3e-300),
-    "a summary of 4 samples, and 3 are there": of_summary(count=4),
-    "the median of its summary is 9e-07, that of its samples 1e-06": of_summary(median=9e-7),
+    "its data check counts -7 bytes": changed(verification=Verification(method="m", bytes_checked=-7, bytes_wrong=0)),
+    "its data check reports 9 wrong bytes of 8": changed(
+        verification=Verification(method="m", bytes_checked=8, bytes_wrong=9)
+    ),
+    "a value must be at least zero, got -1": changed(samples=(-1.0, 1e-6, 1e-6)),
+    "a value must be at least zero, got -3e-300": of_summary(minimum=-3e-300),
+    "its summary counts 4 samples, but it has 3": of_summary(count=4),
+    "the median of its summary is 9e-07, but its samples give 1e-06": of_summary(median=9e-7),
     "it has 3 samples and no summary": changed(summary=None),
-    "a summary without its samples": changed(samples=()),
-    "it was waived and has a summary": changed(outcome="waived"),
+    "it has a summary but no samples": changed(samples=()),
+    "it is a waived result with a summary": changed(outcome="waived"),
     "samples from 3e-300 to 1 are outside": changed(
         samples=(3e-300, 1.0),
         settings={"samples_kept": "1 of 2"},
@@ -170,7 +174,7 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize(("why", "record"), IMPOSSIBLE.items(), ids=IMPOSSIBLE)
 def test_a_record_that_no_measurement_leaves_is_refused_with_its_line(tmp_path, why, record):
     path = written(tmp_path, WAIVED, record)
-    with pytest.raises(UsageError, match="line 3 is no measurement: " + re.escape(why)):
+    with pytest.raises(UsageError, match="line 3 is not a possible measurement: " + re.escape(why)):
         load(path)
 
 
@@ -182,7 +186,7 @@ def test_a_run_on_a_machine_that_cannot_be_is_refused(tmp_path):
         load(path)
     busy = msgspec.structs.replace(RUN.context, busy_fraction=1.5)
     path = written(tmp_path, WAIVED, run=msgspec.structs.replace(RUN, context=busy))
-    with pytest.raises(UsageError, match=r"line 1 is no measurement: busy_fraction is 1\.5, above 1"):
+    with pytest.raises(UsageError, match=r"line 1 is not a possible measurement: busy_fraction is 1\.5, above 1"):
         load(path)
 
 
@@ -196,5 +200,5 @@ def test_a_part_of_the_samples_and_a_difference_below_zero_are_possible(tmp_path
 def test_a_file_without_its_first_line_says_so(tmp_path):
     path = written(tmp_path, WAIVED, END)
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
-    with pytest.raises(UsageError, match="does not begin with a `run` record"):
+    with pytest.raises(UsageError, match="must begin with a `run` record"):
         load(path)

@@ -42,7 +42,7 @@ def test_a_results_file_that_lost_its_first_line_says_so(tmp_path):
     file.write_text('{"record":"end","finished_at":"now"}\n')
     status, done = explained(file)
     assert status == 2
-    assert "does not begin with a `run` record" in done.exception.message
+    assert "must begin with a `run` record" in done.exception.message
 
 
 def test_a_table_and_the_logs_of_its_processes_are_read_together(tmp_path):
@@ -100,7 +100,7 @@ def test_a_long_log_is_read_without_being_held():
 
 
 def test_too_much_besides_a_log_is_refused_and_a_packed_file_is_read(tmp_path):
-    with pytest.raises(UsageError, match="that may be of a table"):
+    with pytest.raises(UsageError, match="that may be rows of a table"):
         read_long([("it", (b"1 2 3\n" * 100_000 for _ in range(3)))])
     for pack, end in ((gzip.compress, "gz"), (lzma.compress, "xz")):
         file = tmp_path / f"table.{end}"

@@ -62,7 +62,11 @@ def test_a_file_that_was_cut_off_within_its_last_line_is_judged_without_it(answe
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("missing", "No such file or directory"), ("/dev/zero", "is not a file"), ("fifo", "is not a file")],
+    [
+        ("missing", "No such file or directory"),
+        ("/dev/zero", "must be a regular file"),
+        ("fifo", "must be a regular file"),
+    ],
 )
 def test_what_is_no_file_is_not_read(answer, path, message):
     os.mkfifo(answer.folder / "fifo")

@@ -1,1 +1,1 @@
-"""The timed loops: C files built into one library, and what calls them. Timed calls are only here."""
+"""The timed loops: C files built into one library, and the modules that call them. All timed calls are here."""

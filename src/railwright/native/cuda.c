@@ -98,7 +98,7 @@ int rw_cuda_bind(void) {
 /* The function that the driver lacks, after RW_MISSING_SYMBOL. */
 const char *rw_cuda_missing(void) { return missing; }
 
-/* The driver's own words for one of its errors, NULL where it has none. */
+/* Returns the driver's text for one of its errors, or NULL. */
 const char *rw_cuda_error_text(int code) {
   const char *text = NULL;
   return rw_cuda.error_text && rw_cuda.error_text(code, &text) == CUDA_OK ? text : NULL;
@@ -110,14 +110,15 @@ int rw_cuda_device_count(int *count) { return rw_cuda.device_count(count); }
 
 int rw_cuda_device_address(int ordinal, char *text, int bytes) { return rw_cuda.device_address(text, bytes, ordinal); }
 
-/* Laid out alike in `native/cuda.py`. */
+/* The layout is also in `native/cuda.py`. */
 struct rw_cuda_device {
   void *context;
   int ordinal, multiprocessors, copy_engines, capability_major, capability_minor;
   char name[100];
 };
 
-/* The device at a PCI address, with its primary context (which NCCL, UCX and every runtime program share) current. */
+/* Opens the device at a PCI address and makes its primary context current. NCCL, UCX and every runtime program share
+ * it. */
 int rw_cuda_open(const char *address, struct rw_cuda_device *d) {
   int status = rw_cuda.device_by_address(&d->ordinal, address);
   if (!status) status = rw_cuda.device_name(d->name, sizeof d->name, d->ordinal);
@@ -140,7 +141,7 @@ int rw_cuda_synchronize(void *context) {
 
 int rw_cuda_can_access(int ordinal, int other, int *can) { return rw_cuda.can_access(can, ordinal, other); }
 
-/* Lets `context` use the other context's memory; RW_OK as well where it may already. */
+/* Lets `context` access the other context's memory; RW_OK also if it already has access. */
 int rw_cuda_enable_peer(void *context, void *other) {
   int status = rw_cuda.use(context);
   if (!status) status = rw_cuda.enable_peer(other, 0);
@@ -162,7 +163,7 @@ int rw_cuda_memory(void *context, size_t *available, size_t *total) {
   return status ? status : rw_cuda.memory(available, total);
 }
 
-/* Pins memory that exists, for every context; `mapped` is where GPUs see it. */
+/* Pins existing memory for every context; `mapped` gets its address on GPUs. */
 int rw_cuda_register(void *context, void *memory, size_t bytes, uint64_t *mapped) {
   int status = rw_cuda.use(context);
   if (!status) status = rw_cuda.host_register(memory, bytes, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED);
@@ -189,7 +190,7 @@ int rw_cuda_stream_close(void *context, void *stream) {
 
 int rw_cuda_stream_synchronize(void *stream) { return rw_cuda.stream_synchronize(stream); }
 
-/* Copies between any two addresses that the driver knows or that are plain host memory, and waits for the end. */
+/* Copies between any two addresses, known to the driver or in plain host memory, and waits. */
 int rw_cuda_copy(void *context, uint64_t to, uint64_t from, size_t bytes) {
   int status = rw_cuda.use(context);
   if (!status) status = rw_cuda.copy(to, from, bytes);
@@ -205,7 +206,7 @@ int rw_cuda_set(void *context, uint64_t address, int byte, size_t bytes) {
 
 enum { JIT_ERROR_LOG_BUFFER = 5, JIT_ERROR_LOG_BYTES = 6 }; /* CUjit_option */
 
-/* Compiles PTX text, which ends with a 0, for the context's device; `log` gets the compiler's words if it cannot. */
+/* Compiles NUL-terminated PTX text for the context's device; `log` gets the compiler's messages on failure. */
 int rw_cuda_load(void *context, const char *ptx, char *log, size_t log_bytes, void **module) {
   int options[] = {JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BYTES};
   void *values[] = {log, (void *)(uintptr_t)log_bytes};
@@ -222,7 +223,7 @@ int rw_cuda_function(void *module, const char *name, void **function) {
   return rw_cuda.module_function(function, module, name);
 }
 
-/* `arguments` point to the values; a NULL stream is the context's default one. */
+/* `arguments` point to the values; a NULL stream is the context's default stream. */
 int rw_cuda_launch(void *context, void *function, unsigned grid, unsigned block, void *stream, void **arguments) {
   int status = rw_cuda.use(context);
   return status ? status : rw_cuda.launch(function, grid, 1, 1, block, 1, 1, 0, stream, arguments, NULL);

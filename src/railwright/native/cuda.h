@@ -7,9 +7,9 @@
 
 #include "railwright.h"
 
-enum { RW_NO_CUDA = -1010 }; /* no libcuda.so.1: no driver is installed, or the container was not given it */
+enum { RW_NO_CUDA = -1010 }; /* no libcuda.so.1: the driver is missing, or the container has no access to it */
 
-enum { /* results of the driver that are no errors to us */
+enum { /* results of the driver that count as success here */
   CUDA_OK = 0,
   CUDA_NOT_READY = 600,
   CUDA_PEER_ALREADY_ENABLED = 704,
@@ -77,7 +77,7 @@ struct rw_cuda {
   int (*graph_destroy)(void *);
 };
 
-/* All of it is NULL until rw_cuda_bind has returned RW_OK. */
+/* All members are NULL until rw_cuda_bind has returned RW_OK. */
 extern struct rw_cuda rw_cuda;
 
 /* Load the driver's library and initialise it, once in a process; any thread may call it again.

@@ -1,7 +1,7 @@
-"""GPUs through the CUDA driver (`cuda.c`): devices, memory on them, pinned host memory, streams, kernels.
+"""GPUs through the CUDA driver (`cuda.c`): devices, their memory, pinned host memory, streams, kernels.
 
-Only ranks may use this module: the driver's library is loaded at the first call, and can hang.
-A device is named by its PCI address, so that nothing depends on the order in which CUDA numbers devices.
+Only ranks may use this module, because the first call loads the driver's library, which can hang. PCI addresses name
+the devices, so that CUDA's numbering does not matter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from railwright.units import format_size
 
 KERNELS = Path(__file__).with_name("kernels.ptx")
 COMPUTE_THREADS = 512
-"""Threads of a block, where a kernel does not care: a whole number of blocks fits every GPU's multiprocessor."""
+"""The default number of threads of a block. A whole number of such blocks fits the multiprocessor of every GPU."""
 
 _NO_CUDA, _MISSING_SYMBOL, _OUT_OF_MEMORY, _INVALID_DEVICE = -1010, -1001, 2, 101
 _LOG_BYTES = 8192
@@ -28,7 +28,10 @@ _ADDRESS_BYTES = 32
 
 
 def problem() -> str:
-    """Why this process can use no GPU, empty where it can. Loads the driver's library: for ranks only."""
+    """Explain why this process cannot use a GPU.
+
+    Returns an empty string if it can. Loads the driver: for ranks only.
+    """
     code = function("rw_cuda_bind", c_int)()
     if code == _NO_CUDA:
         return "no NVIDIA driver: libcuda.so.1 cannot be loaded"
@@ -39,7 +42,7 @@ def problem() -> str:
 
 
 def checked(what: str, code: int) -> None:
-    """Raises NativeError for what a driver call or a loop returned, in the driver's own words."""
+    """Check the result of a driver call or a loop. Raises NativeError in the driver's own words."""
     if code:
         raise NativeError(what, code, _error_text(code) if code > 0 else "")
 
@@ -52,11 +55,11 @@ def _error_text(code: int) -> str:
 def _require() -> None:
     reason = problem()
     if reason:
-        raise CannotJudge(reason, hint="see whether `nvidia-smi` works here")
+        raise CannotJudge(reason, hint="check whether `nvidia-smi` works here")
 
 
 def driver_version() -> str:
-    """The newest CUDA that the driver can serve, like `13.0`. Raises CannotJudge."""
+    """Return the newest CUDA version that the driver supports, such as `13.0`. Raises CannotJudge."""
     _require()
     version = c_int()
     checked("driver version", function("rw_cuda_driver_version", c_int, POINTER(c_int))(byref(version)))
@@ -64,7 +67,7 @@ def driver_version() -> str:
 
 
 def device_count() -> int:
-    """How many GPUs CUDA shows to this process. Raises CannotJudge."""
+    """Return the number of GPUs visible to this process. Raises CannotJudge."""
     _require()
     count = c_int()
     checked("number of GPUs", function("rw_cuda_device_count", c_int, POINTER(c_int))(byref(count)))
@@ -72,7 +75,7 @@ def device_count() -> int:
 
 
 def device_addresses() -> list[str]:
-    """The PCI address of each GPU that CUDA shows to this process, in its order. Raises CannotJudge."""
+    """Return the PCI address of each GPU visible to this process, in CUDA's order. Raises CannotJudge."""
     ask = function("rw_cuda_device_address", c_int, c_int, c_char_p, c_int)
     found = []
     for ordinal in range(device_count()):
@@ -83,7 +86,7 @@ def device_addresses() -> list[str]:
 
 
 class _Device(Structure):
-    """Laid out as `struct rw_cuda_device` in cuda.c."""
+    """The layout of `struct rw_cuda_device` in cuda.c."""
 
     _fields_ = (
         ("context", c_void_p),
@@ -93,9 +96,9 @@ class _Device(Structure):
 
 
 class Device(Closing):
-    """One GPU with its primary context, which NCCL, UCX and torch share. A context manager.
+    """A GPU with its primary context, which NCCL, UCX and torch share. A context manager.
 
-    Opening it makes its context the calling thread's current one.
+    Opening it makes its context current in the calling thread.
     """
 
     def __init__(self, address: str) -> None:
@@ -103,7 +106,7 @@ class Device(Closing):
         seen = _Device()
         code = function("rw_cuda_open", c_int, c_char_p, POINTER(_Device))(address.encode(), byref(seen))
         if code == _INVALID_DEVICE:
-            hint = "CUDA_VISIBLE_DEVICES may hide it, or the container was not given it"
+            hint = "CUDA_VISIBLE_DEVICES may hide it, or the container may lack access to it"
             raise CannotJudge(f"CUDA shows no GPU at {address}", hint=hint)
         checked(f"GPU at {address}", code)
         self.address = address
@@ -116,7 +119,7 @@ class Device(Closing):
         self._counter: DeviceBuffer | None = None
 
     def close(self) -> None:
-        """Give the context back; its memory must have been freed before."""
+        """Release the context. Its memory must have been freed before."""
         if self._counter is not None:
             self._counter.close()
             self._counter = None
@@ -127,34 +130,37 @@ class Device(Closing):
         function("rw_cuda_close", c_int, c_int)(self.ordinal)
 
     def make_current(self) -> None:
-        """Make its context the calling thread's current one. Raises NativeError."""
+        """Make its context current in the calling thread. Raises NativeError."""
         checked(f"use {self.name}", function("rw_cuda_use", c_int, c_void_p)(self.context))
 
     def synchronize(self) -> None:
-        """Wait for all of the GPU's work, and raise NativeError for what went wrong in it."""
+        """Wait for all work of the GPU. Raises NativeError for an error in that work."""
         checked(f"work on {self.name}", function("rw_cuda_synchronize", c_int, c_void_p)(self.context))
 
     def free_bytes(self) -> int:
-        """How much of its memory nobody has allocated, as the driver says now (cuMemGetInfo). Raises NativeError."""
+        """Return the free memory as the driver reports it (cuMemGetInfo). Raises NativeError."""
         available, total = c_size_t(), c_size_t()
         ask = function("rw_cuda_memory", c_int, c_void_p, POINTER(c_size_t), POINTER(c_size_t))
         checked(f"free memory of {self.name}", ask(self.context, byref(available), byref(total)))
         return available.value
 
     def can_access(self, other: Device) -> bool:
-        """Whether this GPU can read and write the other one's memory directly."""
+        """Report whether this GPU can directly access the memory of another one."""
         can = c_int()
         ask = function("rw_cuda_can_access", c_int, c_int, c_int, POINTER(c_int))
         checked("peer access", ask(self.ordinal, other.ordinal, byref(can)))
         return bool(can.value)
 
     def enable_peer(self, other: Device) -> None:
-        """Let this GPU read and write the other one's memory directly. Raises NativeError."""
+        """Allow this GPU direct access to the memory of another one. Raises NativeError."""
         enable = function("rw_cuda_enable_peer", c_int, c_void_p, c_void_p)
         checked(f"peer access from {self.address} to {other.address}", enable(self.context, other.context))
 
     def kernel(self, name: str) -> int:
-        """The handle (CUfunction) of one of our kernels, compiled by the driver at first use. Raises NativeError."""
+        """Return the handle (CUfunction) of one of our kernels.
+
+        The driver compiles it at first use. Raises NativeError.
+        """
         if self._module is None:
             self._module = self._compile()
         if name not in self._kernels:
@@ -176,13 +182,13 @@ class Device(Closing):
         return module.value
 
     def counter(self) -> DeviceBuffer:
-        """Eight bytes on the GPU that kernels add what they count to."""
+        """The eight bytes on the GPU to which kernels add their counts."""
         if self._counter is None:
             self._counter = DeviceBuffer(self, 8)
         return self._counter
 
     def count(self, kernel: str, *arguments: Any, grid: int = 0) -> int:  # noqa: ANN401 - see launch
-        """Run a kernel whose last argument is the counter, from 0, wait, and return what it counted."""
+        """Reset the counter, run a kernel whose last argument is the counter, wait, and return the count."""
         counter = self.counter()
         counter.set_bytes(0)
         launch(self, kernel, grid or 4 * self.multiprocessors, COMPUTE_THREADS, *arguments, counter.address)
@@ -199,10 +205,10 @@ def _ptx() -> bytes:
 
 
 def launch(device: Device, name: str, grid: int, block: int, *arguments: Any, stream: Stream | None = None) -> None:  # noqa: ANN401 - any ctypes value
-    """Start one of our kernels; it runs when the stream (the default one where None) comes to it.
+    """Enqueue one of our kernels on a stream (None for the default stream).
 
-    An int goes as 64 bits and a float as 32, as every kernel of kernels.cu takes them; a ctypes value as it is.
-    Raises NativeError.
+    Ints are passed as 64 bits and floats as 32, as every kernel of kernels.cu expects; ctypes values are passed
+    unchanged. Raises NativeError.
     """
     values = [_argument(one) for one in arguments]
     pointers = (c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
@@ -218,7 +224,7 @@ def _argument(value: Any) -> Any:  # noqa: ANN401 - any ctypes value
 
 
 class DeviceBuffer(Closing):
-    """Memory of a GPU (cuMemAlloc). A context manager. Its pattern is that of `memory.Buffer`."""
+    """Memory of a GPU (cuMemAlloc) with the pattern of `memory.Buffer`. A context manager."""
 
     def __init__(self, device: Device, size_bytes: int) -> None:
         address = c_uint64()
@@ -226,46 +232,46 @@ class DeviceBuffer(Closing):
         code = allocate(device.context, size_bytes, byref(address))
         if code == _OUT_OF_MEMORY:
             what = f"cannot allocate {format_size(size_bytes)} on {device.name} at {device.address}"
-            raise CannotJudge(what, hint="choose smaller sizes, or see with nvidia-smi who uses the GPU")
+            raise CannotJudge(what, hint="choose smaller sizes, or check with nvidia-smi which processes use the GPU")
         checked(f"{format_size(size_bytes)} on {device.name}", code)
         self.device = device
         self.address: int = address.value
         self.size_bytes = size_bytes
 
     def close(self) -> None:
-        """Give the memory back; again is nothing."""
+        """Free the memory. A second call has no effect."""
         if self.address:
             function("rw_cuda_free", c_int, c_void_p, c_uint64)(self.device.context, self.address)
             self.address = 0
 
     def fill(self, seed: int, size_bytes: int | None = None, position: int = 0) -> None:
-        """Write the pattern of `seed` that starts at byte `position` (a multiple of 8), and wait for it."""
+        """Write the pattern of `seed` that starts at byte `position` (a multiple of 8), and wait."""
         size = self.size_bytes if size_bytes is None else size_bytes
         grid = 4 * self.device.multiprocessors
         launch(self.device, "fill", grid, COMPUTE_THREADS, self.address, size, seed, position)
         self.device.synchronize()
 
     def count_wrong(self, seed: int, size_bytes: int | None = None, position: int = 0, start: int = 0) -> int:
-        """How many bytes from `start` on differ from the pattern that starts at byte `position`."""
+        """Count the bytes from `start` on that differ from the pattern that starts at byte `position`."""
         size = self.size_bytes - start if size_bytes is None else size_bytes
         return self.device.count("count_wrong", self.address + start, size, seed, position)
 
     def verify(self, seed: int, size_bytes: int) -> Verification:
-        """The data check over the first `size_bytes`, made on the GPU."""
+        """Check the first `size_bytes` on the GPU."""
         return Verification(method=PATTERN, bytes_checked=size_bytes, bytes_wrong=self.count_wrong(seed, size_bytes))
 
     def set_bytes(self, value: int, size_bytes: int | None = None) -> None:
-        """Set every byte to `value`, and wait for it."""
+        """Set every byte to `value`, and wait."""
         size = self.size_bytes if size_bytes is None else size_bytes
         work = function("rw_cuda_set", c_int, c_void_p, c_uint64, c_int, c_size_t)
         checked("set GPU memory", work(self.device.context, self.address, value, size))
 
     def copy_from(self, address: int, size_bytes: int, position: int = 0) -> None:
-        """Copy host memory at an address to `position`, and wait for it."""
+        """Copy host memory at `address` to `position`, and wait."""
         self._copy("write GPU memory", self.address + position, address, size_bytes)
 
     def copy_to(self, address: int, size_bytes: int, position: int = 0) -> None:
-        """Copy what is from `position` on to host memory at an address, and wait for it."""
+        """Copy the bytes at `position` to host memory at `address`, and wait."""
         self._copy("read GPU memory", address, self.address + position, size_bytes)
 
     def _copy(self, what: str, target: int, source: int, size_bytes: int) -> None:
@@ -273,22 +279,22 @@ class DeviceBuffer(Closing):
         checked(what, work(self.device.context, target, source, size_bytes))
 
     def read(self, size_bytes: int, position: int = 0) -> bytes:
-        """The bytes from `position` on, copied to the host: for small things."""
+        """Return the bytes at `position`. Suits small amounts."""
         into = ctypes.create_string_buffer(size_bytes)
         self.copy_to(ctypes.addressof(into), size_bytes, position)
         return into.raw
 
     def write(self, data: bytes, position: int = 0) -> None:
-        """Copy bytes of the host to `position`: for small things."""
+        """Copy bytes of the host to `position`. Suits small amounts."""
         kept = ctypes.create_string_buffer(data, len(data))
         self.copy_from(ctypes.addressof(kept), len(data), position)
 
 
 class PinnedBuffer(Buffer):
-    """Host memory that GPUs reach directly: a Buffer, which is then pinned where its pages lie.
+    """Pinned host memory, which GPUs access directly: a Buffer that is pinned after allocation.
 
-    They lie near the calling thread's CPU, or on the NUMA node `node`.
-    `device_address` is where GPUs see it, which is the same address on almost every machine.
+    It lies near the calling thread's CPU, or on the NUMA node `node`. `device_address` is its address on GPUs, the same
+    as on the host for almost every machine.
     """
 
     def __init__(self, device: Device, size_bytes: int, *, huge: bool = True, node: int | None = None) -> None:
@@ -299,18 +305,18 @@ class PinnedBuffer(Buffer):
         if code:
             super().close()
             what = f"cannot pin {format_size(size_bytes)} of host memory: {_error_text(code)}"
-            raise CannotJudge(what, hint="see `ulimit -l`, or choose smaller sizes")
+            raise CannotJudge(what, hint="check `ulimit -l`, or choose smaller sizes")
         self.device = device
         self.device_address: int = mapped.value
 
     def close(self) -> None:
-        """Unpin it, and give it back."""
+        """Unpin and free the memory."""
         function("rw_cuda_unregister", c_int, c_void_p, c_void_p)(self.device.context, self.address)
         super().close()
 
 
 class Stream(Closing):
-    """A stream of its own, which does not wait for the default one. A context manager."""
+    """A stream that does not wait for the default stream. A context manager."""
 
     def __init__(self, device: Device) -> None:
         handle = c_void_p()
@@ -321,9 +327,9 @@ class Stream(Closing):
         self.handle: int = handle.value
 
     def close(self) -> None:
-        """Destroy it."""
+        """Destroy the stream."""
         function("rw_cuda_stream_close", c_int, c_void_p, c_void_p)(self.device.context, self.handle)
 
     def synchronize(self) -> None:
-        """Wait for all that was put on it. Raises NativeError for what went wrong in it."""
+        """Wait for all work on the stream. Raises NativeError for an error in that work."""
         checked(f"work on {self.device.name}", function("rw_cuda_stream_synchronize", c_int, c_void_p)(self.handle))

@@ -7,15 +7,15 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* How long a held stream waits for us before it goes on by itself, so that no crash of the host hangs a GPU. */
+/* The limit after which a held stream continues by itself, so that a crash of the host cannot hang a GPU. */
 #define HELD_AT_MOST_NS 10000000000ULL
 
-/* One direction; laid out alike in `native/cuda_copies.py`. */
+/* A copy in one direction. The layout is also in `native/cuda_copies.py`. */
 struct rw_copy {
-  void *context;                         /* of the GPU whose copy engine or multiprocessors do it */
-  void *kernel;                          /* `copy` there; NULL for a copy engine */
-  void *spin;                            /* the kernel that holds the stream back; NULL where it must not be */
-  void *target_context, *source_context; /* for a copy between GPUs that do not reach each other; NULL otherwise */
+  void *context;                         /* of the GPU whose copy engine or multiprocessors perform it */
+  void *kernel;                          /* the `copy` kernel; NULL for a copy engine */
+  void *spin;                            /* the kernel that holds the stream; NULL if it must not be held */
+  void *target_context, *source_context; /* for a copy between GPUs without peer access; NULL otherwise */
   uint64_t target, source, bytes;
   unsigned grid, block;
 };
@@ -25,7 +25,7 @@ struct lane {
   void *stream, *begin, *end;
 };
 
-/* In host memory that every GPU sees; [0] lets the streams go, [1] is set by a stream that waited too long. */
+/* A flag in host memory that every GPU sees; [0] releases the streams, a stream that waited too long sets [1]. */
 struct flag {
   _Atomic uint32_t *host;
   uint64_t device;
@@ -64,7 +64,7 @@ static int hold(const struct lane *lane, const struct flag *flag) {
   return status ? status : rw_cuda.launch(lane->copy->spin, 1, 1, 1, 1, 1, 1, 0, lane->stream, arguments, NULL);
 }
 
-/* A kernel does all `copies` in one launch, an engine gets one command for each: so does nvbandwidth. */
+/* A kernel makes all `copies` in one launch, an engine gets one command for each, as in nvbandwidth. */
 static int enqueue(const struct lane *lane, int copies) {
   const struct rw_copy *c = lane->copy;
   uint64_t target = c->target, source = c->source, bytes = c->bytes, loops = (uint64_t)copies;
@@ -86,7 +86,7 @@ static int enqueue_timed(const struct lane *lane, int warm, int copies) {
   return status ? status : rw_cuda.event_record(lane->end, lane->stream);
 }
 
-/* The other way gets `others` copies, if any; `uncovered` counts the samples in which it ended first. */
+/* The opposite direction gets `others` copies, if any; `uncovered` counts the samples in which it ended first. */
 static int one_sample(struct lane *lanes, int others, const struct flag *flag, int warm, int copies, double *seconds,
                       int *uncovered) {
   float ms = 0;
@@ -111,8 +111,8 @@ static int one_sample(struct lane *lanes, int others, const struct flag *flag, i
   return status;
 }
 
-/* What is set up only once, such as a kernel that is loaded at its first launch, must be so before a stream is held
- * back: the driver may wait for the GPU to do it. */
+/* One-time work, such as loading a kernel at its first launch, must be done before a stream is held: the driver may
+ * wait for the GPU to do it. */
 static int first_copy(struct lane *lane, const struct flag *flag) {
   int status = lane_open(lane);
   if (!status) status = hold(lane, flag);
@@ -137,7 +137,7 @@ int rw_cuda_copies(const struct rw_copy *measured, const struct rw_copy *other, 
   return status;
 }
 
-/* Seconds from the call of one copy until the host knows that it is done, for each sample. */
+/* Times a copy for each sample, from the call until the host sees its end. */
 int rw_cuda_copy_and_wait(const struct rw_copy *copy, int warm, int samples, double *seconds) {
   struct lane lane = {.copy = copy};
   int status = lane_open(&lane);
@@ -151,7 +151,7 @@ int rw_cuda_copy_and_wait(const struct rw_copy *copy, int warm, int samples, dou
   return status;
 }
 
-/* The next of a sequence of numbers below `below`, by splitmix64's step. */
+/* Returns the next number below `limit`, by splitmix64's step. */
 static uint64_t below(uint64_t *state, uint64_t limit) {
   uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -159,8 +159,8 @@ static uint64_t below(uint64_t *state, uint64_t limit) {
   return (z ^ (z >> 31)) % limit;
 }
 
-/* Writes `slots` pointers, `stride` bytes apart, that form one circle through all of them in random order (Sattolo
- * 1986). They hold where they would be if the memory began at `base`. */
+/* Writes `slots` pointers, `stride` bytes apart, that form a cycle in random order (Sattolo 1986). They are valid
+ * for a memory that begins at `base`. */
 void rw_chain_write(char *memory, uint64_t base, uint64_t slots, uint64_t stride, uint64_t seed) {
   for (uint64_t i = 0; i < slots; i++) *(uint64_t *)(memory + i * stride) = base + i * stride;
   for (uint64_t i = slots - 1; i > 0; i--) {
@@ -170,16 +170,16 @@ void rw_chain_write(char *memory, uint64_t base, uint64_t slots, uint64_t stride
   }
 }
 
-/* Where one gets from `base` after so many pointers, followed in the copy of the chain that begins at `memory`. */
+/* Returns the pointer reached from `base` after `loads` steps, in the copy of the chain at `memory`. */
 uint64_t rw_chain_follow(const char *memory, uint64_t base, uint64_t loads) {
   uint64_t at = base;
   for (uint64_t i = 0; i < loads; i++) at = *(const uint64_t *)(memory + (at - base));
   return at;
 }
 
-/* Seconds of one load for each sample of `loads`, each from where the one before it pointed to; one untimed sample goes
- * first. `end`, 8 bytes on the GPU, gets the last pointer. The launch is in the time: choose `loads` so large that its
- * few microseconds do not count. */
+/* Times one load, for each sample of `loads`, each of which continues from the previous sample. An untimed sample
+ * comes first. `end`, 8 bytes on the GPU, gets the last pointer. The time includes the launch: choose `loads` large
+ * enough to make its few microseconds negligible. */
 int rw_cuda_chase(void *context, void *kernel, uint64_t start, uint64_t loads, uint64_t end, int samples,
                   double *seconds) {
   struct rw_copy none = {.context = context};

@@ -13,16 +13,16 @@ from railwright.results.records import Verification
 
 POINTER_BYTES = 8
 CHAIN_STRIDE_BYTES = 128
-"""One pointer to a cache line of a GPU, so that no load is answered by the one before it."""
+"""The distance of pointers, a cache line of a GPU, so that no load hits the line of the previous one."""
 
-CHAIN_CHECK = "the last pointer must be the one that so many loads lead to"
+CHAIN_CHECK = "the last pointer must be the one that this number of loads leads to"
 
 Place = DeviceBuffer | Buffer
-"""Where a copy begins or ends: memory of a GPU, pinned host memory, or host memory that is not pinned."""
+"""An end of a copy: GPU memory, pinned host memory, or pageable host memory."""
 
 
 class _Copy(Structure):
-    """Laid out as `struct rw_copy` in cuda_copies.c."""
+    """The layout of `struct rw_copy` in cuda_copies.c."""
 
     _fields_ = (
         *fields(c_void_p, "context", "kernel", "spin", "target_context", "source_context"),
@@ -32,7 +32,7 @@ class _Copy(Structure):
 
 
 class Copy(NamedTuple):
-    """One direction: `by` is the GPU whose copy engine does it, or with `kernel` its multiprocessors."""
+    """A copy in one direction. The copy engine of the GPU `by` performs it, or with `kernel` its multiprocessors."""
 
     target: Place
     source: Place
@@ -40,20 +40,20 @@ class Copy(NamedTuple):
     by: Device
     kernel: bool = False
     staged: bool = False
-    """Between two GPUs that do not reach each other's memory: the driver takes the data through the host."""
+    """Whether the driver stages the data through the host, between two GPUs without peer access."""
 
     def held_back(self) -> bool:
         """Whether its stream may wait for a flag.
 
-        Enqueuing from or to memory that is not pinned waits for the GPU, and what the driver stages through the host
-        may: it would wait for a stream that waits for us.
+        Enqueuing a copy of pageable memory waits for the GPU, and a staged copy may. It would wait for a stream that
+        waits for us.
         """
         reached = all(isinstance(place, DeviceBuffer | PinnedBuffer) for place in (self.target, self.source))
         return reached and not self.staged
 
 
 class Copies(NamedTuple):
-    """Seconds of one copy, for each sample; and in how many samples the other way did not run all the time."""
+    """The seconds per copy of each sample, and the number of samples that the opposite copies did not fully overlap."""
 
     seconds: list[float]
     uncovered: int
@@ -86,11 +86,10 @@ def _c_copy(copy: Copy, *, hold: bool) -> _Copy:
 def time_copies(
     measured: Copy, other: Copy | None = None, *, warm: int, copies: int, samples: int, others: int = 0
 ) -> Copies:
-    """Each sample: `warm` copies, then `copies` back to back, timed by events on the GPU.
+    """Time samples of `warm` copies, then `copies` back to back, with events on the GPU.
 
-    Their stream is held back until all are enqueued, where that may be (`Copy.held_back`).
-    `other` runs `others` times at the same time in a stream of its own, let go by the same flag.
-    Raises NativeError.
+    A flag holds their stream until all copies are enqueued, if `Copy.held_back` permits it. `other` runs `others` times
+    concurrently in a separate stream, released by the same flag. Raises NativeError.
     """
     hold = measured.held_back() and (other is None or other.held_back())
     seconds, uncovered = seconds_array(samples), c_int(0)
@@ -106,7 +105,7 @@ def time_copies(
 
 
 def time_copy_and_wait(copy: Copy, *, warm: int, samples: int) -> list[float]:
-    """Seconds from the call of one copy until the host knows that it is done, by its clock. Raises NativeError."""
+    """Time a copy by the host's clock, from the call until the host sees its end. Raises NativeError."""
     seconds = seconds_array(samples)
     loop = function("rw_cuda_copy_and_wait", c_int, POINTER(_Copy), c_int, c_int, POINTER(c_double))
     checked("copy", loop(byref(_c_copy(copy, hold=False)), warm, samples, seconds))
@@ -114,7 +113,7 @@ def time_copy_and_wait(copy: Copy, *, warm: int, samples: int) -> list[float]:
 
 
 class Chain:
-    """Pointers in a circle through the first `size_bytes` of `place`, 128 bytes apart, in random order."""
+    """A cycle of pointers through the first `size_bytes` of `place`, 128 bytes apart, in random order."""
 
     def __init__(self, place: Place, size_bytes: int, seed: int) -> None:
         self.start = _address(place)
@@ -130,14 +129,14 @@ class Chain:
             ctypes.memmove(place.address, self._image, length)
 
     def end_after(self, loads: int) -> int:
-        """The pointer that so many loads must arrive at."""
+        """Return the pointer that the given number of loads must reach."""
         follow = function("rw_chain_follow", c_uint64, c_char_p, c_uint64, c_uint64)
         return int(follow(self._image, self.start, loads))
 
     def time_loads(self, by: Device, loads: int, samples: int) -> tuple[list[float], Verification]:
-        """Seconds of one load by one thread of a GPU, the mean of `loads` for each sample. Raises NativeError.
+        """Return seconds per load by one GPU thread, the mean of `loads` in each sample. Raises NativeError.
 
-        The check is that they end at the right pointer: a single wrong one leads elsewhere.
+        The check compares the last pointer, because a single wrong one leads elsewhere.
         """
         seconds = seconds_array(samples)
         loop = function(

@@ -46,7 +46,7 @@ static struct {
   struct outcome (*buffer_deregister)(const void *);
   ssize_t (*read)(void *, void *, size_t, off_t, off_t);
   ssize_t (*write)(void *, const void *, size_t, off_t, off_t);
-  /* Not in every version: NULL where they are missing. */
+  /* NULL in versions without them */
   struct outcome (*version)(int *);
   struct outcome (*statistics_level)(int);
   struct outcome (*statistics_start)(void);
@@ -80,7 +80,7 @@ int rw_cufile_bind(void *library) {
   return missing ? RW_MISSING_SYMBOL : RW_OK;
 }
 
-/* cuFile's own errors begin at 5000, and become negative as in its reads and writes. */
+/* cuFile's own errors begin at 5000, and are negated as in its reads and writes. */
 static int code_of(struct outcome o) { return o.error ? -o.error : RW_OK; }
 
 int rw_cufile_open(void) { return code_of(cufile.driver_open()); }
@@ -126,13 +126,13 @@ int rw_cufile_count(int level) {
   return status;
 }
 
-/* `into` must have room for any version's CUfileStatsLevel3_t. */
+/* `into` must have room for the CUfileStatsLevel3_t of any version. */
 int rw_cufile_counted(void *into) { return cufile.statistics ? code_of(cufile.statistics(into)) : RW_MISSING_SYMBOL; }
 
-/* One pass over a list of blocks; laid out alike in `native/cufile.py`. */
+/* A pass over a list of blocks. The layout is also in `native/cufile.py`. */
 struct rw_gpu_pass {
   int files;
-  int workers;             /* threads, each with one operation at a time, round and round over the files */
+  int workers;             /* threads, each with one operation at a time, cycling through the files */
   int write;
   int count;               /* operations on each file */
   int64_t bytes;           /* of one operation */
@@ -223,7 +223,7 @@ static double cpu_seconds(void) {
   return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* RW_OK, a negative errno, cuFile's negative error (below -5000), CUDA's positive one, or one of our own. */
+/* Returns RW_OK, a negative errno, cuFile's negative error (below -5000), CUDA's positive error, or one of our own. */
 int rw_gpu_file_pass(struct rw_gpu_pass *p) {
   struct crew c = {.pass = p, .next = calloc((size_t)p->files, sizeof *c.next)};
   struct hand *hands = calloc((size_t)p->workers, sizeof *hands);

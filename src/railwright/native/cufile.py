@@ -1,8 +1,8 @@
-"""Files to and from GPU memory (`cufile.c`): by NVIDIA's cuFile, or through pinned buffers of our own.
+"""Files to and from GPU memory (`cufile.c`): by NVIDIA's cuFile, or through our own pinned buffers.
 
-cuFile reads its settings once in a process, when its driver is opened; so a process measures one way only.
-It is opened only where that can end: libcufile 1.20 reads /proc/modules for ever where there is none, and with
-nvidia-fs loaded but not given to the container it closes descriptor 0. Needs a GPU's context (`cuda.Device`).
+cuFile reads its settings once per process, when its driver is opened, so a process measures only one way. The driver is
+opened only if that terminates: libcufile 1.20 reads /proc/modules forever if the file is missing. With nvidia-fs loaded
+but not passed to the container, it closes descriptor 0. Needs a GPU's context (`cuda.Device`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ LIBRARY = "libcufile.so.0"
 _SETTINGS_VARIABLE, _FORCE_VARIABLE = "CUFILE_ENV_PATH_JSON", "CUFILE_FORCE_COMPAT_MODE"
 _FIRST_OF_CUFILE = -5000
 _LOGS, _MOST_LOG_BYTES = "cufile*.log", 2**20
-"""Until 1.13 its name was cufile.log, since then process and time stand in it."""
+"""The log is named cufile.log until 1.13. Later names include process and time."""
 _NOT_IN_UDEV = "udev property not found: ID_FS_USAGE "
 _ERRORS = {  # cufile.h of 1.20
     -5001: "the nvidia-fs driver is not loaded",
-    -5004: "the version of the nvidia-fs driver does not fit",
+    -5004: "the version of the nvidia-fs driver does not match",
     -5007: "GPUDirect Storage is not supported on this platform",
     -5008: "GPUDirect Storage is not supported on this file",
     -5009: "GPUDirect Storage is not supported on this GPU",
@@ -44,50 +44,50 @@ _ERRORS = {  # cufile.h of 1.20
     -5018: "this type of file is not supported",
     -5019: "the file's open flags are not supported",
     -5020: "the file is not open for direct I/O",
-    -5025: "no right to use the driver or the file",
-    -5027: "it does not take this file",
+    -5025: "no permission to use the driver or the file",
+    -5027: "cuFile does not support this file",
     -5030: "cuFile's internal error",
-    -5031: "cuFile could not open the file anew",
+    -5031: "cuFile could not reopen the file",
     -5033: "the nvidia-fs driver could not be initialised",
     -5034: "GPUDirect Storage is switched off for this file",
     -5036: "GPU memory could not be pinned",
     -5048: "an internal error of the nvidia-fs driver",
 }
 _P2P_SUPPORTED = 1 << 4
-"""Of the feature flags, CU_FILE_P2P_SUPPORTED."""
+"""CU_FILE_P2P_SUPPORTED in the feature flags."""
 
 
 class Properties(NamedTuple):
-    """What cuFile says of itself."""
+    """The properties that cuFile reports."""
 
     nvidia_fs: str
-    """The version of the nvidia-fs driver, `0.0` where there is none."""
+    """The version of the nvidia-fs driver, `0.0` if there is none."""
     compatible: bool
     """Whether it may fall back to POSIX reads and writes."""
     version: int
-    """libcufile's own, like 1150; 0 where it cannot say."""
+    """The version of libcufile, such as 1150; 0 if it does not report one."""
     p2pdma: bool = False
-    """Whether it can move data by PCI P2PDMA here."""
+    """Whether it can move data by PCI P2PDMA on this machine."""
 
 
 def unusable() -> str:
-    """Why cuFile's driver must not be opened here, or an empty string."""
+    """Explain why cuFile's driver must not be opened here. Returns an empty string if it may."""
     modules = Path("/proc/modules")
     if not modules.exists():
-        return "/proc/modules does not exist, and libcufile would wait for it without end"
+        return "/proc/modules does not exist, and libcufile would wait for it forever"
     try:
         loaded = any(line.startswith("nvidia_fs ") for line in modules.read_text("ascii", "replace").splitlines())
     except OSError as error:
         return f"/proc/modules cannot be read: {error.strerror}"
     if loaded and not any(Path("/dev").glob("nvidia-fs*")):
-        return "nvidia-fs is loaded, but there is no /dev/nvidia-fs*: the container was not given it"
+        return "nvidia-fs is loaded, but there is no /dev/nvidia-fs*: the container has no access to it"
     return ""
 
 
 def write_settings(folder: Path, way: Way | None) -> Path:
-    """Our own cufile.json, in force for this process; its log goes to the same folder.
+    """Write our cufile.json, in force for this process, with its log in the same folder.
 
-    Without a way cuFile may choose, as it does by its defaults. Must be called before the library is loaded.
+    Without a way, cuFile chooses as by default. Must be called before the library is loaded.
     """
     compatible = way != "gds"
     properties: dict[str, object] = {"allow_compat_mode": compatible, "use_pci_p2pdma": True}
@@ -107,21 +107,21 @@ def write_settings(folder: Path, way: Way | None) -> Path:
 
 
 def meaning(code: int) -> str:
-    """What an error of a pass or of cuFile says; empty where only CUDA or the loops know."""
+    """Describe an error of a pass or of cuFile. Returns an empty string if only CUDA or the loops know it."""
     if code < _FIRST_OF_CUFILE:
         return f"{_ERRORS.get(code, 'an error of cuFile')} (cuFile error {-code})"
     return files.meaning(code)
 
 
 def checked(what: str, code: int) -> None:
-    """Raises NativeError for what a call returned, in words."""
+    """Check the result of a call. Raises NativeError with a description."""
     if code > 0:
         cuda.checked(what, code)
     library.checked(what, code, meaning(code))
 
 
 def find() -> ctypes.CDLL:
-    """The library. Raises CannotJudge with the loader's words."""
+    """Load the library. Raises CannotJudge in the loader's words."""
     try:
         return load(LIBRARY)
     except OSError as error:
@@ -130,7 +130,7 @@ def find() -> ctypes.CDLL:
 
 
 def attach() -> bool:
-    """Look at a driver that another library of this process has opened; False where there is no libcufile."""
+    """Attach to a driver that another library of this process has opened. Returns False if there is no libcufile."""
     try:
         library = find()
     except CannotJudge:
@@ -139,7 +139,7 @@ def attach() -> bool:
 
 
 def log(folder: Path) -> str:
-    """What cuFile wrote in its log there, at most 1 MiB of it; empty where it wrote none."""
+    """Read cuFile's log in the folder, at most 1 MiB. Returns an empty string if there is none."""
     flush_c_streams()
     found = ""
     for path in sorted(folder.glob(_LOGS)):
@@ -149,23 +149,23 @@ def log(folder: Path) -> str:
 
 
 def why(folder: Path) -> str:
-    """What its log there says of a refusal, as a clause behind that; empty where it says nothing.
+    """Return the reason for a refusal from the log, as a clause to append. Returns an empty string if there is none.
 
-    The first error causes those behind it. One is told in plain words: libcufile refuses every file on a drive whose
-    file system udev's database does not tell, and without the host's /run/udev a container has no such database.
+    The first error causes the later ones. One error is explained: libcufile refuses every file on a drive whose file
+    system is not in udev's database, and a container has no such database without the host's /run/udev.
     """
     lines = [line for line in log(folder).splitlines() if " ERROR " in line]
     drive = next((line.partition(_NOT_IN_UDEV)[2].strip() for line in lines if _NOT_IN_UDEV in line), "")
     if drive:
-        return f"; udev's database does not tell the file system on {drive[:40]}: give the container /run/udev"
+        return f"; udev's database lacks the file system on {drive[:40]}: give the container access to /run/udev"
     first = lines[0].partition(" ERROR ")[2].strip()[:200] if lines else ""
     return f"; its log: {first}" if first else ""
 
 
 class CuFile(Closing):
-    """cuFile's driver, open, with one file and one GPU's memory registered. A context manager.
+    """The open cuFile driver, with the registered files and memory of one GPU. A context manager.
 
-    Raises CannotJudge where it is missing or would hang, NativeError for what it refuses.
+    Raises CannotJudge if cuFile is missing or would hang, and NativeError if it refuses a call.
     """
 
     def __init__(self, folder: Path, way: Way, fd: int, buffer: DeviceBuffer) -> None:
@@ -180,14 +180,14 @@ class CuFile(Closing):
         checked("cuFile driver", function("rw_cufile_open", c_int)())
         self._folder, self._buffer = folder, buffer
         self.handles: dict[int, int] = {}
-        """cuFile's own of each file that it knows."""
+        """The cuFile handle of each registered file."""
         self.register(fd)
         register_buffer = function("rw_cufile_register_buffer", c_int, c_void_p, c_uint64, c_size_t)
         code = register_buffer(buffer.device.context, buffer.address, buffer.size_bytes)
         checked("cuFile on the GPU's memory", code)
 
     def register(self, fd: int) -> None:
-        """Make one more file known. Raises NativeError where cuFile does not take it."""
+        """Register another file. Raises NativeError if cuFile does not accept it."""
         handle = c_void_p()
         code = function("rw_cufile_register", c_int, c_int, POINTER(c_void_p))(fd, byref(handle))
         if code:
@@ -196,7 +196,7 @@ class CuFile(Closing):
         self.handles[fd] = handle.value
 
     def close(self) -> None:
-        """Let go of memory and files, and close the driver."""
+        """Deregister memory and files, and close the driver."""
         function("rw_cufile_deregister_buffer", None, c_uint64)(self._buffer.address)
         for handle in self.handles.values():
             function("rw_cufile_deregister", None, c_void_p)(handle)
@@ -204,7 +204,10 @@ class CuFile(Closing):
 
 
 def properties() -> Properties:
-    """What the open driver says of itself, whoever opened it. Needs `rw_cufile_bind`. Raises NativeError."""
+    """Return the properties of the open driver, whichever library opened it. Needs `rw_cufile_bind`.
+
+    Raises NativeError.
+    """
     values = (c_uint * 6)()
     checked("cuFile properties", function("rw_cufile_properties", c_int, POINTER(c_uint))(values))
     allow_compat_mode = 1 << 1
@@ -217,7 +220,7 @@ def properties() -> Properties:
 
 
 class _Pass(Structure):
-    """Laid out as `struct rw_gpu_pass` in cufile.c."""
+    """The layout of `struct rw_gpu_pass` in cufile.c."""
 
     _fields_ = (
         *fields(c_int, "files", "workers", "write", "count"),
@@ -248,22 +251,25 @@ def gpu_pass(
 ) -> Pass:
     """Read or write `size_bytes` at each offset of each file.
 
-    A block's place in the GPU's memory is its offset and `shift`, and `stride` more for each file before its own.
-    There is one worker on each of `cpus`, round and round over the files, with one operation at a time: by cuFile,
-    which must know the files, or through a pinned buffer that has room for each of them. The data is the caller's to
-    lay down and to check. Raises NativeError with the cause.
+    The position of a block in the GPU's memory is its offset plus `shift`, plus `stride` for each earlier file. Each of
+    `cpus` has a worker with one operation at a time, which cycles through the files. Operations go by cuFile, where the
+    files must be registered, or through a pinned buffer with room for each worker. The caller prepares and checks the
+    data. Raises NativeError with the cause.
     """
     if len(offsets):
         first, last = min(offsets) + shift, max(offsets) + size_bytes + shift + (len(fds) - 1) * stride
         if first < 0 or last > buffer.size_bytes or stride < 0 or len(cpus) < len(fds):
-            raise ValueError("a block lies beyond the GPU's memory, or a file has no worker")  # C would go beyond it
+            raise ValueError(
+                "every block must lie within the GPU's memory, and every file needs a worker"
+            )  # the C loop would run
+            # past its end
     one = _Pass(files=len(fds), workers=len(cpus), write=int(write), count=len(offsets), bytes=size_bytes,
                 shift=shift, stride=stride)  # fmt: skip
     one.fds = (c_int * len(fds))(*fds)
     if isinstance(through, CuFile):
         one.handles = (c_void_p * len(fds))(*(through.handles[fd] for fd in fds))
     elif through.size_bytes < len(cpus) * size_bytes:
-        raise ValueError("the pinned buffer has no room for each worker")
+        raise ValueError("the pinned buffer must have room for each worker")
     else:
         one.pinned = through.address
     bound = (c_int * len(cpus))(*cpus)

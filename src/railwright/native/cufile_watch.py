@@ -1,8 +1,8 @@
-"""Which way cuFile's operations took, by all that can tell it while a pass runs.
+"""The data paths that cuFile's operations took, from every available counter during a pass.
 
-cuFile counts by itself since 1.15 (`CUfileStatsLevel3_t` of cufile.h): single operations by GPU, and batches. nvidia-fs
-counts for the whole machine. The kernel counts what a process reads and writes by system calls, of which nvidia-fs uses
-none. What a count means is decided in `benchmarks/gpu_file_route.py`.
+cuFile itself counts since 1.15 (`CUfileStatsLevel3_t` of cufile.h): single operations by GPU, and batches. nvidia-fs
+counts for the whole machine. The kernel counts a process's reads and writes by system calls, of which nvidia-fs uses
+none. `benchmarks/gpu_file_route.py` interprets the counts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from railwright.native.library import NativeError, function
 _PER_GPU, _WORDS, _GPUS = struct.Struct("<16s29Q"), struct.Struct("<Q"), struct.Struct("<I")
 _MOST_GPUS, _STATISTICS_BYTES, _LEVEL = 16, 65536, 3
 _GPU_COUNT_AT = (1024, 1136)
-"""Where CUfileStatsLevel3_t has its number of GPUs: until 1.18, and since the level before it grew by readv."""
+"""The offsets of the GPU count in CUfileStatsLevel3_t: until 1.18, and since the previous level grew by readv."""
 _BYTES_AT, _BATCHES_AT, _BATCH_BYTES_AT = 96, 320, 416
 _GPU_BYTES, _GPU_COUNTS = {False: 0, True: 13}, {False: slice(4, 8), True: slice(17, 21)}
-"""Of a GPU's values behind its id, reading and writing: bytes; total, p2p, nvfs and posix."""
+"""The positions in a GPU's values after its id, for reads and writes: bytes; total, p2p, nvfs and posix."""
 _NO_STATISTICS = -1001
 _DRIVER = Path("/proc/driver/nvidia-fs/stats")
 _DRIVER_COUNTS = {verb: re.compile(rf"^{verb}\s*:\s*n=\d+\s+ok=(\d+)\s", re.MULTILINE) for verb in ("Reads", "Writes")}
@@ -32,45 +32,45 @@ _MOST_TEXT = 2**16
 
 
 class Counted(NamedTuple):
-    """How many reads or writes there were, by the way that they really took."""
+    """The numbers of reads or writes by the path that they took."""
 
     total: int
     p2pdma: int
     nvidia_fs: int
     posix: int
     mixed: int = 0
-    """Batches that took several ways."""
+    """Batches that took several paths."""
 
 
 class Look(NamedTuple):
-    """What was seen of a pass. None: it cannot be seen here."""
+    """The counts of a pass. None marks a count that is not available here."""
 
     write: bool
     operations: int
     moved_bytes: int
     counted: Counted | None
-    """By cuFile."""
+    """The count by cuFile."""
     uncounted: str
-    """Why it did not, empty where it did."""
+    """The reason why cuFile did not count; empty if it did."""
     by_driver: int | None
-    """Operations that nvidia-fs had meanwhile, of all processes."""
+    """Operations of nvidia-fs in the same time, of all processes."""
     called_bytes: int | None
-    """What this process read or wrote by system calls meanwhile, by the kernel's count."""
+    """The bytes that this process read or wrote by system calls in the same time, as counted by the kernel."""
     properties: Properties | None
     log: str
 
 
 class Watch:
-    """Looks at cuFile from now on."""
+    """An observation of cuFile's counters that begins when it is created."""
 
     def __init__(self, folder: Path, *, write: bool, bound: bool = True) -> None:
-        """`folder` is where its log goes; `bound` whether `rw_cufile_bind` has found the library in this process."""
+        """`folder` holds cuFile's log; `bound` reports whether `rw_cufile_bind` has found the library."""
         self._folder, self._write, self._bound = folder, write, bound
         self._before, self._uncounted = _counters() if bound else (b"", "libcufile is not loaded")
         self._driver, self._called = driver_operations(write=write), called_bytes(write=write)
 
     def end(self, operations: int, moved_bytes: int) -> Look:
-        """What was seen since."""
+        """Return the counts since the start."""
         by_driver, called = driver_operations(write=self._write), called_bytes(write=self._write)
         counted, uncounted = (None, self._uncounted) if self._uncounted else _counted(self._before, write=self._write)
         return Look(
@@ -87,10 +87,10 @@ class Watch:
 
 
 def _counters() -> tuple[bytes, str]:
-    """Those of the open driver, which counts from the first look on, or why there are none."""
+    """Return the counters of the open driver, which counts from the first call on, or the reason for none."""
     code = function("rw_cufile_count", c_int, c_int)(_LEVEL)
     if code == _NO_STATISTICS:
-        return b"", "this version of libcufile counts nothing"
+        return b"", "this version of libcufile has no counters"
     if code:
         return b"", f"libcufile does not count: {cufile.meaning(code)}"
     room = (ctypes.c_ubyte * _STATISTICS_BYTES)()
@@ -99,10 +99,10 @@ def _counters() -> tuple[bytes, str]:
 
 
 def _counted(before: bytes, *, write: bool) -> tuple[Counted | None, str]:
-    """What it counted since, or why that says nothing."""
+    """Return the change of the counters, or the reason why it reveals nothing."""
     after, why = _counters()
     found = None if why else read_counters(before, after, write=write)
-    return found, "" if found is not None else why or "libcufile's counters name no way"
+    return found, "" if found is not None else why or "libcufile's counters do not tell the path"
 
 
 def _properties() -> Properties | None:
@@ -113,10 +113,10 @@ def _properties() -> Properties | None:
 
 
 def read_counters(before: bytes, after: bytes, *, write: bool) -> Counted | None:
-    """What was counted between two CUfileStatsLevel3_t of a version that is not known; None where none says a way.
+    """Compare two CUfileStatsLevel3_t of unknown version. Returns None if neither layout reveals the path.
 
-    A GPU's are believed where its bytes are all those that were moved, which also tells where they lie: the total of
-    operations does not, for libcufile 1.15 counts each of them twice there. Host memory belongs to no GPU.
+    The counts of GPUs are trusted if their bytes match the bytes moved, which also reveals the layout. The total of
+    operations would not, because libcufile 1.15 counts each one twice there. Host memory belongs to no GPU.
     """
     words = zip(_WORDS.iter_unpack(after), _WORDS.iter_unpack(before), strict=True)
     since = b"".join(_WORDS.pack((new - old) % 2**64) for (new,), (old,) in words)
@@ -126,7 +126,7 @@ def read_counters(before: bytes, after: bytes, *, write: bool) -> Counted | None
 
 
 def _by_gpu(since: bytes, at: int, gpus: int, *, write: bool) -> Counted | None:
-    """Those of all GPUs, where so many of them lie behind `at`."""
+    """Return the sum over all GPUs if their number lies at `at`."""
     moved = struct.unpack_from("<2Q", since, _BYTES_AT)
     if not any(moved) or not 1 <= gpus <= _MOST_GPUS:
         return None
@@ -137,18 +137,19 @@ def _by_gpu(since: bytes, at: int, gpus: int, *, write: bool) -> Counted | None:
 
 
 def _batches(since: bytes, *, write: bool) -> Counted | None:
-    """Those of batches, which are not told apart by direction: so only where all went this way."""
+    """Return the counts of batches, which do not separate directions, if all batches went this way."""
     moved = struct.unpack_from("<2Q", since, _BATCH_BYTES_AT)
     if not moved[write] or moved[not write]:
         return None
-    # Each is followed by the number of those that failed.
+    # Each is followed by its number of failures.
     nvidia_fs, p2pdma, aio, uring, mixed, total = struct.unpack_from("<12Q", since, _BATCHES_AT)[::2]
     return Counted(total, p2pdma, nvidia_fs, aio + uring, mixed) if total else None
 
 
 def driver_operations(*, write: bool) -> int | None:
-    """Reads or writes that the nvidia-fs driver has ended well since it was loaded, of all processes; None where it
-    is not loaded or does not count (its `rw_stats_enabled` is off).
+    """Return the successful reads or writes of nvidia-fs since it was loaded, over all processes.
+
+    Returns None if the driver is not loaded or does not count (`rw_stats_enabled` is off).
     """
     try:
         with _DRIVER.open(encoding="utf-8", errors="replace") as file:
@@ -159,9 +160,9 @@ def driver_operations(*, write: bool) -> int | None:
 
 
 def called_bytes(*, write: bool) -> int | None:
-    """What this process, all its threads, has read or written by system calls; None where the kernel does not count.
+    """Return the bytes that all threads of this process moved by system calls; None if the kernel does not count.
 
-    Asynchronous I/O and memory that is mapped are not among them.
+    Asynchronous I/O and mapped memory are not included.
     """
     try:
         fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text("ascii").splitlines())

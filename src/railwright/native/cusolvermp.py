@@ -1,7 +1,7 @@
-"""cuSOLVERMp as Linpack uses it: LU and substitution of a matrix that lies in blocks on GPUs, over NCCL.
+"""cuSOLVERMp for Linpack: LU and substitution of a matrix distributed in blocks over GPUs, with NCCL.
 
-Structures and values after cusolverMp.h 0.8.0. Only ranks may use this module: the library loads CUDA and NCCL. NCCL
-must be loaded before it, so that both use one.
+Structures and values follow cusolverMp.h 0.8.0. Only ranks may use this module, because the library loads CUDA and
+NCCL. NCCL must be loaded before it, so that both share one copy.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 _LIBRARY = "libcusolverMp.so.0"
 _HINT = "pip install nvidia-cusolvermp-cu13==0.8.0.3126 nvidia-nccl-cu13, or give solver=PATH"
 _OLDEST = 702
-"""0.7.2, from which grids are made of NCCL's communicators."""
+"""Version 0.7.2, the first to make grids from NCCL communicators."""
 _ROW_MAJOR, _DOUBLE, _NO_TRANSPOSE = 1, 1, 0
 """cusolverMpGridMapping_t, cudaDataType_t, cublasOperation_t."""
 _DEFAULT_MATH = 1
-"""cusolverMathMode_t: the types' own precision; 2 and 4 are emulations of FP32 and FP64."""
+"""cusolverMathMode_t: the precision of the types themselves; 2 and 4 emulate FP32 and FP64."""
 _STATUS = {1: "not initialised", 2: "allocation failed", 3: "invalid value", 4: "architecture mismatch",
            6: "execution failed", 7: "internal error", 9: "not supported"}  # fmt: skip
 _INT64_BYTES, _INT_BYTES = 8, 4
 
 
 class Solved(NamedTuple):
-    """How a factorisation and its substitution ended."""
+    """The outcome of a factorization and its substitution."""
 
     seconds: float
     singular_at: int
-    """The pivot that was zero, counted from 1; 0: none."""
+    """The first zero pivot, counted from 1; 0 if there is none."""
 
 
 class Library:
-    """The loaded library. Raises CannotJudge where there is none, or one that is too old."""
+    """The loaded library. Raises CannotJudge if it is missing or too old."""
 
     def __init__(self, named: str = "") -> None:
         self.path = candidates(_LIBRARY, named=named)[0]
@@ -52,18 +52,18 @@ class Library:
         except OSError as error:
             raise CannotJudge(f"cuSOLVERMp cannot be loaded: {error}; {_HINT}") from error
         if not hasattr(self._library, "cusolverMpSetMathMode"):
-            raise CannotJudge(f"{self.path} cannot say in which precision it computes: {_HINT}")
+            raise CannotJudge(f"{self.path} cannot report its math mode: {_HINT}")
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call one of its functions. Raises NativeError in words."""
+        """Call a function of the library. Raises NativeError with a description."""
         if status := getattr(self._library, name)(*arguments):
             raise NativeError(name, status, f"{_STATUS.get(status, 'error')} (cuSOLVER status {status})")
 
 
 class Solver(Closing):
-    """One GPU, and then of a grid of them. A context manager.
+    """A solver on one GPU, which can join a grid of GPUs. A context manager.
 
-    Raises CannotJudge for a library that is too old, or that does not compute in FP64.
+    Raises CannotJudge if the library is too old or does not compute in FP64.
     """
 
     def __init__(self, library: Library, device: Device, stream: Stream) -> None:
@@ -81,7 +81,7 @@ class Solver(Closing):
         self.math_mode = self._pin_math()
 
     def join(self, comm: int, grid: tuple[int, int]) -> None:
-        """Become part of a grid of rows x columns, row by row, over NCCL's communicator. Collective."""
+        """Join a grid of rows x columns, in row-major order, over an NCCL communicator. Collective."""
         rows, columns = (c_int32(number) for number in grid)
         self._library.call(
             "cusolverMpCreateDeviceGrid", self._handle, byref(self._grid), c_void_p(comm), rows, columns, _ROW_MAJOR
@@ -89,16 +89,16 @@ class Solver(Closing):
         self._held.callback(self._library.call, "cusolverMpDestroyGrid", self._grid)
 
     def close(self) -> None:
-        """Give back the library's handles and the memory."""
+        """Release the library's handles and the memory."""
         self._held.close()
 
     def _pin_math(self) -> str:
-        """FP64 proper, as the library itself then says. Raises CannotJudge where it says anything else."""
+        """Select native FP64 and check that the library confirms it. Raises CannotJudge otherwise."""
         self._library.call("cusolverMpSetMathMode", self._handle, c_int(_DEFAULT_MATH))
         mode = c_int()
         self._library.call("cusolverMpGetMathMode", self._handle, byref(mode))
         if mode.value != _DEFAULT_MATH:
-            raise CannotJudge(f"cuSOLVERMp computes in math mode {mode.value} and not in FP64 (1)")
+            raise CannotJudge(f"cuSOLVERMp must compute in FP64 (math mode 1), got math mode {mode.value}")
         return "FP64 (cusolverMpGetMathMode 1)"
 
     def _describe(self, rows: int, columns: int, block: int, lead: int) -> c_void_p:
@@ -112,7 +112,7 @@ class Solver(Closing):
         return made
 
     def prepare(self, order: int, block: int, lead: int, matrix: DeviceBuffer, right_side: DeviceBuffer) -> int:
-        """Describe A and b and allocate what the library asks for; the bytes of that on the GPU. Raises NativeError."""
+        """Describe A and b and allocate the workspace. Returns its bytes on the GPU. Raises NativeError."""
         one, n, kind = c_int64(1), c_int64(order), c_int(_DOUBLE)
         pivots, self._info, self._status = (
             self._held.enter_context(DeviceBuffer(self._device, size))
@@ -136,7 +136,10 @@ class Solver(Closing):
         return on_device.value, on_host.value
 
     def solve(self, comm: Intracomm) -> Solved:
-        """A x = b in place, timed as HPL does. Collective. Raises NativeError, and CannotJudge for a wrong argument."""
+        """Solve A x = b in place, timed as in HPL.
+
+        Collective. Raises NativeError, and CannotJudge for a wrong argument.
+        """
         for buffer in (self._info, self._status):
             buffer.set_bytes(0)
         self._device.synchronize()

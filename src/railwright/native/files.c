@@ -29,17 +29,17 @@ struct rw_pass {
   int fd;
   int threads;
   int depth;              /* operations in flight of each thread */
-  int write;              /* write stamped blocks, else read */
+  int write;              /* write stamped blocks; otherwise read */
   int64_t count;          /* operations in this pass */
   int64_t bytes;          /* of one operation */
-  const int64_t *at;      /* offset of each block in what `fd` is */
+  const int64_t *at;      /* offset of each block in `fd` */
   const int64_t *means;   /* the position in the pattern that each block has */
   const int *cpus;        /* the CPU of each thread, or NULL */
   unsigned char *buffers; /* threads x depth x bytes, aligned for O_DIRECT */
   double *latencies;      /* one per operation; within a thread in the order of completion */
   uint64_t seed;
-  int check;              /* what a read compares every byte with; else nothing is looked at while the clock runs */
-  int sync;               /* fsync after the last operation, on a clock of its own */
+  int check;              /* compare every byte read; otherwise nothing is inspected while the clock runs */
+  int sync;               /* fsync after the last operation, timed separately */
   int64_t wrong;          /* out: wrong bytes */
   double elapsed;         /* out: from the first start to the last end of the threads */
   double sync_elapsed;    /* out */
@@ -85,14 +85,14 @@ static void ring_close(struct ring *r) {
   if (r->fd >= 0) close(r->fd);
 }
 
-/* The threads wait here until all have set up, and go at once; or leave, if one of them could not. */
+/* A gate where the threads wait until all have set up. They then start at once, or leave if one of them failed. */
 struct gate {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   int waiting, open; /* open: 1 go, -1 leave */
 };
 
-/* One thread's part of the list: `first` to `end`. */
+/* The part of the list of one thread: `first` to `end`. */
 struct part {
   struct rw_pass *pass;
   struct gate *gate;
@@ -134,8 +134,8 @@ static void fail(struct part *p, int status) {
   atomic_compare_exchange_strong(p->failed, &none, status);
 }
 
-/* A block to write is the pattern of its seed from 0 on, with the pattern of its position in the first word of each
- * sector: no sector is like another, and it costs what fio's scrambling costs and not what filling would. */
+/* A written block is the pattern of its seed from 0 on, with the pattern of its position in the first word of each
+ * sector. No sector equals another, at the cost of fio's scrambling rather than of a full fill. */
 static void stamp(const struct rw_pass *w, unsigned char *buffer, int64_t index) {
   for (int64_t o = 0; o < w->bytes; o += SECTOR) rw_fill(buffer + o, WORD, w->seed, (uint64_t)(w->means[index] + o));
 }
@@ -151,7 +151,8 @@ static int64_t count_wrong(const struct rw_pass *w, const unsigned char *buffer,
   return wrong;
 }
 
-/* The outcome of one operation: a negative errno, or 0. A short read is an error: the file is whole. */
+/* Returns the outcome of an operation: a negative errno, or 0. A short read is an error, because the file is
+ * complete. */
 static int settle(const struct rw_pass *w, int64_t result, int64_t index, const unsigned char *buffer, int64_t *wrong) {
   if (result < 0) return (int)result;
   if (result != w->bytes) return w->write ? RW_SHORT_WRITE : -ENODATA;
@@ -161,14 +162,14 @@ static int settle(const struct rw_pass *w, int64_t result, int64_t index, const 
 
 struct flight {
   struct ring ring;
-  int64_t *index; /* slot -> which operation it carries */
+  int64_t *index; /* slot -> its operation */
   double *started;
   int64_t next, done;
   int flying;
 };
 
-/* Hands the kernel one operation at a time, as fio does: a batch would reach the device only when its last one has
- * been prepared, and a virtual disk then works in lockstep with us (15 % fewer reads/s at a depth of 32). */
+/* Submits operations one at a time, as fio does. A batch would reach the device only after its last operation was
+ * prepared, and a virtual disk then works in lockstep with us (15 % fewer reads/s at a depth of 32). */
 static int start_one(struct part *p, struct flight *f, int slot) {
   struct rw_pass *w = p->pass;
   struct ring *r = &f->ring;
@@ -195,7 +196,7 @@ static int start_one(struct part *p, struct flight *f, int slot) {
   }
 }
 
-/* Takes what has completed and starts an operation in each slot that became free. */
+/* Collects completions and starts an operation in each slot that became free. */
 static int ring_turn(struct worker *me, struct flight *f) {
   struct part *p = me->part;
   struct rw_pass *w = p->pass;
@@ -230,7 +231,7 @@ static int ring_work(struct worker *me, struct flight *f) {
     if (!status) status = ring_turn(me, f);
   }
   int64_t end = p->end;
-  /* After an error, what is in flight still goes to or from the buffers: it is awaited and nothing new is begun. */
+  /* After an error, operations in flight still access the buffers: wait for them and start nothing new. */
   for (p->end = f->next; f->flying && !ring_wait(&f->ring);) ring_turn(me, f);
   p->end = end;
   return status;
@@ -277,15 +278,15 @@ static void *pool_thread(void *argument) {
   return NULL;
 }
 
-/* User and system together: apart they are sampled by ticks, their sum is exact. */
+/* Returns user and system time together. Each alone is sampled by ticks, but their sum is exact. */
 static double cpu_seconds(void) {
   struct rusage u;
   getrusage(RUSAGE_SELF, &u);
   return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* Starts the workers, lets them go at once, and adds up what they did. CPU seconds are the whole process's: the
- * kernel's workers of a ring are threads of the process that opened it (Linux 5.12), and all others only wait. */
+/* Starts the workers, releases them at once, and sums their results. CPU seconds are those of the whole process: the
+ * kernel's io_uring workers are threads of the process that opened the ring (Linux 5.12), and all others only wait. */
 static void run_workers(struct rw_pass *w, struct gate *gate, struct worker *workers, int count, int per_part,
                         void *(*work)(void *), struct part *parts, _Atomic int *failed) {
   int started = 0;
@@ -298,7 +299,7 @@ static void run_workers(struct rw_pass *w, struct gate *gate, struct worker *wor
       break;
     }
   }
-  open_gate(gate, started, 0); /* all are set up */
+  open_gate(gate, started, 0); /* all have set up */
   double cpu = cpu_seconds();
   open_gate(gate, started, atomic_load(failed) ? -1 : 1);
   double first = 0, last = 0;
@@ -313,8 +314,8 @@ static void run_workers(struct rw_pass *w, struct gate *gate, struct worker *wor
   w->elapsed = last - first;
 }
 
-/* One pass. `uring`: each thread has a ring; else a pool of `depth` threads that read or write one block each.
- * Returns RW_OK, a negative errno, or one of our own codes; then nothing of the pass is to be used. */
+/* Runs a pass. With `uring` each thread has a ring, otherwise a pool of `depth` threads that read or write one block
+ * each. Returns RW_OK, a negative errno, or one of our own codes; the results of the pass are then invalid. */
 int rw_file_pass(struct rw_pass *w, int uring) {
   int per_part = uring ? 1 : w->depth, count = w->threads * per_part;
   struct gate gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -345,8 +346,8 @@ int rw_file_pass(struct rw_pass *w, int uring) {
   return atomic_load(&failed);
 }
 
-/* Where on its block device a file's byte ranges lie (FIEMAP): `extents` gets logical, physical, length, flags for
- * each. Returns how many, or a negative errno. */
+/* Finds the byte ranges of a file on its block device (FIEMAP): `extents` gets logical, physical, length, flags for
+ * each. Returns their number, or a negative errno. */
 int rw_file_extents(int fd, int limit, uint64_t *extents) {
   size_t bytes = sizeof(struct fiemap) + (size_t)limit * sizeof(struct fiemap_extent);
   struct fiemap *map = calloc(1, bytes);

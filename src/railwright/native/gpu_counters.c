@@ -59,8 +59,8 @@ static uint64_t number_of(const struct rw_gpu_field *f) {
   }
 }
 
-/* What the driver has sampled itself, with its own times, goes into a ring: how many there were, then pairs of time and
- * value. Where there is nothing new it has an error for that, which changes nothing. */
+/* Copies NVML's own samples, with their own times, to a ring: their number, then pairs of time and value. An error
+ * for the lack of new samples changes nothing. */
 static void take_samples(struct rw_gpu_question *q, _Atomic uint64_t *ring) {
   static struct sample taken[MOST_SAMPLES];
   uint32_t count = MOST_SAMPLES;
@@ -104,7 +104,7 @@ static double cpu_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* CPU seconds that a question takes, the least of `times`: its first answers may be dear. */
+/* Returns the CPU seconds of a query, the least of `times`, because its first answers may be slow. */
 double rw_gpu_cost(struct rw_gpu_question *q, uint64_t *numbers, int times) {
   double least = 1e9;
   for (int number = 0; number < times; number++) {
@@ -116,9 +116,9 @@ double rw_gpu_cost(struct rw_gpu_question *q, uint64_t *numbers, int times) {
   return least;
 }
 
-/* Asks each question at every so many passes, `passes` times, 0: for ever. The first two numbers are the passes and the
- * nanoseconds of CPU until now. Never makes up for a pass that came too late, and waits longer where the passes take more
- * than this share of a core: calls are dearer while GPUs work. */
+/* Makes each query at every n-th pass, for `passes` passes or forever (0). The first two numbers are the passes and
+ * the nanoseconds of CPU so far. A late pass is never made up for. The wait is longer if passes exceed this share of
+ * a core, because calls are slower while GPUs work. */
 void rw_gpu_publish(struct rw_gpu_question *questions, int count, uint64_t *shared, double interval, double share,
                     uint64_t passes) {
   _Atomic uint64_t *numbers = (_Atomic uint64_t *)shared;

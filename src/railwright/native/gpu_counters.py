@@ -1,4 +1,7 @@
-"""Asking NVML for counters in a loop (`gpu_counters.c`): for a program of its own, as a driver may hang in any call."""
+"""Repeated queries of NVML counters (`gpu_counters.c`).
+
+They run in a separate program, because a driver call may hang.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from ctypes import POINTER, Structure, c_double, c_int, c_int32, c_int64, c_uint
 from railwright.native.library import fields, function
 
 FIELDS, ONE, TWO, SAMPLES = range(4)
-"""How a function of NVML is called: with fields, with one word more, for two numbers, or for what it sampled itself."""
+"""The signature of an NVML function: with fields, with an extra word, for two numbers, or for NVML's own samples."""
 RING = 256
-"""Samples that are kept: first how many there were, then pairs of microseconds since 1970 and value."""
+"""The number of samples kept. A counter of samples comes first, then pairs of microseconds since 1970 and value."""
 FIRST_PLACE = 2
-"""Of the numbers: before it are the passes until now, and the nanoseconds of CPU that they took."""
+"""The first place for values. The number of passes and their CPU nanoseconds come before it."""
 
 
 class Field(Structure):
@@ -27,7 +30,7 @@ class Field(Structure):
 
 
 class Question(Structure):
-    """One call of NVML for one GPU, the place of its first number, and how often it is asked."""
+    """An NVML call for one GPU, the place of its first number, and its period."""
 
     _fields_ = (
         ("kind", c_int32),
@@ -42,16 +45,16 @@ class Question(Structure):
 
 
 def cost_s(question: Question, numbers: int, times: int = 5) -> float:
-    """CPU seconds that a question takes; its numbers are at that address afterwards."""
+    """Return the CPU seconds of a query. Its numbers are at the address afterwards."""
     measure = function("rw_gpu_cost", c_double, POINTER(Question), c_void_p, c_int)
     taken: float = measure(question, numbers, times)
     return taken
 
 
 def publish(questions: Sequence[Question], numbers: int, interval_s: float, cpu_share: float, passes: int = 0) -> None:
-    """Ask again and again, `passes` times or for ever, and keep the numbers at that address up to date.
+    """Query repeatedly, `passes` times or forever, and keep the numbers at the address up to date.
 
-    Where asking takes more than that share of a core, passes come more seldom than each `interval_s`.
+    Passes come less often than every `interval_s` if they would exceed that share of a core.
     """
     every = (Question * len(questions))(*questions)
     begin = function("rw_gpu_publish", None, POINTER(Question), c_int, c_void_p, c_double, c_double, c_uint64)

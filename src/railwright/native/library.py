@@ -1,4 +1,4 @@
-"""Loads the shared library of timed loops, which the package's build compiles from the C files beside this one."""
+"""The shared library of timed loops, which the build of the package compiles from the C files in this folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railwright.errors import CannotJudge
 LOOPS = Path(__file__).with_name("_loops.so")
 
 _FAILURES = {
-    -1001: "the library that was found lacks a function that the timed loop needs",
+    -1001: "the library lacks a function that the timed loop needs",
     -1002: "a transfer did not finish in time",
     -1003: "out of memory",
     -1004: "no further thread could be started",
@@ -23,7 +23,7 @@ _FAILURES = {
 
 
 class NativeError(CannotJudge):
-    """A timed loop ended with an error; `code` is what it returned."""
+    """The error of a timed loop; `code` is its return value."""
 
     def __init__(self, what: str, code: int, meaning: str = "") -> None:
         super().__init__(f"{what}: {meaning or _FAILURES.get(code, f'error {code}')}")
@@ -31,18 +31,18 @@ class NativeError(CannotJudge):
 
 
 def checked(what: str, code: int, meaning: str = "") -> None:
-    """Raises NativeError for what a loop returned, if it is an error."""
+    """Check the return value of a loop. Raises NativeError for an error."""
     if code:
         raise NativeError(what, code, meaning)
 
 
 def system_error(code: int) -> str:
-    """The operating system's words for a loop's negative errno; empty for any other error."""
+    """Return the operating system's text for a negative errno, or an empty string for any other error."""
     return os.strerror(-code) if -1000 < code < 0 else ""
 
 
 class Closing:
-    """A context manager that calls `close` at its end."""
+    """A context manager that calls `close` on exit."""
 
     def __enter__(self) -> Self:
         return self
@@ -51,13 +51,13 @@ class Closing:
         self.close()
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release all resources."""
         raise NotImplementedError
 
 
 @contextlib.contextmanager
 def environment(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """The variables as they are given, None for one that is not there, and afterwards as they were before."""
+    """Set environment variables (None unsets one) within the context, and restore them afterwards."""
     before = {name: os.environ.pop(name, None) for name in variables}
     os.environ.update({name: value for name, value in variables.items() if value is not None})
     try:
@@ -71,7 +71,7 @@ def environment(variables: Mapping[str, str | None]) -> Iterator[None]:
 
 @functools.cache
 def loops() -> ctypes.CDLL:
-    """The library. Raises CannotJudge if it was not built."""
+    """Load the library. Raises CannotJudge if it was not built."""
     try:
         return ctypes.CDLL(str(LOOPS))
     except OSError as error:
@@ -81,7 +81,7 @@ def loops() -> ctypes.CDLL:
 
 
 def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:  # noqa: ANN401 - ctypes types have no common base
-    """The C function with its types declared, so that a wrong call is a TypeError and not a crash."""
+    """Declare the types of a C function, so that a wrong call is a TypeError rather than a crash."""
     bound = getattr(loops(), name)
     bound.restype = result
     bound.argtypes = arguments
@@ -89,15 +89,15 @@ def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:  # 
 
 
 def fields(kind: Any, *names: str) -> tuple[tuple[str, Any], ...]:  # noqa: ANN401
-    """Fields of a C structure that follow each other and are of one type."""
+    """Return consecutive fields of the same type for a C structure."""
     return tuple((name, kind) for name in names)
 
 
 def seconds_array(count: int) -> ctypes.Array[ctypes.c_double]:
-    """Room for `count` samples, touched before it is used in a timed loop."""
+    """Return an array of `count` samples, touched before a timed loop uses it."""
     return (ctypes.c_double * count)()
 
 
 def flush_c_streams() -> None:
-    """Write out what C libraries of this process still hold in their stdio buffers, their log files for example."""
+    """Flush the stdio buffers of the C libraries in this process, such as those of their log files."""
     ctypes.CDLL(None).fflush(None)

@@ -30,7 +30,7 @@ static uint64_t element(uint64_t seed, uint64_t k) {
   return x;
 }
 
-/* This rank's columns from `first` up to `end` of its part of A, one after the other, each `lead` apart. */
+/* Writes this rank's columns from `first` up to `end` of its part of A, each `lead` apart. */
 void rw_hpl_matrix(const struct rw_hpl *h, double *a, int64_t lead, int64_t first, int64_t end) {
   for (int64_t lj = first; lj < end; lj++) {
     int64_t j = (lj / h->block * h->columns + h->column) * h->block + lj % h->block;
@@ -57,7 +57,7 @@ void rw_hpl_multiply(const struct rw_hpl *h, const double *y, double *product, d
       }
 }
 
-/* This rank's rows of b, which is the column behind A; or, with `back`, what is held of them to all rows of `all`. */
+/* Writes this rank's rows of b, the column after A; with `back`, copies its part to the rows of `all`. */
 void rw_hpl_right_side(const struct rw_hpl *h, double *b, double *all, int back) {
   int64_t li = 0;
   for (int64_t i = h->row * h->block; i < h->order; i += h->rows * h->block) {
@@ -69,10 +69,10 @@ void rw_hpl_right_side(const struct rw_hpl *h, double *b, double *all, int back)
   }
 }
 
-/* The larger of the two; a NaN stays. */
+/* Returns the larger value; a NaN persists. */
 static double worse(double a, double b) { return isnan(a) || a >= b ? a : b; }
 
-/* The maximum norms of product - b, of A by its rows' sums, of y and of b. */
+/* Computes the maximum norms of product - b, of A by its row sums, of y and of b. */
 void rw_hpl_norms(const struct rw_hpl *h, const double *y, const double *product, const double *sums, double *norms) {
   for (int k = 0; k < 4; k++) norms[k] = 0;
   uint64_t x = element(h->seed, (uint64_t)h->order * (uint64_t)h->order);
@@ -90,7 +90,7 @@ void rw_hpl_integers(double *a, int64_t count, uint64_t seed) {
   for (int64_t k = 0; k < count; k++, x = next(x)) a[k] = (double)((int64_t)(x >> 44) - (1 << 19));
 }
 
-/* How many rows of C, of order m, have a sum that is not that of the same row of A B; counted mod 2^64. */
+/* Counts the rows of C, of order m, whose sum differs from that of the same row of A B, mod 2^64. */
 int64_t rw_hpl_wrong_rows(int64_t m, const double *a, const double *b, const double *c) {
   uint64_t *of_b = calloc((size_t)m, sizeof *of_b), *left = calloc((size_t)m, sizeof *left);
   int64_t wrong = of_b && left ? 0 : RW_NO_MEMORY;
@@ -107,13 +107,13 @@ int64_t rw_hpl_wrong_rows(int64_t m, const double *a, const double *b, const dou
   return wrong;
 }
 
-/* Where MKL says that it is: it calls this as `mkl_progress`, with the columns that are done. */
+/* The progress of MKL, which calls this as `mkl_progress` with the number of columns done. */
 static volatile int columns_done;
 
 int rw_hpl_progress(const int *process, const int *step, const char *stage, int length) {
   (void)process, (void)stage, (void)length;
   columns_done = *step;
-  return 0; /* anything else would stop it */
+  return 0; /* any other value would stop it */
 }
 
 int rw_hpl_columns_done(int reset) {

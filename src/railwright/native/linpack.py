@@ -16,7 +16,7 @@ PATTERN = "whole numbers: the sum of every row of C against that of A B, exactly
 
 
 class _Hpl(Structure):
-    """Laid out as `struct rw_hpl` in linpack.c."""
+    """The layout of `struct rw_hpl` in linpack.c."""
 
     _fields_ = (
         *fields(c_int64, "order", "block", "rows", "columns", "row", "column"),
@@ -25,7 +25,7 @@ class _Hpl(Structure):
 
 
 class Problem:
-    """One rank's part of [A b], in blocks of `block` over `grid` (rows, columns) of ranks, at `place` in it."""
+    """The part of [A b] of the rank at `place`, in blocks of `block` over `grid` (rows, columns) of ranks."""
 
     def __init__(self, order: int, block: int, grid: tuple[int, int], place: tuple[int, int], seed: int) -> None:
         self._struct = _Hpl(order, block, *grid, *place, seed)
@@ -33,12 +33,12 @@ class Problem:
         self._holds_right_side = place[1] == 0
 
     def generate_columns(self, matrix: Buffer, lead: int, first: int, end: int) -> None:
-        """Write columns `first` up to `end` of A's part, `lead` rows apart, the first at the buffer's begin."""
+        """Write columns `first` up to `end` of A's part, `lead` rows apart, from the start of the buffer."""
         write = function("rw_hpl_matrix", None, POINTER(_Hpl), c_void_p, c_int64, c_int64, c_int64)
         write(byref(self._struct), matrix.address, lead, first, end)
 
     def generate_right_side(self, right_side: Buffer) -> None:
-        """Write b's part, which lies on the first column of ranks alone."""
+        """Write b's part, which only the first column of ranks holds."""
         if self._holds_right_side:
             self._right_side(right_side, None, back=False)
 
@@ -48,7 +48,7 @@ class Problem:
         )
 
     def norms(self, comm: Intracomm, solution: Buffer) -> tuple[float, float, float, float]:
-        """The maximum norms of A x - b, of A, of x and of b, where x lies as b did. Collective."""
+        """Return the maximum norms of A x - b, of A, of x and of b, with x distributed like b. Collective."""
         from mpi4py import MPI
 
         x, product, sums = ((c_double * self._order)() for _ in range(3))
@@ -66,12 +66,12 @@ class Problem:
 
 
 def write_integers(buffer: Buffer, count: int, seed: int) -> None:
-    """So many whole numbers as doubles, for a product that can be checked exactly."""
+    """Write `count` whole numbers as doubles, for a product that can be checked exactly."""
     function("rw_hpl_integers", None, c_void_p, c_int64, c_uint64)(buffer.address, count, seed)
 
 
 def wrong_rows(order: int, a: Buffer, b: Buffer, product: Buffer) -> int:
-    """How many rows of the product of two square matrices are wrong by their sums. Raises NativeError."""
+    """Count the rows with a wrong sum in the product of two square matrices. Raises NativeError."""
     count = function("rw_hpl_wrong_rows", c_int64, c_int64, *[c_void_p] * 3)
     wrong = int(count(order, a.address, b.address, product.address))
     if wrong < 0:
@@ -80,12 +80,12 @@ def wrong_rows(order: int, a: Buffer, b: Buffer, product: Buffer) -> int:
 
 
 def progress_address() -> int:
-    """What MKL calls as it goes on."""
+    """Return the address of the progress callback for MKL."""
     address = ctypes.cast(loops().rw_hpl_progress, c_void_p).value
     assert address is not None
     return address
 
 
 def columns_done(*, reset: bool = False) -> int:
-    """How many columns MKL has said are done since the last reset; 0 where it says nothing."""
+    """Return the columns that MKL has reported since the last reset; 0 if it reports none."""
     return int(function("rw_hpl_columns_done", c_int, c_int)(int(reset)))

@@ -1,5 +1,5 @@
-/* A tight load on all cores, to be disturbed: each thread factorises a small matrix again and again, and all meet after
- * each, as ranks of an MPI program do. What one thread loses, all lose. */
+/* A tight load on all cores that reveals disturbances: each thread factorises a small matrix repeatedly, and all
+ * meet after each, as ranks of an MPI program do. The time that one thread loses, all lose. */
 #include "railwright.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ enum { WAITS, BEGINS, LEAVES };
 struct crew {
   pthread_barrier_t barrier;
   long rounds;
-  atomic_int gate; /* all begin once all are there, or leave if one could not be started */
+  atomic_int gate; /* all start once all are ready, or leave if one could not be started */
 };
 
 /* LU without pivoting of a matrix whose diagonal outweighs its rows, in place. */

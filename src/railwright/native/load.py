@@ -1,4 +1,4 @@
-"""A tight load on all cores (`load.c`), to see what disturbs it."""
+"""A tight load on all cores (`load.c`), which reveals disturbances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from railwright.native.library import NativeError, function
 
 
 def load_s(threads: int, rounds: int) -> float:
-    """Seconds that the load takes on so many threads, which meet after each round. Raises NativeError."""
+    """Return the seconds of the load on `threads` threads, which meet after each round. Raises NativeError."""
     seconds: float = function("rw_load", c_double, c_int, c_long)(threads, rounds)
     if seconds < 0:
         raise NativeError("the load", int(seconds))

@@ -14,13 +14,13 @@
 enum { SMALL_PAGE = 4096, HUGE_PAGE = 2 << 20, MOST_NODES = 1024, ANY_NODE = -1, PAGES_AT_ONCE = 512 };
 enum { BIND = 2 }; /* MPOL_BIND of linux/mempolicy.h; libnuma, which has it too, is on few machines */
 
-/* Pages of a mapping that were not touched yet will come from one NUMA node or not at all. */
+/* Binds untouched pages of a mapping to one NUMA node. */
 static int bind_to_node(void *pages, size_t bytes, int node) {
   enum { WORD_BITS = 8 * sizeof(unsigned long) };
   unsigned long nodes[MOST_NODES / WORD_BITS] = {0};
   if (node < 0 || node >= MOST_NODES) return -EINVAL;
   nodes[node / WORD_BITS] = 1UL << node % WORD_BITS;
-  /* The kernel reads one bit less than it is told of. */
+  /* The kernel reads one bit less than the given number. */
   return syscall(SYS_mbind, pages, bytes, BIND, nodes, (unsigned long)MOST_NODES + 1, 0U) ? -errno : RW_OK;
 }
 
@@ -55,7 +55,7 @@ void *rw_alloc(size_t bytes, int huge) {
 
 int rw_free(void *buffer, size_t bytes) { return munmap(buffer, bytes); }
 
-/* How many of a buffer's small pages the kernel has on a NUMA node; a negative errno where it does not say. */
+/* Counts a buffer's small pages on a NUMA node; a negative errno if the kernel does not report them. */
 int64_t rw_pages_on(const void *buffer, size_t bytes, int node) {
   int64_t there = 0;
   for (size_t at = 0; at < bytes;) {
@@ -63,7 +63,7 @@ int64_t rw_pages_on(const void *buffer, size_t bytes, int node) {
     int nodes[PAGES_AT_ONCE];
     size_t count = 0;
     for (; count < PAGES_AT_ONCE && at < bytes; at += SMALL_PAGE) pages[count++] = (const char *)buffer + at;
-    /* Without nodes to move them to, the kernel tells where they are. */
+    /* Without target nodes, the kernel reports the current ones. */
     if (syscall(SYS_move_pages, 0, count, pages, NULL, nodes, 0)) return -errno;
     for (size_t i = 0; i < count; i++) there += nodes[i] == node;
   }
@@ -77,8 +77,8 @@ int rw_pin(int cpu) {
   return sched_setaffinity(0, sizeof set, &set) ? -errno : RW_OK;
 }
 
-/* The word that belongs at an index: splitmix64 (Steele, Lea and Flood 2014), so that a shifted, repeated, stale
- * or zero block cannot look right. */
+/* Returns the word at an index: splitmix64 (Steele, Lea and Flood 2014), so that a shifted, repeated, stale or zero
+ * block cannot pass. */
 static inline uint64_t word_at(uint64_t seed, uint64_t index) {
   uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15ULL;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -100,7 +100,7 @@ void rw_fill(unsigned char *buffer, size_t bytes, uint64_t seed, uint64_t positi
   for (; i < bytes; i++) buffer[i] = byte_at(seed, position + i);
 }
 
-/* How many bytes differ from the pattern. */
+/* Counts the bytes that differ from the pattern. */
 int64_t rw_count_wrong(const unsigned char *buffer, size_t bytes, uint64_t seed, uint64_t position) {
   int64_t wrong = 0;
   size_t i = 0;
@@ -178,7 +178,7 @@ int rw_copy_threads(int threads, const int *cpus, size_t bytes, int inner, int s
                          .stop = times + ((size_t)started * 2 + 1) * (size_t)samples};
     if (pthread_create(&c->thread, NULL, copy_thread, c)) break;
   }
-  if (started < threads) return RW_NO_THREAD; /* the started ones wait at the barrier: the rank reports and ends */
+  if (started < threads) return RW_NO_THREAD; /* the started threads wait at the barrier; the rank reports and exits */
   *wrong = 0;
   for (int t = 0; t < threads; t++) {
     pthread_join(copiers[t].thread, NULL);
@@ -213,8 +213,8 @@ static void *return_ball(void *argument) {
   return NULL;
 }
 
-/* One cache line goes between two cores and back; a sample is half the mean round trip of `inner` trips.
- * The least time in which any message can pass from one core to another. */
+/* Bounces a cache line between two cores; a sample is half the mean round trip of `inner` trips. It is the least
+ * time in which any message can pass between the cores. */
 int rw_core_latency(int cpu, int partner_cpu, int inner, int samples, double *seconds) {
   _Alignas(128) _Atomic int ball = 0;
   struct partner partner = {.ball = &ball, .cpu = partner_cpu, .rounds = inner * (samples + 1)};
@@ -234,7 +234,7 @@ int rw_core_latency(int cpu, int partner_cpu, int inner, int samples, double *se
   return partner.status;
 }
 
-/* A fixed piece of work, timed `quanta` times in a row with no gap: what varies is the machine, not the work. */
+/* Times a fixed piece of work `quanta` times without a gap: the machine varies, not the work. */
 int rw_noise(int work, int quanta, double *seconds) {
   uint64_t x = 88172645463325252ULL;
   double last = rw_now();

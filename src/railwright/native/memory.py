@@ -17,20 +17,21 @@ PATTERN = "every byte against splitmix64 of its position"
 SMALL_PAGE_BYTES = 4096
 _ANY_NODE = -1
 _NOT_PLACED = {
-    errno.EINVAL: "the kernel has no such node, or does not let this process use it",
-    errno.EPERM: "a container needs CAP_SYS_NICE to place memory, as by `docker run --cap-add SYS_NICE`",
-    errno.ENOSYS: "this kernel knows no NUMA nodes",
+    errno.EINVAL: "the kernel has no such node, or denies it to this process",
+    errno.EPERM: "a container needs CAP_SYS_NICE to place memory, as with `docker run --cap-add SYS_NICE`",
+    errno.ENOSYS: "this kernel does not support NUMA nodes",
 }
 
 
 class MayNotPlace(CannotJudge):
-    """This process may neither place memory on a NUMA node nor see where it lies: a container's filter forbids it."""
+    """The error of a container whose filter forbids placing memory on a NUMA node and querying its location."""
 
 
 class Buffer(Closing):
-    """Anonymous memory, touched before use, on huge pages where there are any or on small ones. A context manager.
+    """Anonymous memory, touched before use, on huge pages if available, otherwise on small ones. A context manager.
 
-    With `node` it comes from that NUMA node alone. Raises CannotJudge where it cannot, MayNotPlace where it may not.
+    With `node` all of it comes from that NUMA node. Raises CannotJudge if it cannot, MayNotPlace if it is not
+    permitted.
     """
 
     def __init__(self, size_bytes: int, *, huge: bool = True, node: int | None = None) -> None:
@@ -45,25 +46,26 @@ class Buffer(Closing):
         self.size_bytes = size_bytes
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         function("rw_free", c_int, c_void_p, c_size_t)(self.address, self.size_bytes)
 
     def pages_on(self, node: int) -> int:
-        """How many of its pages of 4 KiB the kernel has on a NUMA node. Raises CannotJudge where it does not say,
-        MayNotPlace where this process may not ask.
+        """Count the 4 KiB pages on a NUMA node.
+
+        Raises CannotJudge if the kernel does not report it, and MayNotPlace if this process may not query it.
         """
         found = function("rw_pages_on", c_int64, c_void_p, c_size_t, c_int)(self.address, self.size_bytes, node)
         if found < 0:
-            raise _refused("cannot see on which NUMA node memory lies", -found)
+            raise _refused("cannot determine the NUMA node of memory", -found)
         return int(found)
 
     @property
     def pages(self) -> int:
-        """All of its pages of 4 KiB, the last one perhaps in part."""
+        """The number of 4 KiB pages, including a partial last one."""
         return -(-self.size_bytes // SMALL_PAGE_BYTES)
 
     def huge_bytes(self) -> int | None:
-        """How much of the mapping lies on huge pages, by /proc/self/smaps; None where that cannot be read."""
+        """Return the bytes of the mapping on huge pages, from /proc/self/smaps; None if that is unreadable."""
         try:
             lines = Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
@@ -83,13 +85,13 @@ class Buffer(Closing):
         function("rw_fill", None, c_void_p, c_size_t, c_uint64, c_uint64)(self.address, size, seed, position)
 
     def count_wrong(self, seed: int, size_bytes: int | None = None, position: int = 0, start: int = 0) -> int:
-        """How many bytes from `start` on differ from the pattern that starts at byte `position`."""
+        """Count the bytes from `start` on that differ from the pattern that starts at byte `position`."""
         size = self.size_bytes - start if size_bytes is None else size_bytes
         count = function("rw_count_wrong", c_int64, c_void_p, c_size_t, c_uint64, c_uint64)
         return int(count(self.address + start, size, seed, position))
 
     def verify(self, seed: int, size_bytes: int) -> Verification:
-        """The data check over the first `size_bytes`."""
+        """Check the first `size_bytes`."""
         return Verification(method=PATTERN, bytes_checked=size_bytes, bytes_wrong=self.count_wrong(seed, size_bytes))
 
 
@@ -100,12 +102,12 @@ def _refused(what: str, code: int) -> CannotJudge:
 
 
 def pin(cpu: int) -> None:
-    """Bind the calling thread to one CPU. Raises NativeError."""
+    """Bind the calling thread to a CPU. Raises NativeError."""
     checked(f"bind to CPU {cpu}", function("rw_pin", c_int, c_int)(cpu))
 
 
 def copy(target: Buffer, source: Buffer, size_bytes: int, *, inner: int, warm: int, samples: int) -> list[float]:
-    """Seconds per copy; each sample is the mean of `inner` copies."""
+    """Return seconds per copy. Each sample is the mean of `inner` copies."""
     seconds = seconds_array(samples)
     loop = function("rw_copy", c_int, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, POINTER(c_double))
     checked("memory copy", loop(target.address, source.address, size_bytes, inner, warm, samples, seconds))
@@ -113,7 +115,7 @@ def copy(target: Buffer, source: Buffer, size_bytes: int, *, inner: int, warm: i
 
 
 def copy_threads(cpus: list[int], size_bytes: int, *, inner: int, samples: int) -> tuple[list[float], Verification]:
-    """Seconds in which every thread, one on each CPU, copied `size_bytes` once; and the check of all of it."""
+    """Return the seconds in which a thread on each CPU copied `size_bytes` once, and the check of all copies."""
     seconds, wrong = seconds_array(samples), c_int64(0)
     loop = function(
         "rw_copy_threads", c_int, c_int, POINTER(c_int), c_size_t, c_int, c_int, POINTER(c_double), POINTER(c_int64)
@@ -126,7 +128,7 @@ def copy_threads(cpus: list[int], size_bytes: int, *, inner: int, samples: int) 
 
 
 def core_latency(cpu: int, partner_cpu: int, *, inner: int, samples: int) -> list[float]:
-    """Seconds for one cache line to go from one core to another (half the round trip)."""
+    """Return the seconds for a cache line to go from one core to another (half the round trip)."""
     seconds = seconds_array(samples)
     loop = function("rw_core_latency", c_int, c_int, c_int, c_int, c_int, POINTER(c_double))
     checked(f"cache line between CPU {cpu} and {partner_cpu}", loop(cpu, partner_cpu, inner, samples, seconds))
@@ -134,7 +136,7 @@ def core_latency(cpu: int, partner_cpu: int, *, inner: int, samples: int) -> lis
 
 
 def fixed_work(work: int, quanta: int) -> list[float]:
-    """Seconds of each of `quanta` equal pieces of work, timed without a gap."""
+    """Return the seconds of each of `quanta` equal pieces of work, timed without a gap."""
     seconds = seconds_array(quanta)
     checked("noise", function("rw_noise", c_int, c_int, c_int, POINTER(c_double))(work, quanta, seconds))
     return list(seconds)

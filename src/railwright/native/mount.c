@@ -1,5 +1,5 @@
-/* Whether a mount answers: a call that hangs in the kernel cannot be taken back, and a thread in it keeps its process
- * from ending. So a child looks, and is left behind where it hangs. */
+/* Tests whether a mount responds. A call that hangs in the kernel cannot be cancelled, and a thread in it keeps its
+ * process from exiting. So a child makes the call, and is abandoned if it hangs. */
 #include "railwright.h"
 
 #include <errno.h>
@@ -10,13 +10,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* 1: something was said of the path, an error as well; 0: nothing within `patience` seconds; negative: -errno. */
+/* Returns 1 for any answer about the path, even an error; 0 for none within `patience` seconds; -errno on failure. */
 int rw_mount_answers(const char *path, double patience) {
   pid_t child = fork();
   if (child < 0) return -errno;
-  if (!child) { /* other threads may hold any lock: only what is safe in a signal handler */
+  if (!child) { /* other threads may hold any lock: only async-signal-safe calls */
     struct stat told;
-    struct statvfs room; /* asks the server, where attributes may come from the kernel's cache */
+    struct statvfs room; /* asks the server, while attributes may come from the kernel's cache */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!stat(path, &told)) statvfs(path, &room);
     _exit(0);

@@ -1,4 +1,4 @@
-"""Whether a mount answers at all (`mount.c`)."""
+"""A test whether a mount responds (`mount.c`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from railwright.native.library import function
 
 
 def answers(path: str, patience_s: float) -> bool:
-    """Whether anything is said of a path within that time; True also where no child could be started to look."""
+    """Report whether the path responds within the time. Returns True also if no child could be started to test it."""
     told: int = function("rw_mount_answers", c_int, c_char_p, c_double)(os.fsencode(path), patience_s)
     return told != 0

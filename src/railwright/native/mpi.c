@@ -23,7 +23,7 @@ static struct {
   barrier_f barrier;
 } mpi;
 
-/* What a loop needs of the MPI in front of it; laid out alike in `native/mpi.py`. */
+/* The MPI state that a loop needs. The layout is also in `native/mpi.py`. */
 struct rw_mpi {
   intptr_t comm, byte;
   void *status_ignore; /* 0 in Open MPI, 1 in MPICH; MPI_STATUSES_IGNORE has the same value in both */

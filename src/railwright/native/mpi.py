@@ -1,6 +1,6 @@
-"""MPI as the ranks use it: mpi4py sets up, the timed calls are in `mpi.c`.
+"""MPI for the ranks: mpi4py sets up, `mpi.c` has the timed calls.
 
-The thread level is `single`, because MPI's own locks cost 0.1 us a message at `multiple`; it is part of every record.
+The thread level is `single`, because the locks of MPI cost 0.1 us a message at `multiple`. It is part of every record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MPICH_SEGMENT = "/dev/shm/mpich_shm_"  # noqa: S108 - MPICH's name, read only t
 
 
 class _Mpi(Structure):
-    """Laid out as `struct rw_mpi` in mpi.c."""
+    """The layout of `struct rw_mpi` in mpi.c."""
 
     _fields_ = (
         *fields(c_ssize_t, "comm", "byte"),
@@ -35,9 +35,9 @@ class _Mpi(Structure):
 
 
 def initialise() -> Intracomm:
-    """MPI_Init, once per process; the world communicator, for `first_use`.
+    """Call MPI_Init once per process. Returns the world communicator, for `first_use`.
 
-    Raises CannotJudge where no MPI can be loaded.
+    Raises CannotJudge if no MPI can be loaded.
     """
     import mpi4py
 
@@ -52,10 +52,10 @@ def initialise() -> Intracomm:
 
 
 def first_use(comm: Intracomm) -> None:
-    """Attach all ranks to each other, and take the names of what they share away. First all must have left MPI_Init.
+    """Connect all ranks and unlink the names of their shared memory. All ranks must have left MPI_Init first.
 
-    Open MPI 5 relies on a fence of its launcher for that, and under Slurm's srun (22.05) a rank may pass it while
-    another is inside; what it sends then ends the other by a segmentation fault in
+    Open MPI 5 relies on a fence of its launcher for that. Under Slurm's srun (22.05) a rank may pass the fence while
+    another is inside; its message then crashes the other with a segmentation fault in
     `mca_pml_ob1_recv_frag_callback_match` (open-mpi/ompi, issue 12495).
     """
     comm.Barrier()
@@ -63,7 +63,7 @@ def first_use(comm: Intracomm) -> None:
 
 
 def _unlink_segments() -> None:
-    """Take the names of MPICH's shared memory away once all ranks are attached, so that a kill leaves none behind."""
+    """Unlink MPICH's shared memory once all ranks are attached, so that a killed rank leaves none behind."""
     for path in _mapped_files():
         if path.startswith(_MPICH_SEGMENT):
             Path(path).unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def _mapped_files() -> list[str]:
 
 
 def library_version() -> str:
-    """The first line of what the MPI library says of itself: `Open MPI v5.0.11`."""
+    """Return the first line of the MPI library's version: `Open MPI v5.0.11`."""
     from mpi4py import MPI
 
     first = MPI.Get_library_version().strip("\0\n ").splitlines()[0]
@@ -83,7 +83,7 @@ def library_version() -> str:
 
 
 def thread_level() -> str:
-    """The level that the MPI library granted: `single` as asked, or a higher one."""
+    """Return the level that the MPI library granted: `single` as requested, or a higher one."""
     from mpi4py import MPI
 
     names = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
@@ -91,31 +91,31 @@ def thread_level() -> str:
 
 
 def has_mpich_abi() -> bool:
-    """Whether the library has the ABI of MPICH and not Open MPI's: an int handle (4 bytes) is its mark."""
+    """Report whether the library has the ABI of MPICH rather than Open MPI. Its handles are ints (4 bytes)."""
     from mpi4py import MPI
 
     return MPI._sizeof(MPI.Comm) == ctypes.sizeof(c_int)
 
 
 def bind(binder: str) -> None:
-    """Bind a loop library's functions, by its C function `binder`, to the libmpi that mpi4py loaded.
+    """Bind the functions of a loop library, by its C function `binder`, to the libmpi that mpi4py loaded.
 
-    Raises CannotJudge where that library cannot be found, NativeError where it lacks a function.
+    Raises CannotJudge if that library cannot be found, and NativeError if it lacks a function.
     """
     library.checked("MPI", function(binder, c_int, c_void_p)(ctypes.CDLL(library_path())._handle))
 
 
 def checked(code: int) -> None:
-    """Raises NativeError for what a loop returned, in the MPI library's own words where the error is MPI's."""
+    """Check the return value of a loop. Raises NativeError, with the MPI library's text for an MPI error."""
     from mpi4py import MPI
 
     library.checked("MPI", code, MPI.Get_error_string(code) if code > 0 else "")
 
 
 def library_path() -> str:
-    """The libmpi that mpi4py loaded, so that the loop calls the very same one.
+    """Return the path of the libmpi that mpi4py loaded, so that the loops call the same one.
 
-    Where the launcher named it, that one: a profiling library in front of MPI's maps both into the process.
+    The library that the launcher named takes precedence, because a profiling library in front of MPI maps both.
     """
     named = os.environ.get("MPI4PY_LIBMPI")
     mapped = _mapped_files()
@@ -125,7 +125,7 @@ def library_path() -> str:
         if Path(path).name.startswith("libmpi.so"):
             return path
     raise CannotJudge(
-        "the MPI library is not among this process's shared objects", hint="a statically linked MPI cannot be timed"
+        "the MPI library must be a shared object of this process", hint="a statically linked MPI cannot be timed"
     )
 
 
@@ -146,7 +146,10 @@ class PointToPoint:
         )
 
     def latency(self, out: Buffer, into: Buffer, size_bytes: int, *, warm: int, iterations: int) -> list[float]:
-        """Half the round trip of each iteration, in seconds; meaningful on rank 0. Collective over both ranks."""
+        """Return half the round trip of each iteration, in seconds; meaningful on rank 0.
+
+        Collective over both ranks.
+        """
         seconds = seconds_array(iterations)
         loop = function(
             "rw_mpi_latency", c_int, POINTER(_Mpi), c_void_p, c_void_p, c_int, c_int, c_int, POINTER(c_double)
@@ -165,9 +168,9 @@ class PointToPoint:
         iterations: int,
         both_ways: bool = False,
     ) -> list[float]:
-        """Seconds of each window of `window` messages, meaningful on rank 0. Collective.
+        """Return the seconds of each window of `window` messages; meaningful on rank 0. Collective.
 
-        From rank 0 with a one-byte answer, or `both_ways` at once with none.
+        Messages go from rank 0 with a one-byte reply, or `both_ways` at once with none.
         """
         seconds = seconds_array(iterations)
         name = "rw_mpi_bidirectional" if both_ways else "rw_mpi_bandwidth"

@@ -120,7 +120,7 @@ void rw_collective_fill(const struct rw_collective *c, float *out, float *in) {
   for (int64_t i = 0, floats = received_floats(c); i < floats; i++) in[i] = -1;
 }
 
-/* How many floats of this rank's result are not what they should be. */
+/* Counts the wrong floats of this rank's result. */
 int64_t rw_collective_wrong(const struct rw_collective *c, const float *in) {
   int64_t wrong = 0, mine = (int64_t)c->rank * c->count;
   if (c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER) {

@@ -1,4 +1,4 @@
-"""MPI collectives on 32-bit floats, summed where they are reduced: the timed loops of `mpi_collectives.c`."""
+"""MPI collectives on 32-bit floats, with sums as reductions: the timed loops of `mpi_collectives.c`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-"""In the order of the C file's kinds."""
+"""The operations in the order of the C enumeration."""
 FLOAT_BYTES = 4
 MOST_FLOATS = 2**31 - 1
-"""MPI counts are C ints."""
+"""The maximum count, because MPI counts are C ints."""
 MOST_RANKS = 1024
-"""Up to here a float holds every sum of the pattern exactly."""
-PATTERN = "every float against splitmix64 of its position and the ranks it is from"
+"""The most ranks for which a float holds every sum of the pattern exactly."""
+PATTERN = "every float against splitmix64 of its position and its source ranks"
 
 
 class _Collective(Structure):
-    """Laid out as `struct rw_collective` in mpi_collectives.c."""
+    """The layout of `struct rw_collective` in mpi_collectives.c."""
 
     _fields_ = (
         *fields(c_ssize_t, "comm", "type", "sum"),
@@ -34,7 +34,7 @@ class _Collective(Structure):
 
 
 class Pattern:
-    """What each rank sends in one operation, and what it must then hold. Needs no MPI.
+    """The data that each rank sends in an operation, and the result that it must receive. Needs no MPI.
 
     `count` is the floats of the whole for all_reduce, and of one rank's share for the others.
     """
@@ -49,14 +49,17 @@ class Pattern:
         self.received_bytes = share if operation in ("all_reduce", "reduce_scatter") else whole
 
     def fill(self, out: Buffer, into: Buffer) -> None:
-        """This rank's floats to send, and poison where it will receive. Raises ValueError for too small a buffer."""
+        """Write this rank's data to send, and poison to the receive buffer.
+
+        Raises ValueError if a buffer is too small.
+        """
         self._fits(out, self.sent_bytes)
         self._fits(into, self.received_bytes)
         fill = function("rw_collective_fill", None, POINTER(_Collective), c_void_p, c_void_p)
         fill(ctypes.byref(self._what), out.address, into.address)
 
     def verify(self, into: Buffer) -> Verification:
-        """The data check of all that this rank received; a wrong float counts as four wrong bytes."""
+        """Check all data that this rank received. A wrong float counts as four wrong bytes."""
         self._fits(into, self.received_bytes)
         count = function("rw_collective_wrong", c_int64, POINTER(_Collective), c_void_p)
         wrong = count(ctypes.byref(self._what), into.address)
@@ -65,26 +68,26 @@ class Pattern:
     @staticmethod
     def _fits(buffer: Buffer, size_bytes: int) -> None:
         if buffer.size_bytes < size_bytes:
-            raise ValueError(f"a buffer of {buffer.size_bytes} bytes is too small for {size_bytes}")
+            raise ValueError(f"a buffer must have at least {size_bytes} bytes, got {buffer.size_bytes}")
 
 
 class Collective(Pattern):
-    """One operation at one size over all ranks of a communicator. Raises CannotJudge where MPI cannot be timed."""
+    """An operation at one size over all ranks of a communicator. Raises CannotJudge if MPI cannot be timed."""
 
     def __init__(self, comm: Intracomm, operation: str, count: int) -> None:
         from mpi4py import MPI
 
         super().__init__(operation, count, comm.rank, comm.size)
         bind("rw_collectives_bind")
-        self._comm = comm  # the handle below is good for as long as this lives
+        self._comm = comm  # keeps the handle below valid
         self._what.comm = MPI._handleof(comm)
         self._what.type = MPI._handleof(MPI.FLOAT)
         self._what.sum = MPI._handleof(MPI.SUM)
 
     def time(self, out: Buffer, into: Buffer, *, warm: int, operations: int, samples: int) -> list[float]:
-        """Seconds of one operation, from `samples` rows of `operations` back to back after a barrier.
+        """Return the seconds per operation of each of `samples` rows of `operations` back to back after a barrier.
 
-        By this rank's own clock, from its end of the barrier to its end of the last operation. Collective.
+        The clock is this rank's, from its exit of the barrier to the end of its last operation. Collective.
         """
         self._fits(out, self.sent_bytes)
         self._fits(into, self.received_bytes)

@@ -1,4 +1,4 @@
-"""Many MPI messages under way at once between any ranks, each with what follows on it."""
+"""Many concurrent MPI messages between any ranks, each with a follow-up action."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Request
 
 Act = Callable[[int], None]
-"""What is done when a message has left or come; for one that came, with its bytes."""
+"""The action after a message was sent or received; it gets the bytes received."""
 
 
 class Post:
-    """The messages of one rank. `pause_s` is how long it sleeps where nothing has moved; 0: it polls."""
+    """The messages of one rank. `pause_s` is the sleep when no message has progressed; 0 polls."""
 
     def __init__(self, comm: Intracomm, pause_s: float) -> None:
         from mpi4py import MPI
@@ -30,11 +30,11 @@ class Post:
         self._add(self._comm.Isend(self._part(buffer, size_bytes), rank, tag), act)
 
     def receive(self, buffer: Buffer, most_bytes: int, rank: int, tag: int, act: Act) -> None:
-        """Receive at most so many bytes into a buffer."""
+        """Receive up to `most_bytes` into a buffer."""
         self._add(self._comm.Irecv(self._part(buffer, most_bytes), rank, tag), act)
 
     def deliver(self) -> None:
-        """Return when nothing is under way any more, with all that follows on what is."""
+        """Wait until all messages and their follow-up messages are complete."""
         while any(self._acts):
             statuses = [self._mpi.Status() for _ in self._requests]
             done = self._mpi.Request.Testsome(self._requests, statuses) or []

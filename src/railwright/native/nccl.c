@@ -133,7 +133,7 @@ static int enqueue(const struct rw_nccl *w, const struct rw_nccl_rank *r, int tu
   }
 }
 
-/* Until the stream is empty, asking as nccl-tests does. A rank that failed would leave the others here for ever. */
+/* Polls until the stream is empty, as nccl-tests does. A failed rank would leave the others here forever. */
 static int wait_for(struct team *t, const struct rw_nccl_rank *r) {
   for (;;) {
     int status = rw_cuda.stream_query(r->stream), broken = 0;
@@ -166,7 +166,7 @@ static int enqueue_all(const struct rw_nccl *w, const struct rw_nccl_rank *r, in
   return status;
 }
 
-/* The operations as an executable graph. The capture is ended in any case, so that the stream stays usable. */
+/* Captures the operations as an executable graph. The capture always ends, so that the stream stays usable. */
 static int capture(const struct rw_nccl *w, const struct rw_nccl_rank *r, int operations, void **ready) {
   void *graph = NULL;
   int status = rw_cuda.begin_capture(r->stream, CAPTURE_THREAD_LOCAL);
@@ -244,7 +244,7 @@ int rw_nccl_run(const struct rw_nccl *what, const struct rw_nccl_rank *ranks, in
   for (; started < what->here; started++)
     if (pthread_create(&threads[started], NULL, run, &workers[started])) break;
   if (started < what->here)
-    atomic_store(&team.status, RW_NO_THREAD); /* the others meet it at their first wait */
+    atomic_store(&team.status, RW_NO_THREAD); /* the others see it at their first wait */
   else
     run(&workers[0]);
   for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);

@@ -1,6 +1,6 @@
-"""NCCL as the ranks use it: ctypes sets up communicators and buffers, the timed calls are in `nccl.c`.
+"""NCCL for the ranks: ctypes sets up communicators and buffers, `nccl.c` has the timed calls.
 
-Only ranks may use this module: NCCL loads CUDA.
+Only ranks may use this module, because NCCL loads CUDA.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
-"""In the order of the C file's kinds."""
+"""The operations in the order of the C enumeration."""
 Buffers = Literal["plain", "registered", "symmetric"]
 
 _SYMMETRIC = 1  # NCCL_WIN_COLL_SYMMETRIC
@@ -28,7 +28,7 @@ _WARM, _TIME, _ONCE = range(3)
 
 
 class RankOfTeam(Structure):
-    """Laid out as `struct rw_nccl_rank` in nccl.c."""
+    """The layout of `struct rw_nccl_rank` in nccl.c."""
 
     _fields_ = (
         *fields(c_void_p, "comm", "context", "stream"),
@@ -38,7 +38,7 @@ class RankOfTeam(Structure):
 
 
 class Operation(Structure):
-    """Laid out as `struct rw_nccl` in nccl.c: one operation at one size."""
+    """An operation at one size, with the layout of `struct rw_nccl` in nccl.c."""
 
     _fields_ = (
         ("comm", c_ssize_t),
@@ -48,19 +48,19 @@ class Operation(Structure):
 
 
 class Borrowed(cuda.DeviceBuffer):
-    """GPU memory that is another's to free."""
+    """GPU memory that another object frees."""
 
     def __init__(self, device: cuda.Device, address: int, size_bytes: int) -> None:
         self.device, self.address, self.size_bytes = device, address, size_bytes
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing, because another object frees the memory."""
 
 
 class Team:
-    """This process's ranks of one communicator, one for each device, with a stream and two buffers each.
+    """The ranks of this process in a communicator, one per device, each with a stream and two buffers.
 
-    Making it is collective over all ranks. `comm` is the MPI communicator where the other ranks are processes.
+    Creating it is collective over all ranks. `comm` is the MPI communicator if other processes have ranks.
     """
 
     def __init__(
@@ -99,10 +99,11 @@ class Team:
             member.comm = self._communicators[index]
 
     def allocate(self, size_bytes: int, buffers: Buffers) -> str:
-        """Two buffers of the size for each rank, by ncclMemAlloc (2.19) as nccl-tests does; registered where asked.
+        """Allocate two buffers for each rank by ncclMemAlloc (2.19), as nccl-tests does, and register them if
+        requested.
 
-        Returns how they were allocated. Raises NcclError, and CannotJudge where the library or the communicator cannot
-        register in that way.
+        Returns the method of allocation. Raises NcclError, and CannotJudge if the library or the communicator does not
+        support the registration.
         """
         ours = self.library.has("ncclMemAlloc")
         needed = {"registered": "ncclCommRegister", "symmetric": "ncclCommWindowRegister"}.get(buffers)
@@ -125,7 +126,7 @@ class Team:
         return address.value
 
     def _register(self, name: str, buffers: Buffers) -> None:
-        """All in one group, because ncclCommWindowRegister is collective."""
+        """Register all buffers in one group, because ncclCommWindowRegister is collective."""
         handles = []
         flags = (c_int(_SYMMETRIC),) if buffers == "symmetric" else ()
         self.library.call("ncclGroupStart")
@@ -137,15 +138,15 @@ class Team:
                 self.library.call(name, comm, c_void_p(address), size, byref(handles[-1]), *flags, comm=comm)
         self.library.call("ncclGroupEnd")
         if buffers == "symmetric" and not all(handle.value for handle in handles):
-            raise CannotJudge("NCCL gives no symmetric window here: not every GPU reaches every other's memory")
+            raise CannotJudge("NCCL offers no symmetric window here: not every GPU has access to every other's memory")
 
     def what(
         self, count: int, sizes_bytes: tuple[int, int, int], *, in_place: bool, graph: bool, operations: int
     ) -> Operation:
-        """The operation with `count` floats in NCCL's sense; its bytes sent, received, and those of the buffers."""
+        """Describe an operation with `count` floats in NCCL's sense, and its bytes sent, received and buffered."""
         sent, received, largest = sizes_bytes
         if not 0 < max(sent, received) <= largest <= self.size_bytes:
-            raise ValueError(f"an operation of {max(sent, received)} bytes in buffers of {self.size_bytes}")
+            raise ValueError(f"an operation of {max(sent, received)} bytes exceeds buffers of {self.size_bytes}")
         return Operation(
             comm=_mpi_handle(self.mpi),
             count=count,
@@ -161,7 +162,7 @@ class Team:
         )
 
     def places(self, what: Operation, index: int) -> tuple[int, int]:
-        """Where a rank of this process sends from and receives in the first operation, as nccl.c places them."""
+        """Return the send and receive addresses of a rank's first operation, as nccl.c computes them."""
         member = self.members[index]
         out, into = (member.into if what.in_place else member.out), member.into
         if what.in_place and self.operation == "all_gather":
@@ -171,22 +172,22 @@ class Team:
         return out, into
 
     def close(self) -> None:
-        """Destroy this process's communicators. The rest goes with the process."""
+        """Destroy this process's communicators. The process's exit frees the rest."""
         for member in self.members:
             self.library.call("ncclCommDestroy", c_void_p(member.comm))
 
     def time(self, what: Operation, samples: int) -> list[list[float]]:
-        """Seconds of one operation, `samples` for each rank of this process. Raises NativeError. Collective."""
+        """Return the seconds per operation, `samples` for each rank of this process. Raises NativeError. Collective."""
         seconds = seconds_array(samples * len(self.devices))
         self._run(what, _TIME, seconds, samples)
         return [list(seconds[index * samples : (index + 1) * samples]) for index in range(len(self.devices))]
 
     def once(self, what: Operation) -> None:
-        """One operation and its end, launched as those that are timed. Raises NativeError. Collective."""
+        """Run an operation, launched like the timed ones, and wait. Raises NativeError. Collective."""
         self._run(what, _ONCE)
 
     def warm(self, what: Operation) -> None:
-        """One operation and its end, launched plainly. Raises NativeError. Collective."""
+        """Run an operation without a graph, and wait. Raises NativeError. Collective."""
         self._run(what, _WARM)
 
     def _run(self, what: Operation, task: int, seconds: ctypes.Array[c_double] | None = None, samples: int = 0) -> None:
@@ -195,7 +196,7 @@ class Team:
         self.checked(f"NCCL {self.operation}", code)
 
     def checked(self, what: str, code: int) -> None:
-        """Raises NativeError for what a loop returned, in the words of the library that failed."""
+        """Check the return value of a loop. Raises NativeError in the words of the library that failed."""
         comm = c_void_p(self.members[0].comm)
         nccl_errors.checked(what, code, lambda result: self.library.error_text(result, comm))
 

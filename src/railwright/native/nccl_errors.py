@@ -1,4 +1,4 @@
-"""What the loops of `nccl.c` and `train*.c` return, as errors in the words of the library that failed."""
+"""Errors of the loops of `nccl.c` and `train*.c`, in the words of the library that failed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from railwright.native import cuda
 from railwright.native.library import NativeError
 
-# As in nccl_errors.h: what is at or below a library's base is that minus the library's own number.
+# As in nccl_errors.h: a value at or below a library's base is the base minus the library's own number.
 _OURS = {-1020: "another rank of this process failed", -1021: "MPI_Barrier failed"}
 _NCCL_ERROR, _CUBLAS_ERROR = -2000, -2100
 
@@ -19,7 +19,7 @@ _OF_CUBLAS = {
 
 
 class NcclError(NativeError):
-    """NCCL refused or failed; `result` is its own number."""
+    """An error of NCCL; `result` is NCCL's own number."""
 
     def __init__(self, what: str, result: int, meaning: str) -> None:
         super().__init__(what, result, meaning)
@@ -27,13 +27,13 @@ class NcclError(NativeError):
 
     @property
     def refused(self) -> bool:
-        """Whether NCCL says that what was asked of it cannot be, rather than that something broke."""
+        """Whether NCCL rejects the request as unsupported, rather than failing."""
         no_way = self.result == _INTERNAL and "algorithm/protocol" in self.message  # before 2.24
         return no_way or self.result in (_INVALID_ARGUMENT, _INVALID_USAGE)
 
 
 def checked(what: str, code: int, nccl_says: Callable[[int], str] = "NCCL error {}".format) -> None:
-    """Raises NativeError for what a loop returned; `nccl_says` has NCCL's words for a result of its own."""
+    """Check the return value of a loop. Raises NativeError; `nccl_says` gives NCCL's text for its results."""
     if code <= _CUBLAS_ERROR:
         status = _CUBLAS_ERROR - code
         meaning = f"{_OF_CUBLAS.get(status, 'error')} (cuBLAS status {status})"

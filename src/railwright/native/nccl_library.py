@@ -1,6 +1,6 @@
-"""libnccl: what it exports, what it says of its errors, and its configuration. Only ranks may load it: it loads CUDA.
+"""libnccl: its functions, error texts and configuration. Only ranks may load it, because it loads CUDA.
 
-Structures and values after nccl.h of NCCL 2.18 to 2.30.
+Structures and values follow nccl.h of NCCL 2.18 to 2.30.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from railwright.native.vendor_libraries import candidates
 
 UNIQUE_ID_BYTES = 128
 SWITCHED_LOG = "ncclResetDebugInit"
-"""Reads NCCL_DEBUG and its like again; there from 2.24 on, out of the header since 2.28, still exported in 2.30."""
+"""The function that rereads NCCL_DEBUG and similar variables. It exists since 2.24, left the header in 2.28, and is
+still exported in 2.30."""
 
 _LIBRARY = "libnccl.so.2"
 _NEXT_STEP = "pip install nvidia-nccl-cu13 (nvidia-nccl-cu12 for CUDA 12), or give library=PATH"
@@ -30,7 +31,7 @@ class UniqueId(Structure):
 
 
 class Config(Structure):
-    """ncclConfig_t of 2.30; NCCL reads as much of it as `size` says and as its own version knows."""
+    """ncclConfig_t of 2.30. NCCL reads as many fields as `size` covers and its own version knows."""
 
     _fields_ = (
         ("size", c_size_t),
@@ -46,18 +47,18 @@ class Config(Structure):
 
 
 class Library:
-    """A loaded libnccl. Raises CannotJudge where it cannot be loaded or lacks what every loop needs."""
+    """A loaded libnccl. Raises CannotJudge if it cannot be loaded or lacks a function that every loop needs."""
 
     def __init__(self, named: str = "") -> None:
         self.path = candidates(_LIBRARY, named=named)[0]
         try:
             self._nccl = ctypes.CDLL(self.path)
         except OSError as error:
-            # In the message itself: a record keeps no hint.
+            # The step is in the message itself, because a record keeps no hint.
             step = "give another library=PATH" if named else _NEXT_STEP
             raise CannotJudge(f"NCCL cannot be loaded: {error}; {step}") from error
         if function("rw_nccl_bind", c_int, c_void_p)(self._nccl._handle):
-            raise CannotJudge(f"{self.path} is no NCCL, or one before 2.7")
+            raise CannotJudge(f"{self.path} must be NCCL 2.7 or later")
         code = c_int()
         self._nccl.ncclGetVersion(byref(code))
         self.code = code.value
@@ -65,21 +66,21 @@ class Library:
 
     @property
     def version(self) -> str:
-        """`2.28.9`."""
+        """The version, such as `2.28.9`."""
         return f"{self.code // 10000}.{self.code // 100 % 100}.{self.code % 100}"
 
     def has(self, name: str) -> bool:
-        """Whether the library exports a function."""
+        """Report whether the library exports a function."""
         return hasattr(self._nccl, name)
 
     def call(self, name: str, *arguments: object, comm: c_void_p | None = None) -> None:
-        """Call one of NCCL's functions. Raises NcclError in NCCL's own words."""
+        """Call a function of NCCL. Raises NcclError in NCCL's own words."""
         result = getattr(self._nccl, name)(*arguments)
         if result:
             raise NcclError(name, result, self.error_text(result, comm))
 
     def error_text(self, result: int, comm: c_void_p | None = None) -> str:
-        """What NCCL says of one of its results, with its last warning where it keeps one (2.13 and later)."""
+        """Return NCCL's text for a result, with its last warning if it keeps one (2.13 and later)."""
         words = self._text("ncclGetErrorString", c_int(result)) or f"NCCL error {result}"
         warning = self._text("ncclGetLastError", comm) if self.has("ncclGetLastError") else ""
         return f"{words}: {warning}" if warning else words
@@ -91,19 +92,19 @@ class Library:
         return " ".join(said.decode(errors="replace").split())[:300] if said else ""
 
     def unique_id(self) -> bytes:
-        """What all ranks of one communicator must share; made by one of them."""
+        """Create the identifier that all ranks of a communicator must share."""
         made = UniqueId()
         self.call("ncclGetUniqueId", byref(made))
         return bytes(made)
 
     def read_environment_again(self) -> None:
-        """Make NCCL read NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE anew, at its next message."""
+        """Make NCCL reread NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE at its next message."""
         reset = getattr(self._nccl, SWITCHED_LOG)
         reset.restype = None
         reset()
 
     def config(self, operation: str) -> Config:
-        """What nccl-tests 2.19.6 asks of a communicator: NVLink-centric schedules (2.28), a ring's two peers (2.30)."""
+        """Return the configuration of nccl-tests 2.19.6: NVLink-centric schedules (2.28), a ring's two peers (2.30)."""
         config = Config(size=ctypes.sizeof(Config), magic=_MAGIC, version=min(self.code, _NEWEST_CONFIG))
         for name, kind, *_ in Config._fields_[3:]:
             if kind is c_int:

@@ -1,7 +1,7 @@
-"""NCCL's own log of what it chose, switched on for untimed operations and off again before anything is timed.
+"""NCCL's log of its choices, enabled for untimed operations and disabled before anything is timed.
 
-NCCL reads NCCL_DEBUG once in a process. From 2.24 on it exports a function that makes it read it again (see
-`nccl_library.SWITCHED_LOG`), so the very communicator that is timed tells its choice, and no timed operation writes.
+NCCL reads NCCL_DEBUG once per process. Since 2.24 it exports a function that makes it read the variable again (see
+`nccl_library.SWITCHED_LOG`), so the timed communicator itself reports its choice, and no timed operation writes.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _MOST_BYTES = 1 << 20
 
 
 class SwitchedLog:
-    """The log of this process in a file of `folder`; `problem` says why there can be none, empty where there can."""
+    """The log of this process in a file of `folder`; `problem` is the reason why there is none, or empty."""
 
     def __init__(self, library: Library, folder: Path, rank: int) -> None:
         self._library = library
         self._file = folder / f"nccl-{rank}.log"
         self.problem = ""
         if not library.has(SWITCHED_LOG):
-            self.problem = f"NCCL {library.version} cannot switch its log on while it runs"
+            self.problem = f"NCCL {library.version} cannot enable its log while it runs"
         elif _FILE_VARIABLE in os.environ:
-            self.problem = f"{_FILE_VARIABLE} is set: the log is yours"
+            self.problem = f"{_FILE_VARIABLE} is set, so the log belongs to the user"
         elif "%" in str(self._file):
-            self.problem = "the folder for NCCL's log has a % in its name, which NCCL replaces"
+            self.problem = "the folder for NCCL's log must not have a % in its name, which NCCL replaces"
 
     @contextlib.contextmanager
     def written(self) -> Iterator[None]:
-        """What NCCL enqueues inside is logged; the variables are as before afterwards."""
+        """Log the operations that NCCL enqueues within the context. Restores the variables afterwards."""
         if self.problem:
             yield
             return
@@ -47,7 +47,7 @@ class SwitchedLog:
             self._library.read_environment_again()
 
     def text(self) -> str:
-        """What was written the last time, at most 1 MiB of it."""
+        """Return the text of the last log, at most 1 MiB."""
         flush_c_streams()
         try:
             with self._file.open("rb") as file:

@@ -1,7 +1,7 @@
-"""NCCL from one GPU to another and never back: a communicator of two ranks, of which this process is one.
+"""NCCL transfers from one GPU to another, in one direction: a communicator of two ranks, one of them in this process.
 
-Two directions of one GPU are two communicators, so that neither waits for the other. Only ranks may use this module:
-NCCL loads CUDA.
+Two directions of a GPU are two communicators, so that neither waits for the other. Only ranks may use this module,
+because NCCL loads CUDA.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SENDER, _RECEIVER, _RANKS = 0, 1, 2
 
 
 class OneWay:
-    """This process's end, with a stream and a buffer of `size_bytes`, a multiple of 4. `connect` comes first."""
+    """This process's end, with a stream and a buffer of `size_bytes`, a multiple of 4. Call `connect` first."""
 
     def __init__(self, library: Library, device: cuda.Device, size_bytes: int, *, sends: bool) -> None:
         self.library, self.device, self.sends = library, device, sends
@@ -26,9 +26,9 @@ class OneWay:
         self._comm = c_void_p()
 
     def transfer(self, times: int) -> None:
-        """The whole buffer so many times; returns when all is sent, or has come. Raises NativeError.
+        """Transfer the whole buffer `times` times, and wait until all is sent or received. Raises NativeError.
 
-        It may run in a thread of its own, beside other ends of this GPU.
+        It may run in a separate thread, concurrently with other ends of this GPU.
         """
         name, other = ("ncclSend", _RECEIVER) if self.sends else ("ncclRecv", _SENDER)
         floats, stream = c_size_t(self.buffer.size_bytes // _FLOAT_BYTES), c_void_p(self._stream.handle)
@@ -41,7 +41,7 @@ class OneWay:
         self._stream.synchronize()
 
     def join(self, unique_id: bytes) -> None:
-        """Become a rank of the communicator, within a group."""
+        """Join the communicator, within a group."""
         config, rank = self.library.config("send_recv"), c_int(_SENDER if self.sends else _RECEIVER)
         shared = UniqueId.from_buffer_copy(unique_id)
         self.library.call("ncclCommInitRankConfig", byref(self._comm), c_int(_RANKS), shared, rank, byref(config))
@@ -54,7 +54,7 @@ class OneWay:
 
 
 def connect(ends: Sequence[OneWay], unique_ids: Sequence[bytes]) -> None:
-    """Connect each end with the one that has the same id in another process: all of them at once. Raises NcclError."""
+    """Connect each end with the end of the same id in another process, all at once. Raises NcclError."""
     if not ends:
         return
     library = ends[0].library

@@ -47,11 +47,11 @@ int rw_nixl_transfer(void *agent, void *request, int warm, int iterations, doubl
   return RW_OK;
 }
 
-/* Laid out as `_Crew` in nixl_crew.py. */
+/* The layout is also in `_Crew` in nixl_crew.py. */
 struct rw_nixl_crew {
   void *agent;
   void **requests; /* threads x each */
-  const int *cpus; /* one a thread, -1 leaves it where it is */
+  const int *cpus; /* one per thread; -1 leaves the thread unbound */
   int threads, each, depth, iterations;
   double patience;
   double *seconds; /* threads x iterations, post to done */
@@ -66,7 +66,7 @@ struct member {
   double start, end;
 };
 
-/* Waits for the request that was posted `depth` ago, so requests come back in the order of their posts. */
+/* Waits for the request posted `depth` ago, so requests complete in the order of their posts. */
 static int run_member(struct member *m) {
   struct rw_nixl_crew *c = m->crew;
   void **requests = c->requests + (size_t)m->index * c->each;
@@ -114,7 +114,7 @@ int rw_nixl_crew(struct rw_nixl_crew *crew) {
       break;
     }
   }
-  if (code != RW_OK) crew->iterations = 0; /* those that did start have nothing to do */
+  if (code != RW_OK) crew->iterations = 0; /* the started threads have nothing to do */
   while (atomic_load(&ready) < started) sched_yield();
   atomic_store(&go, 1);
   for (int k = 0; k < started; k++) pthread_join(threads[k], NULL);

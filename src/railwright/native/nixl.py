@@ -1,7 +1,7 @@
-"""NIXL through its plain C API: agents, memory registration, metadata and requests; the timed calls are in `nixl.c`.
+"""NIXL through its plain C API: agents, memory registration, metadata and requests; `nixl.c` has the timed calls.
 
-The C API is used because the Python package would pull in numpy and torch, and costs 0.7 to 2 us a transfer.
-Signatures after src/bindings/rust/wrapper.h of NIXL 1.5.2 (the header is in no wheel).
+The Python package would require numpy and torch, and costs 0.7 to 2 us a transfer. Signatures follow
+src/bindings/rust/wrapper.h of NIXL 1.5.2 (no wheel has the header).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from railwright.native.vendor_libraries import in_wheels
 
 Operation = Literal["READ", "WRITE"]
 Blocks = Sequence[tuple[int, int]]
-"""Each (address, bytes)."""
+"""The (address, bytes) of each block."""
 Storage = Literal["OBJECT", "FILE"]
 Extents = Sequence[tuple[int, int, int]]
-"""Each (offset, bytes, what holds it: a file's descriptor or an object's number)."""
+"""The (offset, bytes, container) of each extent; the container is a file descriptor or an object number."""
 Address = tuple[str, int]
 """An IPv4 address in digits, and a port."""
 
 _OPERATIONS: dict[Operation, int] = {"READ": 0, "WRITE": 1}
 _STORAGE: dict[Storage, int] = {"OBJECT": 3, "FILE": 4}
 LISTENER_DELAY_US = 100_000
-"""How long NIXL's own thread sleeps between two looks at its socket or its store: NIXL's default."""
+"""The interval at which NIXL's thread polls its socket or its store: NIXL's default."""
 _NO_SYNC, _STRICT_SYNC, _READ_WRITE_SYNC = 0, 1, 2
 _ETCD_CLIENT = b"libetcd-cpp-api"
 _STORE_VARIABLE, _NAMESPACE_VARIABLE, _OTHER_STORE_VARIABLE = (
@@ -51,7 +51,7 @@ NOT_INSTALLED = "NIXL is not installed: run `railwright setup nixl`"
 
 
 class _AgentConfig(Structure):
-    """Laid out as `nixl_capi_agent_config_s`."""
+    """The layout of `nixl_capi_agent_config_s`."""
 
     _fields_ = (
         *fields(c_bool, "enable_prog_thread", "enable_listen_thread"),
@@ -63,12 +63,12 @@ class _AgentConfig(Structure):
 
 
 def find_library() -> Path | None:
-    """Where libnixl_capi.so of an installed nixl wheel is, without importing NIXL; None if there is none."""
+    """Find libnixl_capi.so of an installed nixl wheel without importing NIXL. Returns None if there is none."""
     return next(map(Path, in_wheels("libnixl_capi.so")), None)
 
 
 def plugin_problem(backend: str) -> str:
-    """Why the plugin of a backend cannot be loaded, in the loader's own words, or an empty string. Loads it."""
+    """Load the plugin of a backend. Returns the loader's error, or an empty string."""
     library = find_library()
     if library is None:
         return NOT_INSTALLED
@@ -83,7 +83,7 @@ def plugin_problem(backend: str) -> str:
 
 
 def knows_etcd() -> bool:
-    """Whether the library was linked with etcd's client: only then does it look at NIXL_ETCD_ENDPOINTS."""
+    """Report whether the library was linked with etcd's client. Otherwise it ignores NIXL_ETCD_ENDPOINTS."""
     library = find_library()
     try:
         return library is not None and _ETCD_CLIENT in library.with_name("libnixl.so").read_bytes()
@@ -92,28 +92,28 @@ def knows_etcd() -> bool:
 
 
 def prepare_environment() -> None:
-    """What must be set before the library is loaded.
+    """Set the variables that must be set before the library is loaded.
 
-    `UCX_MODULES=^efa`: the wheel's EFA module loads the system's libibverbs beside the wheel's own, and the process
-    then crashes at exit. Left alone where the user set it, and where an EFA device is present.
+    `UCX_MODULES=^efa`: the wheel's EFA module loads the system's libibverbs in addition to the wheel's own, and the
+    process then crashes at exit. The variable is unchanged if the user set it, or if an EFA device is present.
     """
     if not any(Path("/sys/class/infiniband").glob("*efa*")):
         os.environ.setdefault("UCX_MODULES", "^efa")
 
 
 class Exchange(NamedTuple):
-    """How an agent can give its metadata away by itself: through its own socket, or through a store."""
+    """The methods by which an agent exchanges metadata itself: through its own socket, or through a store."""
 
     listen_port: int = 0
     """The TCP port that NIXL listens on (at every address of the host), 0 for no listener."""
     etcd: str = ""
-    """The store's address, `http://127.0.0.1:2379`, empty for none."""
+    """The store's address, such as `http://127.0.0.1:2379`; empty for none."""
     namespace: str = ""
     """The prefix of this run's keys in the store."""
 
 
 class Agent:
-    """One NIXL agent with one backend. Keeps what it created until it is closed or the process ends."""
+    """A NIXL agent with one backend. It keeps its resources until it is closed or the process ends."""
 
     def __init__(
         self,
@@ -125,9 +125,10 @@ class Agent:
         parameters: Mapping[str, str] | None = None,
         exchange: Exchange | None = None,
     ) -> None:
-        """Raises CannotJudge without NIXL, NativeError for what NIXL refuses (`parameters` are the backend's own).
+        """Raises CannotJudge without NIXL, and NativeError if NIXL refuses a call (`parameters` are those of the
+        backend).
 
-        `threads` is how many threads will post: with more than one, UCX gets a worker for each, as in nixlbench.
+        `threads` is the number of posting threads. With more than one, UCX gets a worker for each, as in nixlbench.
         """
         library = find_library()
         if library is None:
@@ -135,7 +136,7 @@ class Agent:
         prepare_environment()
         self._library = ctypes.CDLL(str(library))
         checked("NIXL", function("rw_nixl_bind", c_int, c_void_p)(self._library._handle))
-        # A thread of NIXL's own that loads metadata needs the agent's locks; nixlbench's threads share them.
+        # NIXL's own thread that loads metadata needs the agent's locks; nixlbench's threads share them.
         exchange = exchange or Exchange()
         serves_itself = bool(exchange.listen_port or exchange.etcd)
         config = _AgentConfig(
@@ -149,7 +150,7 @@ class Agent:
         self.name = name
         self._threads = threads
         self._agent, self._backend = c_void_p(), c_void_p()
-        # NIXL reads the store's address from the environment when an agent is made, and uses it for nothing else.
+        # NIXL reads the store's address from the environment only when an agent is created.
         store: dict[str, str | None] = {_STORE_VARIABLE: None, _NAMESPACE_VARIABLE: None, _OTHER_STORE_VARIABLE: None}
         if exchange.etcd:
             store |= {_STORE_VARIABLE: exchange.etcd, _NAMESPACE_VARIABLE: exchange.namespace}
@@ -181,25 +182,25 @@ class Agent:
         return options
 
     def close(self) -> None:
-        """End the agent with its threads and sockets; all its requests must have been released."""
+        """Close the agent with its threads and sockets. All its requests must have been released."""
         self._call("destroy_agent", self._agent)
 
     def register(self, buffer: AnyBuffer) -> None:
-        """Register a host's or a GPU's memory with the backend; the GPU's context must be the thread's current one."""
+        """Register host or GPU memory with the backend. The GPU's context must be current in the thread."""
         memory = memory_of(buffer)
         self._register(memory.kind, [(buffer.address, buffer.size_bytes, memory.device, b"")])
 
     def register_files(self, files: Sequence[tuple[int, int]]) -> None:
-        """Register open files, each (descriptor, bytes): NIXL reads and writes them as they were opened."""
+        """Register open files, each (descriptor, bytes). NIXL reads and writes them with their open flags."""
         self._register(_STORAGE["FILE"], [(0, size_bytes, fd, b"") for fd, size_bytes in files])
 
     def register_objects(self, keys: Sequence[str], size_bytes: int) -> None:
-        """Register objects of a store; the n-th key is object number n."""
+        """Register objects of a store. The n-th key is object number n."""
         objects = [(0, size_bytes, number, key.encode()) for number, key in enumerate(keys)]
         self._register(_STORAGE["OBJECT"], objects)
 
     def _register(self, kind: int, regions: Sequence[tuple[int, int, int, bytes]]) -> None:
-        """Each region is (address, bytes, device, what the backend wants to know of it)."""
+        """Register regions of (address, bytes, device, backend-specific data)."""
         memory = c_void_p()
         self._call("create_reg_dlist", c_int(kind), byref(memory))
         for address, size_bytes, device, note in regions:
@@ -210,35 +211,35 @@ class Agent:
         self._call("register_mem", self._agent, memory, self._options)
 
     def metadata(self) -> bytes:
-        """What a peer needs to reach this agent's registered memory."""
+        """Return the metadata that a peer needs to access this agent's registered memory."""
         data, size = c_void_p(), c_size_t()
         self._call("get_local_md", self._agent, byref(data), byref(size))
         return ctypes.string_at(data, size.value)
 
     def load(self, metadata: bytes) -> str:
-        """Load a peer's metadata; the peer's name."""
+        """Load a peer's metadata. Returns the peer's name."""
         name = c_char_p()
         self._call("load_remote_md", self._agent, metadata, c_size_t(len(metadata)), byref(name))
         return (name.value or b"").decode()
 
     def connect_to(self, peer: str) -> None:
-        """Connect to a peer whose metadata is there."""
+        """Connect to a peer whose metadata is loaded."""
         self._call("agent_make_connection", self._agent, peer.encode(), self._options)
 
     def knows(self, peer: str) -> bool:
-        """Whether a peer's metadata has arrived."""
+        """Report whether a peer's metadata has arrived."""
         return int(self._library.nixl_capi_check_remote_md(self._agent, peer.encode(), None)) == 0
 
     def send_metadata(self, to: Address | None = None) -> None:
-        """Give the metadata to the agent that listens at an address, or to the store; NIXL does so in its own time."""
+        """Send the metadata to the agent that listens at an address, or to the store, asynchronously."""
         self._call("send_local_md", self._agent, self._routed(to))
 
     def fetch_metadata(self, peer: str, from_: Address | None = None) -> None:
-        """Ask the agent that listens at an address, or the store, for a peer's metadata; `knows` says when it came."""
+        """Request a peer's metadata from the agent at an address, or from the store. `knows` reports its arrival."""
         self._call("fetch_remote_md", self._agent, peer.encode(), self._routed(from_))
 
     def withdraw_metadata(self) -> None:
-        """Take the metadata out of the store again."""
+        """Remove the metadata from the store."""
         self._call("invalidate_local_md", self._agent, self._routed(None))
 
     def _routed(self, address: Address | None) -> c_void_p:
@@ -259,10 +260,10 @@ class Agent:
         worker: int = 0,
         memories: tuple[Memory, Memory] = (HOST, HOST),
     ) -> Request:
-        """A transfer of many blocks, the n-th of `local` with the n-th of `remote`, each (address, bytes).
+        """Prepare a transfer of the n-th block of `local` with the n-th of `remote`, each (address, bytes).
 
-        `worker` is which of the backend's workers takes it, one for each of the agent's `threads`; `memories` are the
-        local and the remote one. The agent's own name is a peer too: then both are its own.
+        `worker` selects one of the backend's workers, one for each of the agent's `threads`. `memories` are the local
+        and the remote one. The agent is also a peer of itself, for a transfer within its own memory.
         """
         ours, theirs = (self._blocks(memory, of) for memory, of in zip(memories, (local, remote), strict=True))
         return self._request(operation, ours, theirs, peer, worker)
@@ -277,7 +278,7 @@ class Agent:
         worker: int = 0,
         memory: Memory = HOST,
     ) -> Request:
-        """A transfer between a memory and files or objects that this agent has registered."""
+        """Prepare a transfer between memory and files or objects that this agent has registered."""
         theirs = self._descriptors(_STORAGE[kind], extents)
         return self._request(operation, self._blocks(memory, local), theirs, self.name, worker)
 
@@ -310,29 +311,29 @@ class Agent:
 
 
 def call(library: ctypes.CDLL, name: str, *arguments: object) -> None:
-    """Call one of NIXL's functions. Raises NativeError in words."""
+    """Call a function of NIXL. Raises NativeError with a description."""
     code = getattr(library, f"nixl_capi_{name}")(*arguments)
     checked_transfer(f"NIXL {name}", min(code, 0))
 
 
 def checked_transfer(what: str, code: int) -> None:
-    """Raises NativeError for what a loop over transfers returned, in NIXL's words where the error is NIXL's."""
+    """Check the return value of a transfer loop. Raises NativeError, with NIXL's text for an error of NIXL."""
     checked(what, code, STATUS.get(code, ""))
 
 
 class Request:
-    """A prepared transfer that can be posted again and again, here or by a crew of threads (`nixl_crew`)."""
+    """A prepared transfer that can be posted repeatedly, here or by a crew of threads (`nixl_crew`)."""
 
     def __init__(self, agent: c_void_p, handle: c_void_p, library: ctypes.CDLL) -> None:
         self._agent, self._handle, self._library = agent, handle, library
 
     def release(self) -> None:
-        """Give it back; it cannot be posted any more. Raises NativeError while it is in flight."""
+        """Release the request. Raises NativeError while it is in flight."""
         call(self._library, "release_xfer_req", self._agent, self._handle)
         call(self._library, "destroy_xfer_req", self._handle)
 
     def time(self, *, warm: int, iterations: int, patience_s: float) -> tuple[list[float], list[float]]:
-        """Seconds from post to done, and of the post call alone, of each timed iteration. Raises NativeError."""
+        """Time iterations from post to done, and their post calls alone. Raises NativeError."""
         seconds, posts = seconds_array(iterations), seconds_array(iterations)
         loop = function(
             "rw_nixl_transfer", c_int, c_void_p, c_void_p, c_int, c_int, c_double, POINTER(c_double), POINTER(c_double)

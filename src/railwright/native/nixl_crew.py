@@ -1,4 +1,4 @@
-"""Many threads that post NIXL requests of one agent at once (`nixl.c`), as nixlbench's `--num_threads`."""
+"""Many threads that post NIXL requests of one agent concurrently (`nixl.c`), as nixlbench's `--num_threads`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railwright.native.nixl import Request, checked_transfer
 
 
 class _Crew(Structure):
-    """Laid out as `struct rw_nixl_crew` in nixl.c."""
+    """The layout of `struct rw_nixl_crew` in nixl.c."""
 
     _fields_ = (
         ("agent", c_void_p),
@@ -25,21 +25,21 @@ class _Crew(Structure):
 
 
 class CrewPass(NamedTuple):
-    """One pass of all threads."""
+    """The times of a pass of all threads."""
 
     elapsed_s: float
-    """From the first thread's start to the last one's end."""
+    """The time from the first thread's start to the last one's end."""
     seconds: list[float]
-    """Post to done of every request of every thread."""
+    """The time from post to done for every request of every thread."""
     posts: list[float]
 
 
 def time_crew(
     requests: Sequence[Sequence[Request]], cpus: Sequence[int], *, depth: int, iterations: int, patience_s: float
 ) -> CrewPass:
-    """Each thread posts its own requests in turn, `depth` of them in flight, `iterations` times. Raises NativeError.
+    """Post each thread's requests in turn, `depth` of them in flight, `iterations` times. Raises NativeError.
 
-    All threads have equally many requests of one agent, at least `depth`; `cpus` has a CPU for each thread.
+    All threads have the same number of requests of one agent, at least `depth`; `cpus` has a CPU for each thread.
     """
     threads, each = len(requests), len(requests[0])
     seconds, posts = seconds_array(threads * iterations), seconds_array(threads * iterations)

@@ -1,4 +1,4 @@
-"""The requests of one KV cache, one for each layer, posted one after the other (`nixl_layers.c`)."""
+"""The requests of a KV cache, one per layer, posted consecutively (`nixl_layers.c`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from railwright.native.nixl import Agent, Request
 def time_layers(
     agent: Agent, requests: Sequence[Request], *, warm: int, iterations: int, patience_s: float
 ) -> list[list[float]]:
-    """For each timed pass, the seconds from the first post until the layers up to each one were done.
+    """Return, for each timed pass, the seconds from the first post until all layers up to each one were done.
 
-    A request is posted when the one before it has been posted, not when it is done. Raises NativeError.
+    A request is posted when the previous one has been posted, not when it is done. Raises NativeError.
     """
     count = len(requests)
     handles = (c_void_p * count)(*(request._handle.value for request in requests))

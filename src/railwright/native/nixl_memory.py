@@ -1,4 +1,4 @@
-"""The memories that NIXL moves data between, as it names them, and what it needs to be loaded for those of GPUs."""
+"""The memory types of NIXL, and the preparation of its backends for GPU memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from railwright.native.memory import Buffer
 from railwright.native.vendor_libraries import preload
 
 AnyBuffer = Buffer | DeviceBuffer
-"""Host memory, plain or pinned, or a GPU's."""
+"""Plain or pinned host memory, or GPU memory."""
 
 _DRAM, _VRAM = 0, 1
 _CUDA_RUNTIMES = ("libcudart.so.13", "libcudart.so.12")
@@ -17,7 +17,7 @@ _STORAGE_PLUGINS = ("GDS", "GDS_MT")
 
 
 class Memory(NamedTuple):
-    """A memory, as it stands in each of NIXL's descriptors."""
+    """A memory type, as in NIXL's descriptors."""
 
     kind: int
     """`nixl_capi_mem_type_t`."""
@@ -29,14 +29,14 @@ HOST = Memory(_DRAM)
 
 
 def memory_of(buffer: AnyBuffer) -> Memory:
-    """What NIXL must be told of a buffer."""
+    """Return NIXL's description of a buffer."""
     return Memory(_VRAM, buffer.device.ordinal) if isinstance(buffer, DeviceBuffer) else HOST
 
 
 def prepare_gpus(backend: str = "UCX") -> None:
-    """Load what the modules of a backend are linked with and the loader would not find; without it they do not load.
+    """Load the libraries that the modules of a backend need and the loader would not find.
 
-    To be called before an agent is made. NIXL itself then says what is missing, if it is.
+    Call it before an agent is created. NIXL itself reports a library that is still missing.
     """
     for name in _CUDA_RUNTIMES:
         if not preload(name):

@@ -1,4 +1,4 @@
-"""Which of a file's pages the kernel holds in memory, and how it is told to let go of them."""
+"""The page cache of a file: counts its pages in memory, and asks the kernel to drop them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 def resident_bytes(fd: int) -> int:
-    """How many bytes of a file lie in the page cache, in whole pages (mincore). Raises NativeError.
+    """Count the bytes of a file in the page cache, in whole pages (mincore). Raises NativeError.
 
-    The kernel tells it only to those who own the file or may write to it, and says "all" to others.
+    The kernel reports it only to the owner or a writer of the file; others always get "all".
     """
     size = os.fstat(fd).st_size
     if not size:
@@ -40,6 +40,6 @@ def _refused() -> NativeError:
 
 
 def drop(fd: int) -> None:
-    """Write back what is dirty of a file, and ask the kernel to forget its pages."""
+    """Write back the dirty pages of a file, and ask the kernel to drop its pages."""
     os.fdatasync(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

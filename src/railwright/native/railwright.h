@@ -1,4 +1,5 @@
-/* What the timed loops share. No vendor header is needed: vendor functions are bound at run time by dlsym. */
+/* Declarations shared by the timed loops. No vendor header is needed, because dlsym binds vendor functions at run
+ * time. */
 #ifndef RAILWRIGHT_H
 #define RAILWRIGHT_H
 

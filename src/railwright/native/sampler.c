@@ -26,9 +26,9 @@ enum { LOOK_EVERY = 128, MOST_EVERY = 100 };
 
 struct file {
   int fd;
-  const _Atomic uint64_t *numbers; /* what another program puts into memory that it shares with us, instead of a file */
+  const _Atomic uint64_t *numbers; /* shared memory of another program, instead of a file */
   unsigned every; /* ticks */
-  unsigned reads; /* since the last look at what they cost */
+  unsigned reads; /* since the last check of their cost */
   double spent;
 };
 
@@ -55,7 +55,7 @@ struct rw_sampler {
 
 struct rw_sampler *rw_sampler_new(void) { return calloc(1, sizeof(struct rw_sampler)); }
 
-/* The number of the file, or -errno. */
+/* Returns the number of the file, or -errno. */
 int rw_sampler_file(struct rw_sampler *s, const char *path) {
   if (s->runs || s->file_count == MOST_FILES) return -ENFILE;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -140,7 +140,7 @@ static void read_row(struct rw_sampler *s, uint64_t tick, uint64_t *row) {
   }
 }
 
-/* Reads the dearest files more seldom, until a tick takes no more CPU than it may, as far as reads can help. */
+/* Reads the most expensive files less often, until a tick is within its CPU budget, as far as reads can help. */
 static void keep_to_budget(struct rw_sampler *s, double tick_cpu) {
   double reads = 0;
   for (int number = 0; number < s->file_count; number++) {
@@ -159,12 +159,12 @@ static void keep_to_budget(struct rw_sampler *s, double tick_cpu) {
     if (!dearest) break;
     dearest->every = dearest->every * 2 < MOST_EVERY ? dearest->every * 2 : MOST_EVERY;
     over -= most / 2;
-    dearest->reads = 0; /* one step a file at each look: the next one shows what it brought */
+    dearest->reads = 0; /* one step per file and check, so that the next check shows its effect */
   }
   for (int number = 0; number < s->file_count; number++) s->files[number].spent = 0, s->files[number].reads = 0;
 }
 
-/* Seconds that reading a file costs, the median of `times` (at most 64); negative where it cannot be read. */
+/* Returns the seconds of reading a file, the median of `times` (at most 64); negative if it is unreadable. */
 double rw_sampler_cost(struct rw_sampler *s, int file, int times) {
   char text[TEXT_BYTES];
   double taken[64];
@@ -181,7 +181,7 @@ double rw_sampler_cost(struct rw_sampler *s, int file, int times) {
   return taken[times / 2];
 }
 
-/* From 0 to below 1 (Marsaglia 2003, xorshift). */
+/* Returns a number from 0 to below 1 (Marsaglia 2003, xorshift). */
 static double chance(struct rw_sampler *s) {
   s->random ^= s->random << 13, s->random ^= s->random >> 7, s->random ^= s->random << 17;
   return (double)(s->random >> 11) * 0x1p-53;
@@ -204,7 +204,7 @@ static void *sample(void *given) {
   for (uint64_t tick = 0; !atomic_load(&s->stops); tick++) {
     double at = begin + ((double)tick + s->spread * (chance(s) - 0.5) + 1) * s->interval;
     double now = rw_now();
-    if (now > at + s->interval) { /* late by more than one: those in between were never taken */
+    if (now > at + s->interval) { /* more than one late: the ticks between were skipped */
       uint64_t missed = (uint64_t)((now - at) / s->interval);
       atomic_fetch_add(&s->late, missed);
       tick += missed;
@@ -244,7 +244,7 @@ int rw_sampler_start(struct rw_sampler *s, double interval, double spread) {
   return RW_OK;
 }
 
-/* Hands over at most `most` rows; how many. */
+/* Copies at most `most` rows and returns their number. */
 int rw_sampler_fetch(struct rw_sampler *s, double *times, uint64_t *rows, int most) {
   uint64_t fetched = atomic_load(&s->fetched), written = atomic_load(&s->written);
   int count = 0;
@@ -258,7 +258,8 @@ int rw_sampler_fetch(struct rw_sampler *s, double *times, uint64_t *rows, int mo
   return count;
 }
 
-/* Rows written, rows lost because nobody fetched them, ticks left out because they came late; CPU seconds. */
+/* Reports rows written, rows lost because none fetched them, and ticks skipped because they were late; and CPU
+ * seconds. */
 void rw_sampler_told(struct rw_sampler *s, uint64_t counts[3], double *cpu) {
   counts[0] = atomic_load(&s->written), counts[1] = atomic_load(&s->lost), counts[2] = atomic_load(&s->late);
   *cpu = atomic_load(&s->cpu);

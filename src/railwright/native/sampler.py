@@ -13,25 +13,25 @@ _FETCHED_ROWS = 256
 
 
 class Row(NamedTuple):
-    """All values at one time of the machine's monotonic clock; None where a file was not read, or could not be."""
+    """All values at one time of the machine's monotonic clock; None for a file that was not read or not readable."""
 
     at_s: float
     values: list[int | None]
 
 
 class Costs(NamedTuple):
-    """What sampling took."""
+    """The cost of sampling."""
 
     rows: int
     lost: int
-    """Rows for which there was no room: nobody fetched."""
+    """Rows that were lost because nothing fetched the earlier ones."""
     late: int
-    """Ticks that were left out, because the thread was not run in time."""
+    """Ticks that were skipped because the thread ran too late."""
     cpu_s: float
 
 
 class Sampler:
-    """Numbers out of files. First all files and values are named, then it starts; `end` always has to be called."""
+    """A sampler of numbers in files. Add all files and values, then start it. `end` must always be called."""
 
     def __init__(self) -> None:
         self._at = function("rw_sampler_new", c_void_p)()
@@ -40,16 +40,16 @@ class Sampler:
         self._values = 0
 
     def file(self, path: str) -> int:
-        """Keep a file open; its number. Raises OSError."""
+        """Open a file for sampling. Returns its number. Raises OSError."""
         number: int = function("rw_sampler_file", c_int, c_void_p, c_char_p)(self._at, os.fsencode(path))
         if number < 0:
             raise OSError(-number, os.strerror(-number), path)
         return number
 
     def memory(self, address: int) -> int:
-        """Read numbers of 64 bits that another program keeps up to date there; the number of this place, as of a file.
+        """Add shared memory in which another program maintains 64-bit numbers. Returns a number like that of a file.
 
-        A value of it is found by its `field` alone. The memory must stay until `end`. Raises NativeError.
+        Its values are found by `field` alone. The memory must stay until `end`. Raises NativeError.
         """
         number: int = function("rw_sampler_memory", c_int, c_void_p, c_void_p)(self._at, address)
         if number < 0:
@@ -57,23 +57,23 @@ class Sampler:
         return number
 
     def value(self, file: int, key: str, field: int) -> None:
-        """The next value of a row: the field behind the line's first word, of a file. Raises NativeError."""
+        """Add a value to the rows: the given field after the first word of a line. Raises NativeError."""
         add = function("rw_sampler_value", c_int, c_void_p, c_int, c_char_p, c_int)
         if add(self._at, file, key.encode(), field) < 0:
             raise NativeError("sampling", -1, "too many values, or too long a name")
         self._values += 1
 
     def cost_s(self, file: int) -> float | None:
-        """What reading a file takes; None where it cannot be read."""
+        """Return the seconds that reading a file takes; None if it is unreadable."""
         seconds: float = function("rw_sampler_cost", c_double, c_void_p, c_int, c_int)(self._at, file, 9)
         return None if seconds < 0 else seconds
 
     def every(self, file: int, ticks: int) -> None:
-        """Read a file at each so many ticks only."""
+        """Read a file only at every `ticks`-th tick."""
         function("rw_sampler_every", None, c_void_p, c_int, c_uint)(self._at, file, ticks)
 
     def start(self, interval_s: float, spread: float) -> None:
-        """Begin; ticks lie anywhere in this part of their interval. Raises NativeError."""
+        """Start sampling. `spread` is the share of the interval within which ticks lie. Raises NativeError."""
         code = function("rw_sampler_start", c_int, c_void_p, c_double, c_double)(self._at, interval_s, spread)
         checked("sampling", code)
 
@@ -91,7 +91,7 @@ class Sampler:
                 return rows
 
     def costs(self) -> Costs:
-        """Since the start."""
+        """Return the cost since the start."""
         counts, cpu = (c_uint64 * 3)(), c_double()
         function("rw_sampler_told", None, c_void_p, POINTER(c_uint64), POINTER(c_double))(self._at, counts, byref(cpu))
         return Costs(counts[0], counts[1], counts[2], cpu.value)

@@ -1,7 +1,7 @@
-"""ScaLAPACK as Linpack uses it: MKL's from its wheel or the loader's path, or one that the user names.
+"""ScaLAPACK for Linpack: MKL's from its wheel or the loader's path, or a library that the user names.
 
-MKL's layers refer to each other in circles, so they are opened lazily and for all (RTLD_LAZY, RTLD_GLOBAL), which
-ctypes itself does not do. Its BLACS is built for Open MPI and for the ABI of MPICH: which it is, mpi4py says.
+MKL's layers refer to each other cyclically, so they are opened lazily and globally (RTLD_LAZY, RTLD_GLOBAL), which
+ctypes alone does not do. Its BLACS is built for Open MPI and for the ABI of MPICH; mpi4py tells which one applies.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _NEEDED = ("blacs_get_", "blacs_gridinit_", "blacs_gridexit_", "pdgetrf_", "pdge
 
 
 class Solved(NamedTuple):
-    """How a factorisation and its substitution ended."""
+    """The outcome of a factorization and its substitution."""
 
     seconds: float
     cpu_s: float
-    """Of all threads of this rank, in the same time."""
+    """CPU seconds of all threads of this rank in the same time."""
     singular_at: int
-    """The pivot that was zero, counted from 1; 0: none."""
+    """The first zero pivot, counted from 1; 0 if there is none."""
 
 
 class Scalapack:
-    """The libraries that are loaded. Raises CannotJudge where they are not there, or lack a function."""
+    """The loaded libraries. Raises CannotJudge if they are missing or lack a function."""
 
     def __init__(self, named: str, threads: int, *, mpich_abi: bool) -> None:
-        _open(mpi.library_path())  # for all: mpi4py opens it for itself alone, and BLACS takes its data from anywhere
+        _open(mpi.library_path())  # global, because mpi4py opens it locally and BLACS uses its data
         self._libraries = [_open(name) for name in ([named] if named else _layers(threads, mpich_abi=mpich_abi))]
         missing = [name for name in _NEEDED if self._find(name) is None]
         if missing:
-            raise CannotJudge(f"ScaLAPACK has no {', '.join(missing)}", hint=_HINT)
+            raise CannotJudge(f"ScaLAPACK lacks {', '.join(missing)}", hint=_HINT)
         self.version = self._version() or (named and f"named: {named[:200]}") or "unknown"
         set_progress = self._find("mkl_set_progress")
         if set_progress is not None:
@@ -58,14 +58,14 @@ class Scalapack:
         return next((getattr(one, name) for one in reversed(self._libraries) if hasattr(one, name)), None)
 
     def call(self, name: str, *arguments: object) -> None:
-        """A Fortran subroutine."""
+        """Call a Fortran subroutine."""
         subroutine = self._find(name)
         assert subroutine is not None
         subroutine.restype = None
         subroutine(*arguments)
 
     def _version(self) -> str:
-        """What MKL says of itself; empty for another library."""
+        """Return MKL's version text, or an empty string for another library."""
         say = self._find("mkl_get_version_string") or self._find("MKL_Get_Version_String")
         if say is None:
             return ""
@@ -80,7 +80,7 @@ class Scalapack:
         return all(self._find(name) is not None for name in ("dgetrf_", "dgetrs_"))
 
     def solve(self, order: int, matrix: Buffer, right_side: Buffer, pivots: Buffer) -> Solved:
-        """A x = b by dgetrf and dgetrs of this process alone, in place: A becomes its factors, b becomes x."""
+        """Solve A x = b by dgetrf and dgetrs in this process alone, in place: A becomes its factors, b becomes x."""
         size, one, singular = c_int(order), c_int(1), c_int(0)
         a, b, swaps = (c_void_p(one.address) for one in (matrix, right_side, pivots))
 
@@ -96,7 +96,7 @@ class Scalapack:
                                                   byref(singular)), substitute)  # fmt: skip
 
     def multiply(self, order: int, a: Buffer, b: Buffer, product: Buffer) -> float:
-        """Seconds of product = a b, of square matrices by columns."""
+        """Return the seconds of product = a b, with square column-major matrices."""
         no, size, one, zero = c_char_p(b"N"), c_int(order), c_double(1.0), c_double(0.0)
         start = time.perf_counter()
         self.call(
@@ -107,7 +107,7 @@ class Scalapack:
 
 
 class DistributedGrid(Closing):
-    """A BLACS grid over all ranks, row by row. A context manager."""
+    """A BLACS grid over all ranks, in row-major order. A context manager."""
 
     def __init__(self, library: Scalapack, rows: int, columns: int) -> None:
         self._library = library
@@ -116,13 +116,13 @@ class DistributedGrid(Closing):
         library.call("blacs_gridinit_", byref(self.context), c_char_p(b"R"), byref(c_int(rows)), byref(c_int(columns)))
 
     def close(self) -> None:
-        """Leave it."""
+        """Leave the grid."""
         self._library.call("blacs_gridexit_", byref(self.context))
 
     def solve(
         self, comm: Intracomm, order: int, block: int, lead: int, matrix: Buffer, right_side: Buffer, pivots: Buffer
     ) -> Solved:
-        """A x = b by pdgetrf and pdgetrs, in place: A becomes its factors, b becomes x. Collective."""
+        """Solve A x = b by pdgetrf and pdgetrs, in place: A becomes its factors, b becomes x. Collective."""
         of_matrix, of_right_side = (self._descriptor(order, columns, block, lead) for columns in (order, 1))
         size, one, singular = c_int(order), c_int(1), c_int(0)
         a, b, swaps = (c_void_p(one.address) for one in (matrix, right_side, pivots))
@@ -142,12 +142,12 @@ class DistributedGrid(Closing):
             substitute)  # fmt: skip
 
     def _descriptor(self, rows: int, columns: int, block: int, lead: int) -> ctypes.Array[c_int]:
-        """DESC of ScaLAPACK: kind, context, shape, blocks, first rank, leading dimension."""
+        """Return a ScaLAPACK descriptor: kind, context, shape, blocks, first rank, leading dimension."""
         return (c_int * 9)(_DENSE, self.context.value, rows, columns, block, block, 0, 0, lead)
 
 
 def _timed(name: str, singular: c_int, factor: Callable[[], None], substitute: Callable[[], int]) -> Solved:
-    """Both steps by the clock; without a substitution where a pivot was zero. Raises CannotJudge."""
+    """Time both steps, without the substitution if a pivot was zero. Raises CannotJudge."""
     linpack.columns_done(reset=True)
     start, start_cpu = time.perf_counter(), time.process_time()
     factor()
@@ -161,14 +161,14 @@ def _timed(name: str, singular: c_int, factor: Callable[[], None], substitute: C
 
 
 def _layers(threads: int, *, mpich_abi: bool) -> list[str]:
-    """MKL's libraries in the order in which they are opened."""
+    """Return MKL's libraries in loading order."""
     threading = ["libiomp5.so", "libmkl_intel_thread.so"] if threads > 1 else ["libmkl_sequential.so"]
     blacs = "libmkl_blacs_intelmpi_lp64.so" if mpich_abi else "libmkl_blacs_openmpi_lp64.so"
     return ["libmkl_core.so", *threading, "libmkl_intel_lp64.so", blacs, "libmkl_scalapack_lp64.so"]
 
 
 def _open(name: str) -> ctypes.CDLL:
-    """The first of a library's files that opens, whatever its version. Raises CannotJudge."""
+    """Open the first file of a library that loads, whatever its version. Raises CannotJudge."""
     program = ctypes.CDLL(None)
     program.dlopen.restype, program.dlopen.argtypes = c_void_p, (c_char_p, c_int)
     program.dlerror.restype = c_char_p

@@ -39,7 +39,7 @@ KERNEL static void run_kernel(int kernel, double *restrict a, double *restrict b
   }
 }
 
-/* What every word must be after `passes` passes from a = 1, b = 2, c = 0; counts the words that are not. */
+/* Counts the words that differ from their value after `passes` passes from a = 1, b = 2, c = 0. */
 static double count_wrong(const double *a, const double *b, const double *c, size_t n, int passes) {
   double x = 1, y = 2, z = 0, wrong = 0;
   for (int k = 0; k < passes; k++) z = x, y = SCALAR * z, z = x + y, x = y + SCALAR * z;
@@ -84,7 +84,7 @@ int rw_stream(int threads, const int *cpus, size_t words, int passes, double *se
   for (int t = 0; t < threads; t++) {
     all[t] = (struct streamer){.barrier = &barrier, .cpu = cpus[t], .passes = passes, .words = words,
                                .start = times + (size_t)t * marks * 2, .stop = times + ((size_t)t * 2 + 1) * marks};
-    /* the started ones wait at the barrier for ever: the rank reports and ends */
+    /* the started threads wait at the barrier forever; the rank reports and exits */
     if (pthread_create(&all[t].thread, NULL, stream_thread, &all[t])) return RW_NO_THREAD;
   }
   *wrong = 0;

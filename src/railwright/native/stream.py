@@ -10,19 +10,19 @@ from railwright.results.records import Verification
 
 KERNELS = ("copy", "scale", "add", "triad")
 WORDS_MOVED = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
-"""Words read and written per index, as STREAM counts them."""
+"""The words read and written per index, as STREAM counts them."""
 WORD_BYTES = 8
 
 
 class Passes(NamedTuple):
-    """Seconds of every timed pass, by kernel, and the check of all three arrays."""
+    """The seconds of every timed pass by kernel, and the check of all three arrays."""
 
     seconds: dict[str, list[float]]
     check: Verification
 
 
 def stream(cpus: list[int], words_per_thread: int, passes: int) -> Passes:
-    """Each of the threads, one on each CPU, runs the kernels over arrays of its own; the first pass is not kept."""
+    """Run the kernels on a thread per CPU, each over its own arrays. The first pass is dropped."""
     times = seconds_array(passes * len(KERNELS))
     wrong = c_double(0)
     loop = function("rw_stream", c_int, c_int, POINTER(c_int), c_size_t, c_int, POINTER(c_double), POINTER(c_double))
@@ -30,7 +30,7 @@ def stream(cpus: list[int], words_per_thread: int, passes: int) -> Passes:
     checked(f"STREAM on {len(cpus)} threads", code)
     seconds = {name: list(times)[number :: len(KERNELS)][1:] for number, name in enumerate(KERNELS)}
     check = Verification(
-        method="every word against the value that so many passes give",
+        method="every word against the value that this number of passes gives",
         bytes_checked=3 * len(cpus) * words_per_thread * WORD_BYTES,
         bytes_wrong=int(wrong.value) * WORD_BYTES,
     )

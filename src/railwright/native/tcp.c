@@ -10,10 +10,10 @@
 
 enum { CLOSED = -1010, TRIES_BETWEEN_CLOCK_READS = 4096 };
 
-/* What both loops share; laid out alike in `native/tcp.py`. */
+/* The state of both loops. The layout is also in `native/tcp.py`. */
 struct rw_tcp {
-  int fd, spins, starts; /* `starts`: this side sends first and times */
-  double patience;       /* seconds without a byte, after which the other side is taken for dead */
+  int fd, spins, starts; /* `starts`: this side sends first and takes the times */
+  double patience;       /* seconds without a byte after which the other side counts as dead */
 };
 
 static int wait_for(const struct rw_tcp *t, short events) {
@@ -48,7 +48,7 @@ static int all(const struct rw_tcp *t, char *place, size_t bytes, int sends) {
 static int give(const struct rw_tcp *t, const char *out, size_t bytes) { return all(t, (char *)out, bytes, 1); }
 static int take(const struct rw_tcp *t, char *into, size_t bytes) { return all(t, into, bytes, 0); }
 
-/* Half the round trip of each timed iteration, on the side that starts. */
+/* Measures half the round trip of each timed iteration, on the side that starts. */
 int rw_tcp_latency(const struct rw_tcp *t, const char *out, char *into, size_t bytes, int warm, int iterations,
                    double *seconds) {
   int status = RW_OK;
@@ -61,7 +61,7 @@ int rw_tcp_latency(const struct rw_tcp *t, const char *out, char *into, size_t b
   return status;
 }
 
-/* Windows of messages from one buffer, one way; the receiver answers each window by a byte. */
+/* Sends windows of messages from one buffer; the receiver answers each window with a byte. */
 int rw_tcp_windows(const struct rw_tcp *t, const char *out, char *into, size_t bytes, int window, int warm,
                    int iterations, double *seconds) {
   int status = RW_OK;

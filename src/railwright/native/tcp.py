@@ -1,4 +1,4 @@
-"""Timed loops over a TCP socket that is connected (`tcp.c`), and what the kernel says of it."""
+"""Timed loops over a connected TCP socket (`tcp.c`), and the kernel's statistics of it."""
 
 from __future__ import annotations
 
@@ -12,35 +12,38 @@ from railwright.native.memory import Buffer
 
 _CLOSED = -1010
 _TOTAL_RETRANSMITS_AT = 100
-"""Of `tcpi_total_retrans` in struct tcp_info (Linux include/uapi/linux/tcp.h), a 32-bit number."""
+"""The offset of `tcpi_total_retrans` in struct tcp_info (Linux include/uapi/linux/tcp.h), a 32-bit number."""
 
 
 class _Tcp(Structure):
-    """Laid out as `struct rw_tcp` in tcp.c."""
+    """The layout of `struct rw_tcp` in tcp.c."""
 
     _fields_ = (("fd", c_int), ("spins", c_int), ("starts", c_int), ("patience", c_double))
 
 
 class Told(NamedTuple):
-    """What the kernel says of a connection."""
+    """The kernel's statistics of a connection."""
 
     congestion_control: str
     segment_bytes: int
-    """The largest payload of a segment, before the NIC or the kernel joins several."""
+    """The largest payload of a segment, before the NIC or the kernel merges several."""
     retransmits: int
-    """Segments that were sent again, of this side."""
+    """The segments that this side retransmitted."""
 
 
 class Stream:
-    """One side of a connection. A side that `spins` asks the kernel again and again, and needs a CPU of its own."""
+    """A side of a connection. A side that `spins` polls the kernel continuously and needs a CPU of its own."""
 
     def __init__(self, connection: socket.socket, *, starts: bool, spins: bool, patience_s: float) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection = connection  # its descriptor is used as long as this object lives
+        self._connection = connection  # keeps its descriptor open
         self._side = _Tcp(fd=connection.fileno(), spins=spins, starts=starts, patience=patience_s)
 
     def latency(self, out: Buffer, into: Buffer, size: int, *, warm: int, iterations: int) -> list[float]:
-        """Half the round trip of each timed iteration, in seconds, on the side that starts. Raises NativeError."""
+        """Return half the round trip of each timed iteration, in seconds, on the side that starts.
+
+        Raises NativeError.
+        """
         seconds = seconds_array(iterations)
         loop = function(
             "rw_tcp_latency", c_int, POINTER(_Tcp), c_void_p, c_void_p, c_size_t, c_int, c_int, POINTER(c_double)
@@ -49,7 +52,7 @@ class Stream:
         return list(seconds)
 
     def windows(self, out: Buffer, into: Buffer, size: int, *, window: int, warm: int, iterations: int) -> list[float]:
-        """Seconds of each timed window, with its answer. Raises NativeError."""
+        """Return the seconds of each timed window, including its reply. Raises NativeError."""
         seconds = seconds_array(iterations)
         loop = function(
             *("rw_tcp_windows", c_int, POINTER(_Tcp), c_void_p, c_void_p),
@@ -59,7 +62,7 @@ class Stream:
         return list(seconds)
 
     def told(self) -> Told:
-        """What the kernel says of the connection now."""
+        """Return the kernel's current statistics of the connection."""
         level = socket.IPPROTO_TCP
         name = self._connection.getsockopt(level, socket.TCP_CONGESTION, 16)
         info = self._connection.getsockopt(level, socket.TCP_INFO, _TOTAL_RETRANSMITS_AT + 4)

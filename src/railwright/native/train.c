@@ -29,7 +29,7 @@ int rw_train_close(struct rw_train *t) {
   return status;
 }
 
-/* Puts the all-reduces of some buckets behind what `after` holds now. Any thread may call it. */
+/* Enqueues the all-reduces of some buckets after the current work of `after`. Thread-safe. */
 int rw_train_reduce(const struct rw_train *t, int first, int count, void *after) {
   int status = rw_cuda.use(t->context);
   if (!status) status = rw_cuda.event_record(t->ready, after);
@@ -87,14 +87,14 @@ static int iterate(const struct rw_train *t, enum mode mode, double *seconds) {
   return status;
 }
 
-/* One iteration that nobody times. */
+/* Runs an untimed iteration. */
 int rw_train_once(const struct rw_train *t) {
   double seconds;
   int status = rw_cuda.use(t->context);
   return status ? status : iterate(t, ITERATION, &seconds);
 }
 
-/* Where a compute phase that others enqueue begins and ends; the seconds between the two on the GPU. */
+/* Marks the begin or end of a compute phase that others enqueue. */
 int rw_train_mark(const struct rw_train *t, int end) { return rw_cuda.event_record(end ? t->end : t->begin, t->compute); }
 
 int rw_train_elapsed(const struct rw_train *t, double *seconds) {

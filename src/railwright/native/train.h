@@ -1,4 +1,4 @@
-/* What an imitated training step is made of: `train_load.c` is its compute phase, `train.c` the rest. */
+/* The parts of a simulated training step: `train_load.c` is its compute phase, `train.c` the rest. */
 #ifndef RAILWRIGHT_TRAIN_H
 #define RAILWRIGHT_TRAIN_H
 
@@ -7,13 +7,13 @@
 
 enum rw_load_kind { LOAD_NONE, LOAD_GEMM, LOAD_BURN };
 
-/* A layer: a matrix of weights, whose gradient lies from element `first` of the gradients on. */
+/* A layer: a matrix of weights, whose gradient begins at element `first` of the gradients. */
 struct rw_layer {
   int64_t first;
   int64_t rows, columns;
 };
 
-/* Laid out alike in `native/train_load.py`. */
+/* The layout is also in `native/train_load.py`. */
 struct rw_load {
   int kind;
   int layer_count; /* in the order of the backward pass */
@@ -32,13 +32,13 @@ int rw_load_forward(const struct rw_load *load, void *stream);
 /* The backward pass of one layer, which writes the layer's gradient. */
 int rw_load_backward(const struct rw_load *load, int layer, uint64_t gradients, void *stream);
 
-/* A range of gradient elements that one all-reduce adds up, complete after the backward pass of a layer. */
+/* A range of gradient elements that one all-reduce sums, complete after the backward pass of a layer. */
 struct rw_bucket {
   int64_t first, count;
   int64_t ready_after;
 };
 
-/* Laid out alike in `native/train.py`. */
+/* The layout is also in `native/train.py`. */
 struct rw_train {
   const struct rw_load *load;
   const struct rw_bucket *buckets;

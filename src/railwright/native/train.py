@@ -1,4 +1,4 @@
-"""An imitated training step over all ranks: the timed iterations of `train.c` and the data check of `train_check.c`."""
+"""A simulated training step over all ranks: timed iterations in `train.c`, the data check in `train_check.c`."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 NCCL_TYPES = {"fp32": 7, "fp16": 6, "bf16": 9}
 """ncclDataType_t."""
 MOST_RANKS = 255
-"""Up to here every type holds each sum of the pattern exactly."""
-PATTERN = "every gradient against whole numbers by its position and the ranks they are from"
+"""The most ranks for which every type holds each sum of the pattern exactly."""
+PATTERN = "every gradient against whole numbers by its position and its source ranks"
 
 _STAGING_BYTES = 64 << 20
 
 
 class _Bucket(Structure):
-    """Laid out as `struct rw_bucket` in train.h."""
+    """The layout of `struct rw_bucket` in train.h."""
 
     _fields_ = (("first", c_int64), ("count", c_int64), ("ready_after", c_int64))
 
 
 class _Train(Structure):
-    """Laid out as `struct rw_train` in train.h."""
+    """The layout of `struct rw_train` in train.h."""
 
     _fields_ = (
         ("load", POINTER(LoadStruct)),
@@ -50,18 +50,18 @@ class _Train(Structure):
 
 
 class Timed(NamedTuple):
-    """Seconds of this rank, a list for each part."""
+    """The seconds of this rank, a list for each part."""
 
     iteration: list[float]
     compute: list[float]
-    """A whole iteration without communication, by the host's clock as well."""
+    """A whole iteration without communication, also by the host's clock."""
     device: list[float]
-    """The compute phase of those by the GPU's own clock."""
+    """The compute phase of those iterations by the GPU's clock."""
     communication: list[float]
 
 
 class Gradients(NamedTuple):
-    """Where this rank's gradients lie on its GPU, in the order in which a backward pass completes them."""
+    """The location of this rank's gradients on its GPU, in the order in which a backward pass completes them."""
 
     address: int
     elements: int
@@ -69,15 +69,15 @@ class Gradients(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """All of them."""
+        """The bytes of all gradients."""
         return self.elements * ELEMENT_BYTES[self.dtype]
 
 
 class Step:
-    """One way to do a training step: gradients, buckets, overlap.
+    """A configuration of a training step: gradients, buckets, overlap.
 
-    `team` has the communicator, and in its stream the communication runs. Methods are collective over all ranks where
-    they do not say otherwise.
+    `team` has the communicator, and the communication runs in its stream. Methods are collective over all ranks unless
+    they say otherwise.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Step:
         from mpi4py import MPI
 
         if comm.size > MOST_RANKS:
-            raise CannotJudge(f"{comm.size} ranks cannot be checked, at most {MOST_RANKS}")
+            raise CannotJudge(f"the check supports at most {MOST_RANKS} ranks, got {comm.size}")
         bind("rw_train_bind")
         self._comm, self._team, self._load, self.gradients = comm, team, load, gradients
         self._buckets = (_Bucket * len(buckets))(*(_Bucket(*bucket) for bucket in buckets))
@@ -110,20 +110,20 @@ class Step:
         self._call("events", "rw_train_open")
 
     def _call(self, what: str, name: str, types: Sequence[Any] = (), *arguments: object) -> None:
-        """Call a loop, which takes the step and arguments of these types. Raises NativeError."""
+        """Call a loop with the step and arguments of these types. Raises NativeError."""
         self._team.checked(what, function(name, c_int, POINTER(_Train), *types)(byref(self._what), *arguments))
 
     def close(self) -> None:
-        """Give its events back. Not collective."""
+        """Destroy its events. Not collective."""
         function("rw_train_close", c_int, POINTER(_Train))(byref(self._what))
 
     @property
     def bucket_count(self) -> int:
-        """How many all-reduces an iteration has."""
+        """The number of all-reduces in an iteration."""
         return len(self._buckets)
 
     def run(self, *, warm: int, samples: int, only_communication: bool = False) -> Timed:
-        """Timed iterations in turn: with communication, without, and the communication alone."""
+        """Time iterations in turn: with communication, without it, and communication alone."""
         compute, iteration, device, communication = (seconds_array(samples) for _ in range(4))
         both = (None, None) if only_communication else (iteration, compute)
         types = (c_int, c_int, *[POINTER(c_double)] * 4)
@@ -131,31 +131,31 @@ class Step:
         return Timed(list(iteration), list(compute), list(device), list(communication))
 
     def once(self) -> None:
-        """One iteration that is not timed."""
+        """Run an untimed iteration."""
         self._call("training step", "rw_train_once")
 
     def mark(self, *, end: bool) -> None:
-        """Where a compute phase that others put on the compute stream begins or ends. Not collective."""
+        """Mark the begin or end of a compute phase that another library enqueues. Not collective."""
         self._call("event", "rw_train_mark", (c_int,), int(end))
 
     def between_marks(self) -> float:
-        """Seconds from the one mark to the other by the GPU's own clock, after `finish`. Not collective."""
+        """Return the seconds between the marks by the GPU's clock, after `finish`. Not collective."""
         seconds = c_double()
         self._call("event", "rw_train_elapsed", (POINTER(c_double),), byref(seconds))
         return seconds.value
 
     def reduce(self, first: int, count: int, after: int) -> None:
-        """Enqueue the all-reduces of some buckets behind what a stream (its handle) holds now. Any thread may."""
+        """Enqueue the all-reduces of some buckets after the current work of a stream (a handle). Thread-safe."""
         self._call("all-reduce", "rw_train_reduce", (c_int, c_int, c_void_p), first, count, after)
 
     def finish(self, *, communicates: bool) -> float:
-        """Wait for this iteration and for all ranks; what `time.monotonic` said right after."""
+        """Wait for this iteration and for all ranks. Returns `time.monotonic` right afterwards."""
         now = c_double()
         self._call("training step", "rw_train_finish", (c_int, POINTER(c_double)), int(communicates), byref(now))
         return now.value
 
     def count_wrong(self) -> int:
-        """Add known gradients up over all ranks, bucket by bucket, and count the elements that are wrong here."""
+        """Sum known gradients over all ranks, bucket by bucket, and count the wrong elements on this rank."""
         wrong, room = c_uint64(), (c_void_p, c_int64)
         with Buffer(_STAGING_BYTES) as staging:
             self._call("known gradients", "rw_train_give", room, staging.address, _STAGING_BYTES)
@@ -167,7 +167,7 @@ class Step:
         return wrong.value
 
     def checksum(self) -> int:
-        """A number that depends on every byte of the gradients as they are now, and on its position. Not collective."""
+        """Return a checksum of every byte of the gradients and its position. Not collective."""
         found = c_uint64()
         with Buffer(_STAGING_BYTES) as staging:
             look = (c_void_p, c_int64, POINTER(c_uint64))
@@ -176,5 +176,5 @@ class Step:
 
 
 def _address(library: str, name: str) -> int | None:
-    """Where a function of a library is that is loaded already."""
+    """Return the address of a function in a loaded library."""
     return ctypes.cast(getattr(ctypes.CDLL(library), name), c_void_p).value

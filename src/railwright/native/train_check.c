@@ -45,7 +45,7 @@ static inline uint32_t held(const struct table *t, const void *from, int64_t i) 
   return t->wide ? ((const uint32_t *)from)[i] : ((const uint16_t *)from)[i];
 }
 
-/* What a rank gives of the elements from `first` (a multiple of 64) on. */
+/* Writes a rank's contribution to the elements from `first` (a multiple of 64) on. */
 static void give(const struct rw_train *t, const struct table *table, void *to, int64_t first, int64_t count) {
   for (int64_t i = 0; i < count;) {
     struct run run = run_at((first + i) / RUN, t->ranks);
@@ -106,7 +106,7 @@ int rw_train_give(const struct rw_train *t, void *staging, int64_t bytes) {
   return fits(t, bytes) ? through(t, GIVE, staging, bytes, &none) : RW_NO_MEMORY;
 }
 
-/* How many elements of the sum over all ranks are not what they should be. */
+/* Counts the wrong elements in the sum over all ranks. */
 int rw_train_wrong(const struct rw_train *t, void *staging, int64_t bytes, uint64_t *found) {
   return fits(t, bytes) ? through(t, CHECK, staging, bytes, found) : RW_NO_MEMORY;
 }

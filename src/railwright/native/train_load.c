@@ -35,7 +35,7 @@ int rw_cublas_close(void *handle) { return checked(cublas.destroy(handle)); }
 
 int rw_cublas_stream(void *handle, void *stream) { return checked(cublas.set_stream(handle, stream)); }
 
-/* C (m x n) = op(A) op(B), k the inner dimension, all column by column and without gaps. */
+/* C (m x n) = op(A) op(B) with inner dimension k, all column-major and without gaps. */
 static int multiply(const struct rw_load *l, int a_is, int b_is, int64_t m, int64_t n, int64_t k, uint64_t a,
                     uint64_t b, uint64_t c) {
   static const float one = 1, zero = 0;

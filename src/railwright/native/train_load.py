@@ -1,7 +1,8 @@
-"""The compute phase of a training step without a framework (`train_load.c`): cuBLAS, or a kernel of ours without it.
+"""The compute phase of a training step without a framework (`train_load.c`): cuBLAS, or our own kernel without it.
 
-A layer of p parameters is a matrix W; the forward pass of t tokens is W x X, the backward pass W^T x dY and dY x X^T:
-6 p t floating-point operations, as every dense layer takes. The last product is the gradient, where it will be reduced.
+A layer of p parameters is a matrix W; the forward pass of t tokens is W x X, the backward pass W^T x dY and dY x X^T: 6
+p t floating-point operations, as in every dense layer. The last product is the gradient, written to where it will be
+reduced.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 _LIBRARIES = ("libcublas.so.13", "libcublas.so.12")
 _CUBLAS_DEFAULT_MATH = 0
-"""cublasMath_t. The environment may still ask for emulation: see gpu_options.launches."""
+"""cublasMath_t. The environment may still enable emulation: see gpu_options.launches."""
 _BURN_THREADS = 512
 _LARGEST_BUFFER_BYTES = 1 << 30
 _TOKEN_STEP = 8
-"""Tensor cores want dimensions that are multiples of 8."""
+"""Tensor cores prefer dimensions that are multiples of 8."""
 _FIRST_TOKENS = 256
 _FIRST_LOOPS = 4096
 _MOST_REPEATS = 1 << 24
@@ -44,13 +45,13 @@ _NUMBERS_BYTES = 1 << 20
 
 
 class _Layer(Structure):
-    """Laid out as `struct rw_layer` in train.h."""
+    """The layout of `struct rw_layer` in train.h."""
 
     _fields_ = (("first", c_int64), ("rows", c_int64), ("columns", c_int64))
 
 
 class LoadStruct(Structure):
-    """Laid out as `struct rw_load` in train.h."""
+    """The layout of `struct rw_load` in train.h."""
 
     _fields_ = (
         *fields(c_int, "kind", "layer_count"),
@@ -65,7 +66,7 @@ class LoadStruct(Structure):
 
 
 class Cublas(Closing):
-    """cuBLAS for one device and stream. A context manager. Raises CannotJudge where there is none that works."""
+    """cuBLAS for one device and stream. A context manager. Raises CannotJudge if no cuBLAS works."""
 
     def __init__(self, device: Device, stream: Stream) -> None:
         device.make_current()
@@ -73,7 +74,7 @@ class Cublas(Closing):
         checked("stream", function("rw_cublas_stream", c_int, c_void_p, c_void_p)(self.handle, stream.handle))
 
     def multiply_doubles(self, order: int, a: DeviceBuffer, b: DeviceBuffer, product: DeviceBuffer) -> None:
-        """Put product = a b of square matrices by columns on the stream, in FP64. Raises NativeError."""
+        """Enqueue product = a b of square column-major matrices in FP64. Raises NativeError."""
         one, zero, size = c_double(1.0), c_double(0.0), c_int(order)
         addresses = [c_uint64(buffer.address) for buffer in (a, b, product)]
         status = self._library.cublasDgemm_v2(
@@ -84,21 +85,24 @@ class Cublas(Closing):
             raise NativeError("cublasDgemm", status, f"cuBLAS status {status}")
 
     def use_default_math(self) -> None:
-        """The types' own precision, without emulation by others. Raises NativeError."""
+        """Select the precision of the types themselves, without emulation. Raises NativeError."""
         if status := self._library.cublasSetMathMode(c_void_p(self.handle), _CUBLAS_DEFAULT_MATH):
             raise NativeError("cublasSetMathMode", status, f"cuBLAS status {status}")
 
     def close(self) -> None:
-        """Give its handle back."""
+        """Destroy its handle."""
         function("rw_cublas_close", c_int, c_void_p)(self.handle)
 
 
 def _open() -> tuple[int, str, ctypes.CDLL]:
-    """The handle, version and library of the first one that opens; a wrong major version for the driver does not."""
+    """Return the handle, version and library of the first one that opens.
+
+    A major version too new for the driver fails.
+    """
     reasons: list[str] = []
     for name in candidates(*_LIBRARIES):
-        if Path(name).is_absolute():  # the loader would not find what a wheel's library needs before itself
-            with suppress(OSError):  # the library itself then says what is wrong
+        if Path(name).is_absolute():  # the loader would not find the dependencies in the library's wheel
+            with suppress(OSError):  # the library itself then reports the problem
                 ctypes.CDLL(name.replace("libcublas.", "libcublasLt."), mode=ctypes.RTLD_GLOBAL)
         try:
             library = ctypes.CDLL(name)
@@ -119,14 +123,14 @@ def _open() -> tuple[int, str, ctypes.CDLL]:
 
 
 def shape(parameters: int) -> tuple[int, int]:
-    """Rows and columns of a matrix of almost so many parameters: near a square, multiples of 8 where it has 64."""
+    """Return rows and columns of a nearly square matrix of about `parameters`, multiples of 8 if it has 64."""
     step = _TOKEN_STEP if parameters >= _TOKEN_STEP**2 else 1
     rows = max(step, math.isqrt(parameters) // step * step)
     return rows, max(step, parameters // rows // step * step)
 
 
 class Load(Closing):
-    """A compute phase over layers of so many parameters each. A context manager that holds its memory on the GPU."""
+    """A compute phase over layers of the given numbers of parameters. A context manager that holds its GPU memory."""
 
     def __init__(
         self,
@@ -164,7 +168,7 @@ class Load(Closing):
 
     @property
     def flops(self) -> float:
-        """Floating-point operations of one forward and backward pass; 0 where they are not counted."""
+        """The floating-point operations of a forward and backward pass; 0 if they are not counted."""
         if self.kind != "gemm":
             return 0.0
         products = sum(rows * columns for rows, columns in self._shapes)
@@ -177,7 +181,7 @@ class Load(Closing):
         return max(_TOKEN_STEP, most)
 
     def _allocate(self) -> None:
-        """Memory for the tokens of now; what was held before is given back first."""
+        """Free the previous memory and allocate memory for the current number of tokens."""
         self._held.close()
         if self.kind == "none":
             return
@@ -195,9 +199,9 @@ class Load(Closing):
         self.struct.output = self._held.enter_context(output).address
 
     def _numbers(self, size_bytes: int, seed: int) -> int:
-        """Memory of the GPU that holds small numbers, the same ones again after each MiB."""
+        """Allocate GPU memory with small numbers, which repeat after each MiB."""
         buffer = self._held.enter_context(DeviceBuffer(self.device, size_bytes))
-        seed += 16 * self._rank  # every rank's gradients are to differ
+        seed += 16 * self._rank  # the gradients of every rank must differ
         write = function("rw_load_numbers", c_int, c_void_p, c_int64, c_int, c_uint64)
         copy = function("rw_cuda_copy", c_int, c_void_p, c_uint64, c_uint64, ctypes.c_size_t)
         with Buffer(_NUMBERS_BYTES) as staging:
@@ -211,7 +215,7 @@ class Load(Closing):
         return buffer.address
 
     def set(self, tokens: int, repeats: int) -> None:
-        """Take so many tokens and repeats, as another rank has calibrated them."""
+        """Set tokens and repeats, as another rank has calibrated them."""
         self.struct.repeats = repeats
         if tokens != self.struct.tokens:
             self.struct.tokens = tokens
@@ -219,18 +223,18 @@ class Load(Closing):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Tokens and repeats."""
+        """The tokens and repeats."""
         return self.struct.tokens, self.struct.repeats
 
     def time(self, gradients: int, stream: Stream, samples: int = 3) -> list[float]:
-        """Seconds of each of some passes by the GPU's clock. `gradients` is where the layers' gradients go."""
+        """Return the seconds of each pass by the GPU's clock. `gradients` is the address for the layers' gradients."""
         seconds = seconds_array(samples)
         loop = function("rw_load_time", c_int, POINTER(LoadStruct), c_uint64, c_void_p, c_int, POINTER(c_double))
         checked("compute phase", loop(byref(self.struct), gradients, stream.handle, samples, seconds))
         return list(seconds)
 
     def calibrate(self, wanted_s: float, gradients: int, stream: Stream) -> None:
-        """Choose tokens, and repeats beyond what memory allows, so that a pass lasts about so long."""
+        """Choose tokens, and repeats beyond the available memory, for a pass of about `wanted_s`."""
         for _ in range(_CALIBRATIONS if self.kind != "none" else 0):
             took = min(self.time(gradients, stream))
             if abs(took - wanted_s) <= _CLOSE_ENOUGH * wanted_s:
@@ -239,7 +243,7 @@ class Load(Closing):
             self.set(*self._scaled(tokens * repeats * wanted_s / max(took, 1e-9)))
 
     def _scaled(self, work: float) -> tuple[int, int]:
-        """Tokens and repeats for that product of the two."""
+        """Return tokens and repeats whose product is `work`."""
         if self.kind == "burn":
             return self.struct.tokens, round(min(max(1.0, work / self.struct.tokens), _MOST_REPEATS))
         most = self._most_tokens()

@@ -16,14 +16,14 @@ enum { SECTOR = 512, NAME = 32, SHORT = -1201 };
 
 struct rw_tree {
   int folder, operation, direct, sync;
-  int64_t files, bytes, block; /* of each file, and of one read or write of it */
+  int64_t files, bytes, block; /* per file, and per read or write of it */
   uint64_t seed;
-  double *ends;         /* of each operation, in seconds since `start`: of each block, or of each file */
+  double *ends;         /* end of each operation, in seconds since `start`: per block, or per file */
   double start;         /* on the monotonic clock */
-  int64_t wrong, at;    /* bytes that are not what they should be; the file that an error came from */
+  int64_t wrong, at;    /* wrong bytes; the file in which an error occurred */
 };
 
-/* The first word of each sector says of which file and which block it is. */
+/* Writes the file and block number to the first word of each sector. */
 static void stamp(unsigned char *buffer, int64_t bytes, int64_t file, int64_t block) {
   for (int64_t at = 0; at + (int64_t)sizeof(uint64_t) <= bytes; at += SECTOR) {
     uint64_t word = ((uint64_t)file << 32) ^ (uint64_t)block ^ ((uint64_t)at << 20);
@@ -43,7 +43,7 @@ static int flags_of(const struct rw_tree *t) {
   return t->operation == WRITE ? flags | O_CREAT | O_EXCL | O_WRONLY : flags | O_RDONLY;
 }
 
-/* Moves one block; all of it, or the file ends too early. */
+/* Moves one block completely; SHORT if the file ends too early. */
 static int move(const struct rw_tree *t, int fd, unsigned char *buffer, int64_t bytes, int64_t place) {
   for (int64_t done = 0; done < bytes;) {
     size_t left = (size_t)(bytes - done);
@@ -80,7 +80,7 @@ static int open_and_move(struct rw_tree *t, const char *name, int64_t file, unsi
   int fd = openat(t->folder, name, flags_of(t), 0600);
   if (fd < 0) return -errno;
   int code = blocks_of(t, fd, file, buffer, right, done);
-  if (close(fd) && !code) code = -errno; /* a network file system may tell only now that the disk is full */
+  if (close(fd) && !code) code = -errno; /* a network file system may report a full disk only now */
   return code;
 }
 
@@ -102,7 +102,7 @@ static int one_file(struct rw_tree *t, int64_t file, unsigned char *buffer, unsi
   return code;
 }
 
-/* RW_OK, -errno, or SHORT where a file ends too early; `at` is the file. */
+/* Returns RW_OK, -errno, or SHORT if a file ends too early; `at` is the file. */
 int rw_tree(struct rw_tree *t) {
   unsigned char *buffer = NULL, *right = NULL;
   size_t room = (size_t)(t->block > SECTOR ? t->block : SECTOR);

@@ -1,4 +1,4 @@
-"""Many files of one folder (`tree.c`): made, looked at, read, compared and removed by one thread."""
+"""Operations on many files of one folder (`tree.c`): create, stat, read, verify and remove, by one thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORT = -1201
 
 
 class _Tree(Structure):
-    """Laid out as `struct rw_tree` in tree.c."""
+    """The layout of `struct rw_tree` in tree.c."""
 
     _fields_ = (
         *fields(c_int, "folder", "operation", "direct", "sync"),
@@ -27,38 +27,38 @@ class _Tree(Structure):
 
 
 class Files(NamedTuple):
-    """What a rank's files are like."""
+    """The number and shape of a rank's files."""
 
     number: int
     size_bytes: int
     block_bytes: int
-    """Of one read or write."""
+    """The size of a read or write."""
     direct: bool = False
     sync: bool = False
-    """An fsync before each file that was written is closed."""
+    """Whether each written file is synced by fsync before it is closed."""
 
     def operations(self, operation: Operation) -> int:
-        """How many ends a pass has: one for each block of files that have several, else one for each file."""
+        """Return the number of timed ends of a pass: one per block if files have several, otherwise one per file."""
         if operation in ("stat", "delete"):
             return self.number
         return self.number * max(1, -(-self.size_bytes // self.block_bytes))
 
 
 class Walk(NamedTuple):
-    """One operation on all files."""
+    """The result of an operation on all files."""
 
     ends_s: list[float]
-    """When each operation ended, since the first began."""
+    """The end of each operation, since the first began."""
     wrong_bytes: int
 
     @property
     def elapsed_s(self) -> float:
-        """From the first start to the last end."""
+        """The time from the first start to the last end."""
         return self.ends_s[-1]
 
 
 def walk(folder: int, operation: Operation, files: Files, seed: int) -> Walk:
-    """Do an operation on the files of an open folder, one after the other. `write` makes them, and overwrites none.
+    """Run an operation on the files of an open folder, in order. `write` creates files and overwrites none.
 
     Raises NativeError with the errno and the file.
     """

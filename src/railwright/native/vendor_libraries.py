@@ -1,4 +1,4 @@
-"""Libraries that wheels keep in folders where the loader does not look, and the order in which they are tried."""
+"""Libraries in folders of wheels that the loader does not search, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDERS = {
     "libcusolverMp.so.0": ("nvidia/cu13/lib",),
     "libnccl.so.2": ("nvidia/nccl/lib", "nvidia/cu13/lib", "nvidia/cu12/lib"),
     **{
-        f"{name}.so{version}": ("../..",)  # of a site-packages folder: its prefix's own lib
+        f"{name}.so{version}": ("../..",)  # in a site-packages folder: its prefix's own lib
         for name in _MKL
         for version in (".2", ".3")
     },
@@ -29,19 +29,19 @@ _FOLDERS = {
 
 
 def in_wheels(*names: str) -> list[str]:
-    """Where installed wheels have these libraries, in the order of the names; no package is imported to find out."""
+    """Return the paths of these libraries in installed wheels, in name order, without importing a package."""
     entries = [entry for entry in sys.path if entry]
     places = (Path(entry, folder, name) for name in names for entry in entries for folder in _FOLDERS.get(name, ()))
     return [str(path) for path in places if path.exists()]
 
 
 def candidates(*names: str, named: str = "") -> list[str]:
-    """What to load, in the order to try: what the user named, alone; else those of wheels, then the loader's own."""
+    """Return the libraries to try, in order: `named` alone if given, else those of wheels, then the loader's."""
     return [named] if named else [*in_wheels(*names), *names]
 
 
 def load(name: str) -> ctypes.CDLL:
-    """The first that opens, for all that is loaded later as well. Raises OSError for the first that does not."""
+    """Load the first candidate that opens, globally. Raises OSError with the error of the first candidate."""
     problem: OSError | None = None
     for candidate in candidates(name):
         try:
@@ -53,7 +53,7 @@ def load(name: str) -> ctypes.CDLL:
 
 
 def preload(name: str) -> str:
-    """Load a library so that others which are linked with it find it; why that cannot be done, or an empty string."""
+    """Load a library for others that are linked with it. Returns the error, or an empty string."""
     try:
         load(name)
     except OSError as error:

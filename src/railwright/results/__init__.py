@@ -1,1 +1,1 @@
-"""What was seen."""
+"""Records of measurements, and tools to read and compare them."""

@@ -1,4 +1,4 @@
-"""Records as a document cites them: the file by its digest, each point by the numbers of its lines."""
+"""Citations of records in a document: the SHA-256 of the file, and the line numbers of each point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railwright.results.store import numbered
 
 
 class Cited(NamedTuple):
-    """One file."""
+    """The digest, the line count and the points of one results file."""
 
     sha256: str
     lines: int
@@ -21,7 +21,7 @@ class Cited(NamedTuple):
 
 
 def cite(path: Path) -> Cited:
-    """A results file. Raises UsageError where it cannot be read."""
+    """Cite a results file. Raises UsageError if it cannot be read."""
     digest, lines = digest_of(path)
     found: dict[Point, list[int]] = {}
     for number, record in numbered(path):
@@ -32,7 +32,7 @@ def cite(path: Path) -> Cited:
 
 
 def digest_of(path: Path) -> tuple[str, int]:
-    """SHA-256 and the number of lines of any file. Raises UsageError where it cannot be read."""
+    """Return the SHA-256 and the number of lines of any file. Raises UsageError if it cannot be read."""
     digest, lines = hashlib.sha256(), 0
     try:
         with path.open("rb") as file:
@@ -40,6 +40,6 @@ def digest_of(path: Path) -> tuple[str, int]:
                 digest.update(part)
                 lines += part.count(b"\n")
     except OSError as error:
-        hint = "a sheet cites the records that it rests on"
+        hint = "the sheet cites this file; restore it or give the folder that holds it"
         raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
     return digest.hexdigest(), lines

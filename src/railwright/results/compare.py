@@ -1,11 +1,11 @@
-"""Two runs side by side: what became faster or slower beyond noise, and whether the two can be compared at all.
+"""Comparison of two runs: the points that became faster or slower beyond noise, and whether the runs are comparable.
 
-faster        the difference is beyond the noise of both runs, and better in b than in a
-slower        the same, and worse in b
-within noise  no difference beyond the noise, and one of more than 5 % can be excluded
-cannot tell   too few launches, or too much noise, or the two values are not of the same thing
+faster        the difference exceeds the noise of both runs, and b is better than a
+slower        the difference exceeds the noise of both runs, and b is worse than a
+within noise  no difference exceeds the noise, and a difference of more than 5 % can be excluded
+cannot tell   too few launches, too much noise, or the two values measure different things
 
-Of points that did not change, at most 5 in 100 are called faster or slower, however noisy they are (a test checks it).
+At most 5 in 100 unchanged points are called faster or slower, however noisy they are (a test checks this).
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ Unit = Literal["launches", "samples of one launch", "none"]
 Reason = Literal["", "not the same thing", "no value", "few launches", "noise"]
 
 MIN_LAUNCHES = 3
-"""With fewer launches, rank statistics reach a confidence of 67 % at most."""
+"""Rank statistics reach a confidence of at most 67 % with fewer launches."""
 SMALLEST_CLAIM = 0.02
-"""Smaller differences are not claimed: a machine drifts between one run and the next."""
+"""The smallest difference that is claimed. Machines drift by less than this between runs."""
 LARGEST_DOUBT = 0.05
-"""A point is `within noise` only where a larger difference than this can be excluded."""
+"""A point is `within noise` only if a difference larger than this can be excluded."""
 
 PointKey = tuple[str, Quantity, str, tuple[tuple[str, str], ...]]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One run's values of a point. `spread` is (highest - lowest) / median of its launches."""
+    """The values of a point in one run. `spread` is (highest - lowest) / median over its launches."""
 
     launches: tuple[float, ...] = ()
     median: float | None = None
     spread: float | None = None
     within: tuple[float, float] | None = None
-    """The 95 % interval of the median inside its only launch; None where there are more."""
+    """The 95 % interval of the median within a single launch; None if there are several launches."""
 
 
 class ComparedPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="compared", tag_field="record",
                     forbid_unknown_fields=True):  # fmt: skip
-    """A point that both runs have. `ratio` is b / a. Its interval is over launches where both runs have several."""
+    """A point that both runs measured. `ratio` is b / a. Its interval is over launches if both runs have several."""
 
     benchmark: str
     quantity: Quantity
@@ -66,12 +66,12 @@ class ComparedPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     unit: Unit = "none"
     statement: Statement
     reason: Reason = ""
-    """Why nothing can be said, in a word or two; otherwise empty."""
+    """The cause of `cannot tell`, in a word or two; otherwise empty."""
     why: str
 
 
 class Decision(NamedTuple):
-    """What can be said of a point, and why."""
+    """The verdict on a point, with its reason."""
 
     statement: Statement
     reason: Reason
@@ -80,7 +80,7 @@ class Decision(NamedTuple):
 
 class OneSided(msgspec.Struct, frozen=True, kw_only=True, tag="one_sided", tag_field="record",
                forbid_unknown_fields=True):  # fmt: skip
-    """A point that only one run measured, and what the other has in its place."""
+    """A point that only one run measured, with its outcome in the other run."""
 
     benchmark: str
     quantity: Quantity
@@ -92,7 +92,7 @@ class OneSided(msgspec.Struct, frozen=True, kw_only=True, tag="one_sided", tag_f
 
 
 class RunLabel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The run that a side of the comparison is from."""
+    """The identity of a run in a comparison."""
 
     host: str
     started_at: str
@@ -101,7 +101,7 @@ class RunLabel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Two runs, compared. `across` are the parameters that were left out when pairing."""
+    """A comparison of two runs. `across` lists the parameters that pairing ignored."""
 
     a: RunLabel
     b: RunLabel
@@ -113,10 +113,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Comparison:
-    """Pair the points of two runs and say what changed from `a` to `b`.
+    """Pair the points of two runs and report the changes from `a` to `b`.
 
-    Points are pairs when benchmark, quantity, path and all parameters are the same; `across` names parameters that
-    may differ, for two algorithms or transports side by side.
+    Two points form a pair if benchmark, quantity, path and all parameters are equal. `across` names parameters that may
+    differ, to set two algorithms or transports side by side.
     """
     ignored = tuple(dict.fromkeys(across))
     sides = tuple(_grouped(file.results, ignored) for file in (a, b))
@@ -145,7 +145,7 @@ def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Compari
 
 def _grouped(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointKey, list[Result]]:
     def point_of(result: Result) -> PointKey:
-        # Values are compared as text: True and 1 are not the same value, and a NaN is the same as itself.
+        # Values are compared as text, so that True differs from 1 and NaN equals itself.
         parameters = sorted((key, str(value)) for key, value in result.parameters.items() if key not in ignored)
         return result.benchmark, result.quantity, result.path, tuple(parameters)
 
@@ -165,7 +165,7 @@ def _about_point(
     for key in ignored:
         values = [sorted({str(each.parameters.get(key, "none")) for each in side}) for side in (a, b)]
         if len(values[0]) > 1 or len(values[1]) > 1:
-            why = "one side has several values of the parameter that is left out"
+            why = "one side has several values of the ignored parameter"
             found.append(fairness.blocking(key, ", ".join(values[0]), ", ".join(values[1]), where, why))
     return tuple(found)
 
@@ -191,7 +191,7 @@ def _point(
 
 
 def _side(results: Sequence[Result]) -> Side:
-    """The median of each launch. No launches at all when one median is not a finite number above 0."""
+    """Summarize each launch by its median. The side has no launches if any median is not a finite number above 0."""
     ordered = sorted(results, key=lambda result: result.launch)
     launches: list[float] = []
     for _, same in groupby(ordered, key=lambda result: result.launch):
@@ -217,7 +217,10 @@ def _median(result: Result) -> float | None:
 
 
 def _interval(a: Side, b: Side) -> tuple[RatioInterval | None, Unit]:
-    """Over launches where both sides have several. Otherwise inside one launch, which says nothing about the next."""
+    """Compute the interval over launches if both sides have several, otherwise within one launch.
+
+    An interval within one launch says nothing about the next launch.
+    """
     if len(a.launches) > 1 and len(b.launches) > 1:
         return ratio_interval(a.launches, b.launches), "launches"
     ranges = [side.within or (min(side.launches), max(side.launches)) for side in (a, b) if side.launches]
@@ -232,11 +235,11 @@ def _decide(quantity: Quantity, a: Side, b: Side, ratio: float, interval: RatioI
         f"{name} has {len(side.launches)}" for name, side in (("a", a), ("b", b)) if len(side.launches) < MIN_LAUNCHES
     ]
     if few or interval is None:
-        why = f"too few launches: {' and '.join(few)}, {MIN_LAUNCHES} are needed"
+        why = f"too few launches: {' and '.join(few)}, at least {MIN_LAUNCHES} are needed"
         return Decision("cannot tell", "few launches", why)
     difference = max(ratio, 1 / ratio) - 1
     spread = max(a.spread or 0, b.spread or 0)
-    # Three launches are only 90 % sure by rank; there the difference must exceed what both runs spread over together.
+    # Three launches give 90 % confidence by rank. The difference must then exceed the sum of both spreads.
     sure = interval.confidence >= CONFIDENCE or difference > (a.spread or 0) + (b.spread or 0)
     beyond = sure and (interval.low > 1 or interval.high < 1)
     if beyond and difference >= SMALLEST_CLAIM:
@@ -263,7 +266,7 @@ def _one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSi
 
 
 def _exit_status(points: Sequence[ComparedPoint], one_sided: Sequence[OneSided]) -> int:
-    """1 if anything is slower. Otherwise 3 if a point cannot be told or is missing in b, or nothing was compared."""
+    """Return 1 if any point is slower; 3 if a point is undecided or missing in b, or nothing was compared; else 0."""
     statements = {point.statement for point in points}
     if "slower" in statements:
         return EXIT_SLOW

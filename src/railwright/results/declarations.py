@@ -1,7 +1,7 @@
-"""How a benchmark declares what its results are: which workload, and what baseline they give to others.
+"""Declarations of a benchmark: the workload of its results, and the baselines that they supply.
 
-A declaration is data. The program hands the declarations to `diagnosis`: a results file names none, so that a record
-cannot choose its own limit. A result that nothing was declared for has no limit.
+A declaration is data. The program passes the declarations to `diagnosis`. A results file names none, so a record cannot
+choose its own limit. A result without a declaration has no limit.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _UNDECLARED = "its benchmark declares no workload for this result"
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=False):
-    """Which workload some results of a benchmark are. The first declaration that covers a result counts."""
+    """The workload of some results of a benchmark. The first declaration that covers a result applies."""
 
     quantity: Quantity
     workload: Workload
     when: Mapping[str, tuple[Scalar | None, ...]] = {}
-    """The parameters that must have one of these values; None: that the result does not have."""
+    """The permitted values of each parameter. None permits the absence of the parameter."""
     ends: Literal["any", "same", "apart"] = "any"
-    """Whether the path begins and ends at one device."""
+    """Whether the path must begin and end at one device."""
     supplies: Baseline | None = None
-    """The baseline that other results are held against."""
+    """The baseline that these results supply to others."""
     is_reference: bool = False
-    """Whether it is the simplest measurement of its resource, so that nothing stands above it but hardware."""
+    """Whether this is the simplest measurement of its resource, limited by hardware alone."""
 
     def covers(self, result: Result) -> bool:
-        """Whether this declaration is about a result."""
+        """Report whether this declaration applies to a result."""
         source, _, target = result.path.partition(">")
         return (
             self.quantity == result.quantity
@@ -45,16 +45,16 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=False):
 
     @property
     def baselines(self) -> tuple[Baseline, ...]:
-        """The baselines of the same run that its results are held against."""
+        """The baselines of the same run that limit its results."""
         return replace(self.workload, quantity=self.quantity).baselines
 
 
 Declarations = Mapping[str, tuple[Declaration, ...]]
-"""The declarations of each benchmark by its name."""
+"""The declarations of each benchmark, keyed by its name."""
 
 
 def benchmarks_with(kind: type[Workload], declarations: Declarations, **fields: object) -> frozenset[str]:
-    """The names of the benchmarks that declare a workload of a kind, with these values of its fields."""
+    """Return the names of the benchmarks that declare a workload of this kind with these field values."""
     return frozenset(
         name
         for name, rows in declarations.items()
@@ -64,12 +64,12 @@ def benchmarks_with(kind: type[Workload], declarations: Declarations, **fields: 
 
 
 def suppliers(baseline: Baseline, declarations: Declarations) -> tuple[str, ...]:
-    """The names of the benchmarks that measure a baseline."""
+    """Return the names of the benchmarks that measure a baseline."""
     return tuple(name for name, rows in declarations.items() if any(row.supplies == baseline for row in rows))
 
 
 def ceilings_of(name: str, declarations: Declarations) -> tuple[str, ...]:
-    """The benchmarks whose baselines a benchmark's results are held against, and what those need in turn."""
+    """Return the benchmarks that supply the baselines of a benchmark, and the suppliers of those in turn."""
     found: dict[str, None] = {}
     wanted = [name]
     while wanted:
@@ -88,22 +88,22 @@ def ceilings_of(name: str, declarations: Declarations) -> tuple[str, ...]:
 
 
 def measured_alike(name: str, ceiling: str, declarations: Declarations) -> bool:
-    """Whether a baseline of a benchmark has to be measured with that benchmark's own options."""
+    """Report whether a baseline must be measured with the options of the benchmark that it limits."""
     supplied = {row.supplies for row in declarations.get(ceiling, ())}
     return any(row.workload.must_match and supplied & set(row.baselines) for row in declarations.get(name, ()))
 
 
 def declared_for(result: Result, declarations: Declarations) -> Declaration | None:
-    """The first declaration of its benchmark that covers a result; None where there is none."""
+    """Return the first declaration that covers a result, or None."""
     return next((row for row in declarations.get(result.benchmark, ()) if row.covers(result)), None)
 
 
 def workload_of(result: Result, declarations: Declarations) -> Workload:
-    """The workload of a result of ours."""
+    """Return the declared workload of a result of this program."""
     declared = declared_for(result, declarations)
     return describe(declared.workload if declared is not None else Unlimited(why=_UNDECLARED), result)
 
 
 def no_limit(subject: Result | Workload, why: str) -> Bounds:
-    """Why something has no limit, and nothing is expected of it."""
+    """Return bounds without a limit or an expected band, with the reason."""
     return NoLimit(quantity=subject.quantity, why=why), None

@@ -1,7 +1,7 @@
-"""What makes two runs incomparable, or less comparable than they look: every difference with the values of both.
+"""Differences that make two runs incomparable, or less comparable than they look, with the values of both.
 
-`blocking` means that the two values are not of the same thing: 512 and 64 ranks, two methods, two routing modes.
-`caution` means that they are, but that something other than the thing under test may have caused the difference.
+`blocking` means that the two values measure different things: 512 and 64 ranks, two methods, two routing modes.
+`caution` means that they measure the same thing, but that something else may have caused the difference.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ Part = TypeVar("Part", Device, Link)
 Series = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
 
 BLOCKING_SETTINGS = ("routing_mode", "thread_level")
-"""Settings that change what is measured; all others may change how fast it is."""
+"""Settings that change the quantity measured. All others may change only its value."""
 
 NOT_RECORDED = "not recorded"
 
 _MUST_BE_SAME = {
-    "ranks": "a value of more ranks is of another system",
-    "hosts": "a value of more hosts is of another system",
-    "method": "methods differ in what they count as one operation",
+    "ranks": "more ranks make a different system",
+    "hosts": "more hosts make a different system",
+    "method": "methods count different things as one operation",
 }
-"""The fields in which two results must be the same, and why."""
+"""The fields that must be equal in two results, with the reason."""
 
-_BUSY_FRACTION = 0.1  # above this, other work slows the measurement on any number of cores
-_LOST_FRACTION = 0.01  # noise that differs by less than this cannot explain the 2 % that `compare` looks for
-_CLOCK_FRACTION = 0.05  # the time of fixed work is not precise enough to show a smaller difference
+_BUSY_FRACTION = 0.1  # a larger share of other work slows the measurement on any number of cores
+_LOST_FRACTION = 0.01  # a smaller difference in noise cannot explain the 2 % that `compare` looks for
+_CLOCK_FRACTION = 0.05  # the time of the fixed work is too imprecise to show a smaller difference
 _CLOCK_WORDS = ("clock", "_hz", "mtu", "firmware", "driver")
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="difference", tag_field="record",
                  forbid_unknown_fields=True):  # fmt: skip
-    """One thing that is not the same in both runs. `where` names the curves concerned, empty for the whole run."""
+    """A difference between two runs. `where` names the curves that it affects, and is empty for the whole run."""
 
     what: str
     a: str
@@ -50,11 +50,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 def run_differences(a: ResultFile, b: ResultFile) -> tuple[Difference, ...]:
-    """What differs between the machines, their software and their state. All of it is caution."""
+    """Compare the machines, their software and their state. Every difference found is a caution."""
     first, second = a.run.context, b.run.context
     found = [
         *_unequal("railwright", a.run.railwright, b.run.railwright),
-        *_unequal("run", _completeness(a), _completeness(b), why="a run that was cut off may miss launches"),
+        *_unequal("run", _completeness(a), _completeness(b), why="an interrupted run may lack launches"),
     ]
     for name in ("host", "cpu", "cores", "memory_bytes", "kernel", "operating_system"):
         found += _unequal(name.replace("_", " "), str(getattr(first, name)), str(getattr(second, name)))
@@ -84,10 +84,10 @@ def _completeness(file: ResultFile) -> str:
 
 
 def _load(a: Context, b: Context) -> Iterator[Difference]:
-    """A busy machine, more noise, or another clock."""
+    """Report a busy machine, more noise, or a different clock rate."""
     if max(a.busy_fraction, b.busy_fraction) > _BUSY_FRACTION:
         first, second = (f"{percent(each.busy_fraction)} of all cores" for each in (a, b))
-        yield _caution("busy before the run", first, second, "other work took part of the machine")
+        yield _caution("busy before the run", first, second, "other work used part of the machine")
     if a.noise is None or b.noise is None:
         first, second = ("measured" if each.noise else "not measured" for each in (a, b))
         yield from _unequal("noise", first, second)
@@ -95,11 +95,11 @@ def _load(a: Context, b: Context) -> Iterator[Difference]:
     less, more = sorted((a.noise.lost_fraction, b.noise.lost_fraction))
     if more > 2 * less and more - less > _LOST_FRACTION:
         first, second = (f"{percent(each.lost_fraction)} of the time lost" for each in (a.noise, b.noise))
-        yield _caution("noise", first, second, "one machine was disturbed much more")
+        yield _caution("noise", first, second, "one machine was disturbed much more than the other")
     quick, long = sorted((a.noise.quantum_s, b.noise.quantum_s))
     if quick > 0 and long / quick > 1 + _CLOCK_FRACTION:
         first, second = (f"{format_duration(each.quantum_s)} for fixed work" for each in (a.noise, b.noise))
-        yield _caution("clocks", first, second, "a core ran at another speed")
+        yield _caution("clocks", first, second, "a core ran at a different speed")
 
 
 def _caution(what: str, a: str, b: str, why: str) -> Difference:
@@ -107,7 +107,7 @@ def _caution(what: str, a: str, b: str, why: str) -> Difference:
 
 
 def _topologies(a: Topology, b: Topology) -> Iterator[Difference]:
-    """Numbers of GPUs, NICs and drives; and facts of links and devices that both have, such as MTU and link width."""
+    """Compare the counts of GPUs, NICs and drives, and the properties of shared links and devices, such as MTU."""
     for kind in ("gpu", "nic", "drive"):
         first, second = (str(sum(device.kind == kind for device in topology.devices)) for topology in (a, b))
         yield from _unequal(f"number of {kind}s", first, second)
@@ -118,7 +118,7 @@ def _topologies(a: Topology, b: Topology) -> Iterator[Difference]:
 
 
 def _twins(a: Iterable[Part], b: Iterable[Part]) -> list[tuple[Part, Part]]:
-    """The links or devices that both topologies have."""
+    """Pair the links or devices that are in both topologies."""
     by_id = {part.id: part for part in b}
     return [(part, by_id[part.id]) for part in a if part.id in by_id]
 
@@ -130,7 +130,7 @@ def _telling(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
 def point_differences(
     where: str, a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile]
 ) -> tuple[Difference, ...]:
-    """What differs in how one point was measured on both sides."""
+    """Compare the conditions under which both sides measured one point."""
     found: list[Difference] = []
     for name, why in _MUST_BE_SAME.items():
         found += _unequal(name, *_both(name, a, b), why=why, severity="blocking")
@@ -145,23 +145,23 @@ def _values(values: Iterable[object]) -> str:
 
 
 def _both(name: str, a: Sequence[Result], b: Sequence[Result]) -> tuple[str, str]:
-    """The values that the results of each side have in one field."""
+    """Join the values of one field on each side."""
     return _values(getattr(each, name) for each in a), _values(getattr(each, name) for each in b)
 
 
 def _settings(a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile]) -> Iterator[Difference]:
-    # A time among the settings is a measurement too, of the set-up for example, and was not held constant.
+    # A time in the settings is also a measurement (of the setup, for example), and varies freely.
     keys = {key for result in (*a, *b) for key, value in result.settings.items()
             if not (isinstance(value, float) and key.endswith("_s"))}  # fmt: skip
     for key in sorted(keys.union(BLOCKING_SETTINGS)):
         blocks = key in BLOCKING_SETTINGS
-        # What holds for a whole run may stand in its environment instead of in every result.
+        # A value that holds for the whole run may be in its environment rather than in each result.
         default = [run.run.context.environment.get(key, NOT_RECORDED) if blocks else NOT_RECORDED for run in runs]
         first, second = (
             _values(each.settings.get(key, otherwise) for each in side)
             for side, otherwise in zip((a, b), default, strict=True)
         )
-        why: tuple[str, Severity] = ("it changes what is measured", "blocking") if blocks else ("", "caution")
+        why: tuple[str, Severity] = ("it changes the quantity measured", "blocking") if blocks else ("", "caution")
         yield from _unequal(key.replace("_", " "), first, second, why=why[0], severity=why[1])
 
 
@@ -171,17 +171,17 @@ def _evidence(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
         first, second = (
             _values(seen.value for result in side for seen in result.evidence if seen.claim == claim) for side in (a, b)
         )
-        yield from _unequal(f"{claim} that really ran", first, second)
+        yield from _unequal(f"{claim} in use", first, second)
 
 
 def _verification(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
-    """Wrong bytes make a value void. A check on one side only is different work. No check at all is a caution."""
+    """Compare data checks: wrong bytes and a check on one side only are blocking, no check at all is a caution."""
     first, second = (_checked(side) for side in (a, b))
     severity: Severity = "blocking"
     if "wrong" in first + second:
-        why = "a transfer that gave wrong bytes has no speed"
+        why = "a transfer that delivered wrong bytes has no speed"
     elif first != second:
-        why = "only one side is known to have moved the right bytes"
+        why = "only one side verified its data"
     elif first != "verified":
         why, severity = "the data was not verified", "caution"
     else:
@@ -200,7 +200,7 @@ def _checked(side: Sequence[Result]) -> str:
 def unpaired_differences(
     only_a: Sequence[Result], only_b: Sequence[Result], paired: Iterable[Result]
 ) -> tuple[Difference, ...]:
-    """Why curves of one benchmark found no partner at all: other sizes, another quantity, other parameters."""
+    """Explain why no curve of a benchmark found a partner: other sizes, another quantity, or other parameters."""
     with_partner = list(paired)
     paired_series = {result.series() for result in with_partner}
     paired_benchmarks = {(result.benchmark, result.quantity) for result in with_partner}
@@ -230,7 +230,7 @@ def _other_sizes(series: Series, a: Sequence[Result], b: Sequence[Result]) -> Di
 
 
 def blocking(what: str, a: str, b: str, where: str, why: str) -> Difference:
-    """A difference that makes the values of one curve incomparable."""
+    """Return a difference that makes the values of a curve incomparable."""
     return Difference(what=what, a=a, b=b, severity="blocking", why=why, where=(where,))
 
 
@@ -248,17 +248,17 @@ def _other_parameters(benchmark: str, a: Sequence[Result], b: Sequence[Result]) 
 
 
 def percent(fraction: float) -> str:
-    """`3.1 %`, as the reports print it."""
+    """Format a fraction as in `3.1 %`."""
     return f"{fraction * 100:.1f} %"
 
 
 def series_words(benchmark: str, path: str, varied: Mapping[str, Scalar]) -> str:
-    """`mpi_bandwidth memory0>memory0 transport shm`."""
+    """Name a curve as in `mpi_bandwidth memory0>memory0 transport shm`."""
     return " ".join([benchmark, path, *(f"{key} {value}" for key, value in varied.items())])
 
 
 def merged(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Each difference once, with all the curves that it concerns. Blocking differences come first."""
+    """Merge equal differences and list all the curves that each affects, with blocking differences first."""
     places: dict[Difference, list[str]] = {}
     for difference in differences:
         places.setdefault(msgspec.structs.replace(difference, where=()), []).extend(difference.where)

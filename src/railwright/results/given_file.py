@@ -1,4 +1,4 @@
-"""The FILE of `explain`: bytes that nobody has checked yet, from a file, a pipe or standard input."""
+"""The FILE argument of `explain`: untrusted bytes from a file, a pipe or standard input."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from railwright.results.store import RESULTS_NAME
 _MOST_HELD = 16 * 2**20
 _MOST_BYTES = 4 * 2**30
 _MOST_MEMORY = 128 * 2**20
-"""For unpacking: xz -9 needs 65 MiB."""
+"""The memory limit for unpacking. xz -9 needs 65 MiB."""
 _PIECE = 2**20
 _HINT = "give the file that the tool printed"
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ"
 _DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
-"""What a shell gives for `<(command)`: pipes that have a writer, unlike a named one that may never have."""
+"""The paths that a shell passes for `<(command)`. Such pipes have a writer; a named pipe may never have one."""
 OUR_OWN = (b'{"record":"run"', b'{"record":"result"', b'{"record":"end"')
-"""How a results file of ours begins, also one that lost its first lines."""
+"""The first bytes of a results file of this program, even if its first lines are missing."""
 
 
 def read(file: str) -> bytes | Iterator[bytes]:
-    """The bytes of what is unpacked, where they are at most 16 MiB (a record of ours may go on); else its pieces.
+    """Return the unpacked bytes if they are at most 16 MiB, otherwise an iterator over pieces of them.
 
-    Raises UsageError.
+    A results file of this program may be longer. Raises UsageError if the file cannot be read.
     """
     pieces, held, size = pieces_of(file), [], 0
     for piece in pieces:
@@ -46,20 +46,20 @@ def read(file: str) -> bytes | Iterator[bytes]:
 
 
 def short_text(file: str) -> str:
-    """A file that is no log. Raises UsageError beyond 16 MiB, too."""
+    """Return the text of a file that is not a log. Raises UsageError if it cannot be read or exceeds 16 MiB."""
     raw = read(file)
     if not isinstance(raw, bytes):
-        raise UsageError(f"{name_of(file)} is larger than {_MOST_HELD // 2**20} MiB", hint="is it the right file?")
+        raise UsageError(f"{name_of(file)} must be at most {_MOST_HELD // 2**20} MiB", hint="is it the right file?")
     return text_of(raw, file)
 
 
 def is_our_own(raw: bytes) -> bool:
-    """Whether bytes are of a results file of ours, also of one that lost its first lines."""
+    """Report whether the bytes are from a results file of this program, even if its first lines are missing."""
     return raw.lstrip().startswith(OUR_OWN)
 
 
 def pieces_of(file: str) -> Iterator[bytes]:
-    """What a file, a pipe or standard input holds, unpacked, a megabyte at a time. Raises UsageError."""
+    """Yield the unpacked content of a file, a pipe or standard input in pieces of 1 MiB. Raises UsageError."""
     try:
         if file == "-":
             yield from _text_only(_unpacked(_read(_standard_input()), name_of(file)), name_of(file))
@@ -80,55 +80,55 @@ def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise OSError(None, "it is closed")
     if sys.stdin.isatty():
-        raise OSError(None, "it is a terminal: name a file, or pipe the output in")
+        raise OSError(None, "it is a terminal; name a file, or pipe the output in")
     return sys.stdin.buffer
 
 
 def _opened(file: str) -> BinaryIO:
-    """A regular file, or a pipe that the shell made; a named pipe could make us wait for ever."""
+    """Open a regular file or a pipe that the shell made. Opening any other named pipe could block forever."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     mode = os.fstat(descriptor).st_mode
     is_pipe = stat.S_ISFIFO(mode) and file.startswith(_DESCRIPTORS)
     if not stat.S_ISREG(mode) and not is_pipe:
         os.close(descriptor)
-        raise OSError(None, "it is not a regular file; a command's output can be given as standard input (-)")
+        raise OSError(None, "it is not a regular file; pass a command's output on standard input (-)")
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "rb")
 
 
 def text_of(raw: bytes, file: str) -> str:
-    """What the tool printed, of bytes that may be packed. Raises UsageError for what is no text."""
+    """Decode the output of a tool, unpacking it if needed. Raises UsageError for binary data."""
     pieces = _text_only(_unpacked(iter((raw,)), name_of(file)), name_of(file))
     return b"".join(pieces).decode("utf-8-sig", errors="replace")
 
 
 def _text_only(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The pieces. Raises UsageError where they are no text, or more than anybody reads: a small file may hold much."""
+    """Yield the pieces. Raises UsageError for binary data or for too much text; a small packed file may hold a lot."""
     size = 0
     for piece in pieces:
         if not size:
             _refuse_binary(piece, name)
         if (place := piece.find(b"\0")) >= 0:
             raise UsageError(
-                f"{name} is no text: byte {size + place} is a NUL",
+                f"{name} must be text, got a NUL at byte {size + place}",
                 hint="give the text that the tool printed on the terminal",
             )
         size += len(piece)
         if size > _MOST_BYTES:
-            raise UsageError(f"{name} is larger than {_MOST_BYTES // 2**30} GiB", hint="give the log of one run")
+            raise UsageError(f"{name} must be at most {_MOST_BYTES // 2**30} GiB", hint="give the log of one run")
         yield piece
 
 
 def _refuse_binary(start: bytes, name: str) -> None:
     if start.startswith((b"BZh", b"\x28\xb5\x2f\xfd")):
-        raise UsageError(f"{name} is compressed", hint="unpack it first, like: zcat FILE | railwright explain -")
+        raise UsageError(f"{name} is compressed", hint="unpack it first: zcat FILE | railwright explain -")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         hint = "iconv -f UTF-16 -t UTF-8 FILE | railwright explain -"
-        raise UsageError(f"{name} is UTF-16, which no tool prints by itself", hint=hint)
+        raise UsageError(f"{name} must be UTF-8, got UTF-16", hint=hint)
 
 
 def _unpacked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The pieces, unpacked where the first begins a .gz or .xz file. Raises UsageError."""
+    """Unpack the pieces if the first one begins a .gz or .xz file. Raises UsageError."""
     first = next(pieces, b"")
     every = itertools.chain((first,), pieces)
     if not first.startswith((_GZIP, _XZ)):
@@ -137,11 +137,13 @@ def _unpacked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     try:
         yield from _gunzip(every) if first.startswith(_GZIP) else _unxz(every)
     except (EOFError, lzma.LZMAError, zlib.error) as error:
-        raise UsageError(f"{name} cannot be unpacked: {error}", hint="give the whole file, or unpack it") from error
+        raise UsageError(
+            f"{name} cannot be unpacked: {error}", hint="give the whole file, or unpack it first"
+        ) from error
 
 
 def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Of one member after another, as gzip appends them."""
+    """Unpack each member of a gzip file in turn. gzip files may be concatenated."""
     member = zlib.decompressobj(wbits=31)
     for piece in pieces:
         rest = piece
@@ -151,7 +153,7 @@ def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
             yield member.decompress(rest, _PIECE)
             rest = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
-        raise EOFError("it ends before its end")
+        raise EOFError("it is truncated")
 
 
 def _unxz(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -164,11 +166,11 @@ def _unxz(pieces: Iterator[bytes]) -> Iterator[bytes]:
             yield stream.decompress(rest, _PIECE)
             rest = b""
     if not stream.eof:
-        raise EOFError("it ends before its end")
+        raise EOFError("it is truncated")
 
 
 def is_our_folder(file: str) -> bool:
-    """Whether it is the folder of a run of ours. Raises UsageError for another one."""
+    """Report whether the folder holds a run of this program. Raises UsageError for any other folder."""
     try:
         if file == "-" or not Path(file).is_dir():
             return False
@@ -176,10 +178,10 @@ def is_our_folder(file: str) -> bool:
             return True
     except (OSError, ValueError):
         return False
-    hint = "give the file that the tool printed, or the folder of a run of ours"
-    raise UsageError(f"{name_of(file)} is a folder without {RESULTS_NAME}", hint=hint)
+    hint = "give the file that the tool printed, or the folder of a run"
+    raise UsageError(f"folder {name_of(file)} must contain {RESULTS_NAME}", hint=hint)
 
 
 def name_of(file: str) -> str:
-    """How errors name it."""
+    """Return the name of the file for error messages."""
     return "standard input" if file == "-" else repr(file[:200])

@@ -1,4 +1,4 @@
-"""What something adds to a load, from pairs of runs without and with it, and how sure that is."""
+"""The effect of an addition to a load, with its confidence, from pairs of runs without and with it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ MOST_PAIRS = 1_000_000
 
 
 class Added(NamedTuple):
-    """A relative slow-down: 0.01 is one hundredth longer."""
+    """A relative slowdown: 0.01 means one hundredth longer."""
 
     mean: float
     low: float
-    """Of the 95 % interval."""
+    """The lower end of the 95 % interval."""
     high: float
     pairs_needed: int | None
-    """To show that it is below the threshold, if mean and deviation stay; None: it is not below, as far as is seen."""
+    """The number of pairs that would show a slowdown below the threshold, if mean and deviation stay; None if the mean
+    is above the threshold."""
 
 
 def added(pairs: Sequence[tuple[float, float]], threshold: float) -> Added:
-    """From seconds without and with. Raises ValueError for fewer than two pairs, or times that are not above 0."""
+    """Compare seconds without and with the addition. Raises ValueError for fewer than two pairs, or times <= 0."""
     if len(pairs) < 2 or any(one <= 0 for pair in pairs for one in pair):
-        raise ValueError("two pairs of positive times are needed")
+        raise ValueError("at least two pairs of positive times are needed")
     logs = [math.log(other / one) for one, other in pairs]
     mean, deviation = fmean(logs), stdev(logs)
     half = student_975(len(logs) - 1) * deviation / math.sqrt(len(logs))
@@ -39,7 +40,7 @@ def added(pairs: Sequence[tuple[float, float]], threshold: float) -> Added:
 
 
 def student_975(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t; beyond 30 by its first correction of the normal one."""
+    """Return the 97.5 % quantile of Student's t. Beyond 30 degrees it corrects the normal quantile to first order."""
     if degrees <= len(_STUDENT_975):
         return _STUDENT_975[degrees - 1]
     return _NORMAL_975 + (_NORMAL_975**3 + _NORMAL_975) / (4 * degrees)

@@ -1,6 +1,6 @@
-"""What no record of a measurement can say: our own files are read as strictly as those of other tools.
+"""Checks for records that no measurement can have produced. They are as strict for this program as for other tools.
 
-A verdict on a record that was changed by hand, or broken, would be false.
+A verdict on an edited or damaged record would be false.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from railwright.topology.devices import Scalar
 from railwright.topology.possible import refuse_impossible
 
 _ROUNDING = 1e-5
-"""Relative. Samples are kept to six significant digits; the summary was made of them before (`statistics.rounded`)."""
+"""The relative tolerance. Samples are kept to six significant digits, but the summary is made before rounding
+(`statistics.rounded`)."""
 _KEPT = "samples_kept"
-"""The setting that says that only some of the samples are in the record."""
+"""The setting that marks a record that keeps only some of its samples."""
 _STATISTICS = ("minimum", "median_low", "median", "median_high", "p99", "maximum")
 _DIFFERENCE = ("part", "exposed")
-"""The parameter of a time that is the difference of two: noise can make it negative."""
+"""The parameter of a time that is a difference of two times. Noise can make it negative."""
 
 
 def why_impossible(record: Record, name: str = "") -> str:
-    """Why no measurement can have left this record; empty where one can.
+    """Explain why no measurement can have produced this record. Returns an empty string if it is possible.
 
-    `name` is what the topology of a run is called in errors. Raises UsageError for a topology that cannot be.
+    `name` is the name of the run's topology in errors. Raises UsageError for an invalid topology.
     """
     if isinstance(record, Run):
         refuse_impossible(record.topology, name)
@@ -34,7 +35,11 @@ def why_impossible(record: Record, name: str = "") -> str:
         return _negative("counter", record.counters_moved)
     if isinstance(record, Disturbed):
         share = record.others_fraction
-        return "" if 0 <= share <= 1 and record.launch >= 0 else f"others_fraction is {share}, launch {record.launch}"
+        return (
+            ""
+            if 0 <= share <= 1 and record.launch >= 0
+            else f"others_fraction of launch {record.launch} must be a share, got {share}"
+        )
     return _of_result(record)
 
 
@@ -65,9 +70,9 @@ def _of_check(check: Verification | None) -> str:
     if check is None:
         return ""
     if check.bytes_checked < 0 or check.bytes_wrong < 0:
-        return f"its data check is of {check.bytes_checked} bytes, {check.bytes_wrong} of them wrong"
+        return f"its data check counts {check.bytes_checked} bytes, {check.bytes_wrong} of them wrong"
     if check.bytes_wrong > check.bytes_checked:
-        return f"{check.bytes_wrong} bytes are wrong of {check.bytes_checked} that were checked"
+        return f"its data check reports {check.bytes_wrong} wrong bytes of {check.bytes_checked}"
     return ""
 
 
@@ -76,39 +81,39 @@ def _of_samples(result: Result) -> str:
     if summary is None:
         return f"it has {len(samples)} samples and no summary" if samples or result.outcome == "measured" else ""
     if result.outcome == "waived":
-        return "it was waived and has a summary"
+        return "it is a waived result with a summary"
     if why := why_no_summary(summary):
         return why
     may_be_negative = result.quantity == "latency_s" and result.parameters.get(_DIFFERENCE[0]) == _DIFFERENCE[1]
     least = min((summary.minimum, *samples))
     if least < 0 and not may_be_negative:
-        return f"a value of {least:g}, and none can be below zero"
+        return f"a value must be at least zero, got {least:g}"
     if not samples:
-        return "a summary without its samples"
+        return "it has a summary but no samples"
     return _of_both(summary, samples, some_kept=_KEPT in result.settings)
 
 
 def _of_both(summary: Summary, samples: tuple[float, ...], *, some_kept: bool) -> str:
-    """Whether these samples have that summary, as far as it can be known where only some were kept."""
+    """Compare samples with their summary, as far as possible if the record keeps only some of them."""
     if not all(map(math.isfinite, samples)):
-        return "a sample is no finite number"
+        return "every sample must be a finite number"
     slack = _ROUNDING * max(abs(summary.minimum), abs(summary.maximum))
     if some_kept and summary.count > len(samples):
         low, high = min(samples), max(samples)
         outside = low < summary.minimum - slack or high > summary.maximum + slack
-        return f"samples from {low:g} to {high:g} are outside of its summary" if outside else ""
+        return f"samples from {low:g} to {high:g} are outside the range of its summary" if outside else ""
     if summary.count != len(samples):
-        return f"a summary of {summary.count} samples, and {len(samples)} are there"
+        return f"its summary counts {summary.count} samples, but it has {len(samples)}"
     made = summarise(samples)
     for name in _STATISTICS:
         said, true = getattr(summary, name), getattr(made, name)
         if abs(said - true) > max(_ROUNDING * abs(true), slack if summary.minimum < 0 else 0.0):
-            return f"the {name} of its summary is {said:g}, that of its samples {true:g}"
+            return f"the {name} of its summary is {said:g}, but its samples give {true:g}"
     return ""
 
 
 def _negative(what: str, values: Mapping[str, Scalar]) -> str:
-    """The first of the numbers that is below zero or not finite."""
+    """Describe the first number that is negative or not finite."""
     named: Iterable[tuple[str, Scalar]] = ((name, value) for name, value in values.items() if _is_number(value))
     return next(
         (f"{what} {name[:60]} is {value}" for name, value in named if not 0 <= float(value) < math.inf),

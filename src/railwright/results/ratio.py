@@ -1,7 +1,7 @@
 """The ratio of two sets of launches, with an interval that assumes no distribution.
 
-A launch (fresh processes) is the unit: the samples inside one launch share their memory, pages and cores, so that
-thousands of them say little about the next launch.
+The unit is the launch, a set of fresh processes. Samples of one launch share memory, pages and cores, so even thousands
+of them say little about the next launch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class RatioInterval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def ratio_interval(a: Sequence[float], b: Sequence[float]) -> RatioInterval:
-    """The interval of b/a from the launches of both, all of them finite and above 0. Raises ValueError otherwise.
+    """Compute the interval of b/a from the launches of both. Raises ValueError unless all are finite and above 0.
 
-    The interval of a shift between two samples by ranks (Hodges and Lehmann 1963; exact distribution of Mann and
-    Whitney 1947), on logarithms, so that the shift is a ratio. It is 95 % sure or slightly more; with few
-    launches it is the whole range of ratios, as sure as ranks allow: 67 % from 2 and 2 launches, 90 % from 3 and 3.
+    The interval is that of a shift between two samples by ranks (Hodges and Lehmann 1963; exact distribution of Mann
+    and Whitney 1947). It is computed on logarithms, so that the shift is a ratio. Its confidence is 95 % or slightly
+    more. With few launches it is the whole range of ratios, at the confidence that ranks allow: 67 % from 2 and 2
+    launches, 90 % from 3 and 3.
     """
     if not a or not b or not all(value > 0 and math.isfinite(value) for value in (*a, *b)):
         raise ValueError("the ratio of two sets needs values above 0 on both sides")
@@ -49,9 +50,11 @@ def ratio_interval(a: Sequence[float], b: Sequence[float]) -> RatioInterval:
 
 
 def _rank_sum_counts(size_a: int, size_b: int) -> list[int]:
-    """How many orders of two samples have 0, 1, 2 ... pairs in which a value of b is below one of a (U's distribution).
+    """Count the orders of two samples with 0, 1, 2 ... pairs in which a value of b is below one of a (U's
+    distribution).
 
-    The coefficients of the Gaussian binomial: the product of (1 - x^(b+i)) / (1 - x^i), exact in integers.
+    The counts are the coefficients of the Gaussian binomial: the product of (1 - x^(b+i)) / (1 - x^i), exact in
+    integers.
     """
     degree = size_a * size_b
     counts = [1] + [0] * degree

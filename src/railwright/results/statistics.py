@@ -9,13 +9,13 @@ from itertools import pairwise
 from railwright.results.records import Summary
 
 _ROUNDING = 1e-9
-"""Relative. Rounding in the interpolation between two samples is far smaller than this."""
+"""The relative tolerance. Rounding in the interpolation between two samples is far smaller."""
 _RISING = (("minimum", "median_low", "median"), ("median", "median_high", "maximum"), ("median", "p99", "maximum"))
 _NORMAL_975 = 1.959964  # the 97.5 % quantile of the normal distribution
 
 
 def quantile(ordered: Sequence[float], fraction: float) -> float:
-    """The quantile of sorted values, linear between neighbours (type 7 of Hyndman and Fan 1996)."""
+    """Return a quantile of sorted values, linear between neighbors (type 7 of Hyndman and Fan 1996)."""
     position = (len(ordered) - 1) * fraction
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -23,7 +23,7 @@ def quantile(ordered: Sequence[float], fraction: float) -> float:
 
 
 def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median by ranks (binomial, normal approximation; the whole range below 6 values)."""
+    """Return the 95 % interval of the median by ranks (binomial, normal approximation; whole range below 6 values)."""
     count = len(ordered)
     if count < 6:
         return ordered[0], ordered[-1]
@@ -34,17 +34,18 @@ def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
 
 
 def rounded(samples: Sequence[float]) -> tuple[float, ...]:
-    """Samples to six significant digits: finer than a 1 ns clock below 1 ms, and half the size on disk."""
+    """Round samples to six significant digits: finer than a 1 ns clock below 1 ms, and half the size on disk."""
     return tuple(float(f"{sample:.6g}") for sample in samples)
 
 
 def why_no_summary(summary: Summary) -> str:
-    """Why these numbers cannot be order statistics of any samples; empty where they can.
+    """Explain why these numbers cannot be order statistics of any samples. Returns an empty string if they can.
 
-    minimum <= median_low <= median <= median_high <= maximum, median <= p99 <= maximum, and all are finite.
+    They must satisfy minimum <= median_low <= median <= median_high <= maximum and median <= p99 <= maximum, and be
+    finite.
     """
     if summary.count < 1:
-        return f"a summary of {summary.count} samples"
+        return f"its summary counts {summary.count} samples"
     for names in _RISING:
         chain = [(name, getattr(summary, name)) for name in names]
         for name, value in chain:
@@ -57,7 +58,7 @@ def why_no_summary(summary: Summary) -> str:
 
 
 def summarise(samples: Sequence[float]) -> Summary:
-    """The summary of at least one sample. Raises ValueError for none, or for a sample that is not a finite number."""
+    """Summarize samples. Raises ValueError if there are none, or if one is not a finite number."""
     if not samples or not all(math.isfinite(sample) for sample in samples):
         raise ValueError("a summary needs at least one sample, all of them finite")
     ordered = sorted(samples)

@@ -1,4 +1,4 @@
-"""Results on disk: one JSON record a line, written as it is measured, so that nothing is lost whatever ends a run."""
+"""Results on disk, one JSON record a line. Each is written as soon as it is measured, so that no abort loses it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 class StoreFull(RailwrightError):
-    """The results cannot be written any further; what was written before is whole."""
+    """The error of a results file that cannot grow. Earlier records are complete."""
 
 
 class Writer:
-    """Appends records to a new results file; an existing one is kept as `results.previous.jsonl`.
+    """Appends records to a new results file and keeps an existing one as `results.previous.jsonl`.
 
-    Nothing is moved before the `run` record is on the disk: a full disk costs neither these results nor the previous.
+    Nothing is moved before the `run` record is on disk, so a full disk loses neither these nor the previous results.
     """
 
     def __init__(self, folder: Path, run: Run) -> None:
@@ -55,7 +55,7 @@ class Writer:
             raise _cannot_write(folder, error.__cause__ if isinstance(error, StoreFull) else error) from error
 
     def append(self, record: Record) -> None:
-        """Write one record whole or not at all. Raises StoreFull."""
+        """Write one record completely or not at all. Raises StoreFull."""
         line = _encoder.encode(record) + b"\n"
         start = self._file.tell()
         try:
@@ -67,11 +67,11 @@ class Writer:
                 self._file.truncate(start)
                 self._file.seek(start)
             raise StoreFull(
-                f"cannot go on writing {self.path}: {error.strerror}", hint="free some space; what was measured is kept"
+                f"cannot write to {self.path}: {error.strerror}", hint="free some space; all results so far are kept"
             ) from error
 
     def close(self) -> None:
-        """Sync and close; what could be written is on disk afterwards."""
+        """Sync and close the file."""
         with contextlib.suppress(OSError):
             os.fsync(self._file.fileno())
         self._file.close()
@@ -83,23 +83,23 @@ def _cannot_write(folder: Path, error: BaseException | None) -> UsageError:
 
 
 def load(path: Path) -> ResultFile:
-    """A results file, or the one in a folder. A cut-off last line is left out.
+    """Load a results file, given its path or its folder. Drops a truncated last line.
 
-    Raises UsageError, also for a record that no measurement can have left.
+    Raises UsageError if the file cannot be read, or holds a record that no measurement can have produced.
     """
     file = _file_of(path)
     return collect((record for _, record in numbered(file)), str(file))
 
 
 def numbered(path: Path) -> Iterator[tuple[int, Record]]:
-    """Every record with the number of its line, counted from 1; as `load` reads them, and with its errors."""
+    """Yield every record with its line number, counted from 1. Raises the same errors as `load`."""
     path = _file_of(path)
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"{path} is not a file", hint="name a results.jsonl or its folder")
+            raise UsageError(f"{path} must be a regular file", hint="name a results.jsonl or its folder")
         if found.st_size > _MOST_BYTES:
-            raise UsageError(f"{path} is larger than {_MOST_BYTES // 2**20} MiB", hint="is it a results file?")
+            raise UsageError(f"{path} must be at most {_MOST_BYTES // 2**20} MiB", hint="is it a results file?")
         with path.open("rb") as file:
             yield from enumerate(_records(path, file), 1)
     except OSError as error:
@@ -107,7 +107,7 @@ def numbered(path: Path) -> Iterator[tuple[int, Record]]:
 
 
 def _file_of(path: Path) -> Path:
-    """The file that is meant: the one in a folder. What cannot be looked at is told when it is read."""
+    """Return the results file of a folder, or the path itself. Errors of access are reported when it is read."""
     with contextlib.suppress(OSError):
         return path / RESULTS_NAME if path.is_dir() else path
     return path
@@ -116,39 +116,43 @@ def _file_of(path: Path) -> Path:
 def _records(path: Path, file: Iterator[bytes]) -> Iterator[Record]:
     for number, line in enumerate(file, 1):
         if len(line) > _MOST_LINE_BYTES:
-            raise UsageError(f"{path} line {number} is too long for a record")
+            raise UsageError(f"{path} line {number} must be at most {_MOST_LINE_BYTES} bytes")
         try:
             record = _decoder.decode(line)
             if isinstance(record, Run) and record.schema_version not in READ_VERSIONS:
                 _refuse_other_version(path, line)
             if why := why_impossible(record, f"the topology of {path}"):
-                raise UsageError(f"{path} line {number} is no measurement: {why}", hint="was it changed by hand?")
+                raise UsageError(
+                    f"{path} line {number} is not a possible measurement: {why}", hint="was the file edited by hand?"
+                )
             yield record
         except msgspec.MsgspecError as error:
             if not line.endswith(b"\n") and number > 1:
-                return  # the run was cut off while it wrote
+                return  # the run was interrupted during the write
             _refuse_other_version(path, line)
             hint = "is it a results.jsonl of this version?"
-            raise UsageError(f"{path} line {number} is no record: {error}", hint=hint) from error
+            raise UsageError(f"{path} line {number} is not a valid record: {error}", hint=hint) from error
 
 
 class _Versioned(msgspec.Struct, tag="run", tag_field="record"):
-    """What a `run` record of any version says of itself."""
+    """The schema version of a `run` record of any version."""
 
     schema_version: int = SCHEMA_VERSION
 
 
 def _refuse_other_version(path: Path, line: bytes) -> None:
-    """Raises UsageError when a line is a run of another schema version, whatever else it holds."""
+    """Raises UsageError if the line is a run of an unknown schema version, whatever else it holds."""
     with contextlib.suppress(msgspec.MsgspecError):
         version = msgspec.json.decode(line, type=_Versioned).schema_version
         if version not in READ_VERSIONS:
             known = f"this railwright reads versions {READ_VERSIONS[0]} to {SCHEMA_VERSION}"
-            raise UsageError(f"{path} is of schema version {version}; {known}", hint="use the railwright that wrote it")
+            raise UsageError(
+                f"{path} has schema version {version}; {known}", hint="use the version of railwright that wrote it"
+            )
 
 
 def collect(records: Iterator[Record], name: str = "this results file") -> ResultFile:
-    """Records as one results file. Raises UsageError when the first is no run, or of a schema we do not know."""
+    """Collect records into a results file. Raises UsageError if the first is not a run, or has an unknown schema."""
     run: Run | None = None
     end: End | None = None
     results: list[Result] = []
@@ -157,7 +161,7 @@ def collect(records: Iterator[Record], name: str = "this results file") -> Resul
         match record:
             case Run():
                 if run is not None:
-                    raise UsageError(f"{name} holds two runs", hint="split it at the second `run` line")
+                    raise UsageError(f"{name} must hold one run, got two", hint="split it at the second `run` line")
                 run = record
             case Result() if run is not None:
                 results.append(record)
@@ -168,5 +172,5 @@ def collect(records: Iterator[Record], name: str = "this results file") -> Resul
             case _:
                 break
     if run is None:
-        raise UsageError(f"{name} does not begin with a `run` record", hint="is it empty or cut off at its start?")
+        raise UsageError(f"{name} must begin with a `run` record", hint="is it empty, or is its beginning missing?")
     return ResultFile(run=run, results=tuple(results), disturbed=tuple(disturbed), end=end)

@@ -1,7 +1,7 @@
-"""What ran: the fields that decide how fast it can be, whoever measured it.
+"""Workloads: the fields that decide how fast an operation can be, whichever program measured it.
 
-A benchmark of ours declares a workload for its results, and a reader gives one for a tool's table. `describe` completes
-it with what a record says of its own row. `railwright.expected` answers what a workload should reach on a machine; it
+A benchmark declares a workload for its results, and a reader gives one for the table of a tool. `describe` completes it
+with the values of each record. `railwright.expected` computes the rate that a workload should reach on a machine; it
 knows neither the benchmark nor the tool.
 """
 
@@ -31,74 +31,74 @@ Baseline = Literal[
     "decode",
     "reader alone",
 ]
-"""A simple measurement of a run that other measurements of the same run are held against."""
+"""A simple measurement that limits other measurements of the same run."""
 
 Transport = Literal["nccl", "library", "verbs", "sockets", "none"]
-"""Who moves the data: NCCL, a library with transports of its own (MPI, UCX, NIXL), verbs of one NIC, or TCP."""
+"""The layer that moves the data: NCCL, a library with its own transports (MPI, UCX, NIXL), verbs of one NIC, or TCP."""
 
 _GPU_WORDS = ("vram", "cuda", "d", "device", "gpu")
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields that every kind of workload has."""
+    """The fields common to all kinds of workload."""
 
     recorded: ClassVar[tuple[str, ...]] = ("size_bytes", "pages")
-    """The fields that the parameters of a record set, by their names."""
+    """The fields that the parameters of a record set, by name."""
     held: ClassVar[tuple[str, ...]] = ()
     """The fields that the settings of a record set."""
 
     quantity: Quantity = "bandwidth_bytes_per_s"
     path: str = ""
-    """`memory0>memory0`; empty where the text does not say what the data crossed."""
+    """The path of the data, such as `memory0>memory0`; empty if the text does not name it."""
     size_bytes: int | None = None
     ranks: int | None = 1
-    """None where a tool's text does not say."""
+    """None if the text of a tool does not say."""
     hosts: int = 1
     pages: str = ""
-    """`small` or `huge`: the pages that buffers in host memory lie on; empty where nobody says."""
+    """The page size of buffers in host memory, `small` or `huge`; empty if unknown."""
     shares_cores: bool = False
-    """Whether ranks shared cores, as in a functional run: nothing is expected of it then."""
+    """Whether ranks shared cores, as in a functional run. Such a run has no expected value."""
     varied: Mapping[str, Scalar] = {}
-    """All parameters of the row. A baseline must have been measured at the same ones."""
+    """All parameters of the row. A baseline must have been measured with the same ones."""
 
     @property
     def transport(self) -> Transport:
-        """Who moves the data; `none` for what never leaves a device."""
+        """The layer that moves the data; `none` for data that never leaves a device."""
         return "none"
 
     @property
     def baselines(self) -> tuple[Baseline, ...]:
-        """The baselines of the same run that it is held against."""
+        """The baselines of the same run that limit the workload."""
         return ()
 
     @property
     def must_match(self) -> bool:
-        """Whether those baselines must have been measured with the very same options."""
+        """Whether the baselines must have been measured with exactly the same options."""
         return False
 
 
 class Collective(Workload, frozen=True):
-    """An operation of all ranks: by NCCL over GPUs, or by MPI."""
+    """An operation of all ranks, by NCCL over GPUs or by MPI."""
 
     recorded: ClassVar[tuple[str, ...]] = (*Workload.recorded, "gpus", "algorithm", "protocol", "rate")
     held: ClassVar[tuple[str, ...]] = ("nvls",)
 
     operation: str
-    """As NCCL calls it: `all_reduce`."""
+    """The operation by NCCL's name, such as `all_reduce`."""
     by: Literal["nccl", "mpi"] = "nccl"
     over: Literal["", "shm", "tcp"] = ""
-    """The transport between ranks of MPI in one host."""
+    """The transport between MPI ranks in one host."""
     of_each_rank: bool = False
-    """Whether the size is what one rank has for each other, and not that of all together."""
+    """Whether the size is that of one rank's data for each peer, rather than of all data together."""
     in_buckets: bool = False
-    """Gradients are reduced in buckets while others are computed: only the limit is known."""
+    """Whether gradients are reduced in buckets while others are computed. Only the limit is known then."""
     gpus: str = ""
-    """The ids of the GPUs that took part, with commas between; empty: all up to the path's end."""
+    """The ids of the participating GPUs, separated by commas; empty for all up to the path's end."""
     algorithm: str = "free"
     protocol: str = "free"
     rate: str = "algbw"
     nvls: str = ""
-    """Begins with `off` where NCCL could not use NVLink SHARP."""
+    """The state of NVLink SHARP. It begins with `off` if NCCL could not use it."""
 
     @property
     def transport(self) -> Transport:  # noqa: D102 - see Workload
@@ -110,7 +110,7 @@ class Collective(Workload, frozen=True):
 
 
 class Message(Workload, frozen=True):
-    """Messages from one device to another, alone or many in flight; also one request of many blocks."""
+    """Messages from one device to another, alone or many in flight, or one request of many blocks."""
 
     recorded: ClassVar[tuple[str, ...]] = (
         *Workload.recorded, "threads", "pairs", "batch", "block_bytes", "layers", "until",
@@ -118,26 +118,26 @@ class Message(Workload, frozen=True):
 
     by: Transport = "library"
     over: Literal["", "shm", "tcp"] = ""
-    """The transport inside one host, where it is known; between hosts the link decides."""
+    """The transport inside one host, if it is known. Between hosts the link decides."""
     one_sided: bool = False
-    """Whether the peer's CPU takes no part, as with NIXL."""
+    """Whether the peer's CPU is not involved, as with NIXL."""
     from_gpu: bool = False
     to_gpu: bool = False
     both_ways: bool = False
     """Whether rates are sums of both directions."""
     one_at_a_time: bool = False
-    """Whether each message waits for the one before it, so that its latency is in the rate."""
+    """Whether each message waits for the previous one, so that the rate includes its latency."""
     in_blocks: bool = False
-    """Whether a request is many blocks of `block_bytes`, as a KV cache is."""
+    """Whether a request consists of many blocks of `block_bytes`, like a KV cache."""
     threads: int = 1
     pairs: int = 1
-    """Pairs of processes that send at once; rates are their sum."""
+    """The number of process pairs that send at once. Rates are their sum."""
     batch: int = 1
-    """Messages of one request."""
+    """The number of messages in a request."""
     block_bytes: int = 0
     layers: int = 0
     until: str = ""
-    """`first layer` where a latency ends when that much has arrived."""
+    """`first layer` if a latency ends when the first layer has arrived."""
 
     @property
     def transport(self) -> Transport:  # noqa: D102 - see Workload
@@ -145,12 +145,12 @@ class Message(Workload, frozen=True):
 
     @property
     def is_request(self) -> bool:
-        """Whether a library is asked for each transfer, as NIXL is; verbs are posted to the NIC itself."""
+        """Whether each transfer is a request to a library, as with NIXL. Verbs are posted to the NIC itself."""
         return self.one_sided and self.by == "library"
 
     @property
     def crosses_gpu(self) -> bool:
-        """Whether an end is a GPU's memory, as the path or the tool says."""
+        """Whether an end is in GPU memory, according to the path or the tool."""
         return self.from_gpu or self.to_gpu or "gpu" in self.path
 
     @property
@@ -171,24 +171,24 @@ class Message(Workload, frozen=True):
 
 
 class Copy(Workload, frozen=True):
-    """A copy by a GPU's engine or kernel, or a load of other memory by one of its threads."""
+    """A copy by a GPU's engine or kernel, or a load from other memory by one of its threads."""
 
     recorded: ClassVar[tuple[str, ...]] = (*Workload.recorded, "engine", "direction", "host", "clock")
     held: ClassVar[tuple[str, ...]] = ("engine", "direction", "host", "peer_access", "added_gpus")
 
     is_load: bool = False
-    """Whether it is one load of a thread, and no copy."""
+    """Whether the operation is a single load by a thread rather than a copy."""
     engine: str = ""
-    """`sm` for a kernel; else the copy engine."""
+    """`sm` for a kernel; otherwise the copy engine."""
     direction: str = ""
-    """`both` where the other direction is busy too."""
+    """`both` if the other direction is busy too."""
     host: str = ""
-    """`pageable` where host memory is not pinned."""
+    """`pageable` if host memory is not pinned."""
     clock: str = ""
-    """`gpu` or `host`, of a latency."""
+    """The clock of a latency, `gpu` or `host`."""
     peer_access: bool = True
     added_gpus: int = 0
-    """Of how many GPUs the rates are added up; 0: of one."""
+    """The number of GPUs whose rates are summed; 0 for a single GPU."""
 
     @property
     def baselines(self) -> tuple[Baseline, ...]:  # noqa: D102 - see Workload
@@ -196,13 +196,13 @@ class Copy(Workload, frozen=True):
 
 
 class Crossing(Workload, frozen=True):
-    """Large transfers over a path, one way, whoever makes them: its links alone. A copy where both ends are one device.
+    """Large transfers over a path in one direction, limited by its links alone. A copy if both ends are one device.
 
-    Between hosts its path is like `gpu0:gpu0@1`.
+    The path between hosts has the form `gpu0:gpu0@1`.
     """
 
     nics: int = 1
-    """Of so many equally near NICs at each end at once."""
+    """The number of equally near NICs at each end that send at once."""
 
 
 class Files(Workload, frozen=True):
@@ -214,17 +214,17 @@ class Files(Workload, frozen=True):
     )  # fmt: skip
 
     of: Literal["drive", "files", "mount", "decoded", "read ahead"] = "files"
-    """A drive at its links alone; files against the raw drive; a shared mount; encoded data; a reader that reads ahead
-    for a consumer."""
+    """The kind of access: a drive at the rate of its links; files limited by the raw drive; a shared mount; encoded
+    data; or a reader that reads ahead for a consumer."""
     to_gpu: bool = False
     upper_only: bool = False
-    """Whether the links of a drive are an upper limit alone, because the drive, or who writes to it, is narrower."""
+    """Whether the links of a drive are only an upper limit, because the drive or its writer is slower."""
     encoded_bytes: int = 0
     in_memory_bytes: int = 0
     bytes: str = ""
-    """`encoded` where the rate counts what was fetched."""
+    """`encoded` if the rate counts the bytes fetched."""
     pace: float = 0.0
-    """Samples a second that one consumer takes."""
+    """The rate at which one consumer takes samples, in samples per second."""
     sample_bytes: float = 0.0
     client_host: str = ""
     storage_servers: int | None = None
@@ -234,7 +234,7 @@ class Files(Workload, frozen=True):
 
     @property
     def reaches_gpu(self) -> bool:
-        """Whether the data goes into a GPU's memory."""
+        """Whether the data goes to GPU memory."""
         return self.to_gpu or "gpu" in (self.crosses or self.transfer).lower()
 
     @property
@@ -255,12 +255,13 @@ class Files(Workload, frozen=True):
 
 
 class Memory(Workload, frozen=True):
-    """Reading, writing and copying within memory by a CPU or a GPU."""
+    """Reads, writes and copies within memory by a CPU or a GPU."""
 
     recorded: ClassVar[tuple[str, ...]] = (*Workload.recorded, "threads")
 
     copies: bool = False
-    """Whether bytes are counted once and moved twice, so that caches may hold them; else as STREAM counts."""
+    """Whether bytes are counted once and moved twice, so that caches may hold them. Otherwise they count as in STREAM.
+    """
     on_gpu: bool = False
     threads: int = 1
 
@@ -273,13 +274,13 @@ class Linpack(Workload, frozen=True):
 
     on_gpus: bool = False
     by_vendor: bool = False
-    """Whether the program is the GPU vendor's own HPL, which the systems of the TOP500 ran."""
+    """Whether the program is the GPU vendor's own HPL, as run on the systems of the TOP500."""
     n: int = 0
-    """Rows of the matrix."""
+    """The number of rows of the matrix."""
     p: int = 0
     q: int = 0
     cpu_share: float = 1.0
-    """Of the time of a rank's cores, in which it computed or polled."""
+    """The share of the time of a rank's cores in which it computed or polled."""
 
     @property
     def baselines(self) -> tuple[Baseline, ...]:  # noqa: D102 - see Workload
@@ -287,7 +288,7 @@ class Linpack(Workload, frozen=True):
 
 
 class Unlimited(Workload, frozen=True):
-    """What nothing limits that is known, with the reason."""
+    """A workload without a known limit, with the reason."""
 
     why: str
 
@@ -296,15 +297,15 @@ W = TypeVar("W", bound=Workload)
 
 
 def is_gpu_memory(word: object) -> bool:
-    """Whether a tool's word for an end of a transfer means a GPU's memory."""
+    """Report whether a tool's word for an end of a transfer means GPU memory."""
     return str(word).lower() in _GPU_WORDS
 
 
 def describe(workload: W, result: Result, ranks: int | None = None) -> W:
-    """The workload of one row: what is the same for all of them, and what its record says.
+    """Complete a workload with the parameters and settings of one record.
 
-    `ranks` are those of a tool's table, where its rows do not say. A value of another type than the field's counts as
-    absent, because records may come from anybody.
+    `ranks` is the count from the header of a tool's table, for rows without their own. A value of the wrong type counts
+    as absent, because records may come from anyone.
     """
     own: dict[str, object] = {}
     for names, said in ((workload.held, result.settings), (workload.recorded, result.parameters)):

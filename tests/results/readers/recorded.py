@@ -1,4 +1,4 @@
-"""Where the recorded outputs are, and what tests of readers ask of them again and again."""
+"""The folder of recorded outputs, and the queries that tests of readers share."""
 
 from __future__ import annotations
 

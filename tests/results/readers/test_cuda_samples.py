@@ -117,8 +117,8 @@ def test_peers_that_are_slower_than_the_way_through_the_host_are_told_and_no_lin
     [
         (MATRICES.replace("     1  37.50 2492.10", "     1  37.50"), "1 columns where the matrix has 2"),
         (MATRICES.replace("385.53", "3x5.53"), "'3x5.53'"),
-        (MATRICES.replace("D\\D     0      1", "D\\D     0      x"), "no GPU's number"),
-        ("P2P=Enabled Latency Matrix (us)\n   GPU     0      1\n     0   2.10   2.40\n", "has a value"),
+        (MATRICES.replace("D\\D     0      1", "D\\D     0      x"), "column must be a GPU number"),
+        ("P2P=Enabled Latency Matrix (us)\n   GPU     0      1\n     0   2.10   2.40\n", "must contain a value"),
     ],
 )
 def test_what_cannot_be_is_refused(text, said):

@@ -62,8 +62,8 @@ def test_several_runs_are_several_results() -> None:
     ("name", "old", "new", "reason"),
     [
         ("2.3-4ranks", "3.3515e+00", "6.3515e+00", "6.3515e+00 Gflops is not (2/3 N^3"),
-        ("2.3-4ranks", "3.3515e+00", "nan", "Gflops 'nan'"),
-        ("2.3-4ranks", "26.71", "-26.71", "time '-26.71'"),
+        ("2.3-4ranks", "3.3515e+00", "nan", "Gflops must be a number of zero or more, got 'nan'"),
+        ("2.3-4ranks", "26.71", "-26.71", "time must be a number of zero or more, got '-26.71'"),
         ("nvidia-8xgh200", "4.213e+04)", "9.213e+04)", "is not 3.370e+05 / 8 GPUs"),
     ],
 )

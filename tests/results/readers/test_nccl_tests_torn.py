@@ -61,7 +61,7 @@ def test_recorded_rows_without_their_in_place_half_give_the_out_of_place_one(
         assert result.verification is not None
         assert result.verification.bytes_wrong == 0
     assert file.results[0].settings["line"] == first_line
-    assert "NCCL's log cut the rows apart, and of 3 the in-place half is not in the text" in file.notes
+    assert "NCCL's log cut the rows apart: the text lacks the in-place half of 3" in file.notes
     assert any("rows are missing" in note for note in file.notes)
 
 
@@ -106,12 +106,12 @@ def test_a_row_that_is_cut_anywhere_else_is_refused_with_its_line(at: tuple[int,
 
 def test_a_half_that_ends_the_row_is_never_taken_for_the_out_of_place_one() -> None:
     """The out-of-place half is lost, the in-place one is there: nothing but its place tells which it is."""
-    with pytest.raises(UsageError, match=r"the row of line \d+ goes on with 9 of 13 columns"):
+    with pytest.raises(UsageError, match=r"the row of line \d+ must have 13 columns, got 9"):
         read(torn(text(HEALTHY), lambda row: parts(row[:HEAD] + row[HEAD + HALF :], at=(HEAD,))))
 
 
 def test_a_row_of_which_only_its_size_is_there_is_refused_and_left_out_at_the_end_of_the_text() -> None:
-    with pytest.raises(UsageError, match=r"^line \d+: 5 columns where the header has 13"):
+    with pytest.raises(UsageError, match=r"^line \d+: a row must have 13 columns, got 5"):
         read(torn(text(HEALTHY), lambda row: parts(row)[:1]))
     log = f"node1:{MESSAGE}\n" + text(HEALTHY)
     last = rows_of(log)[-1]

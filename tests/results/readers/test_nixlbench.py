@@ -74,16 +74,16 @@ def test_several_pairs_have_an_aggregate_and_no_known_number_of_ranks() -> None:
     )
     assert file.ranks is None
     assert file.results[0].settings["aggregate_bytes_per_s"] == pytest.approx(98e9)
-    assert any("fixed 50 GB/s" in note for note in file.notes)
+    assert any("assumes 50 GB/s" in note for note in file.notes)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
         ("0.975764", "9.757640", "B/W 9.757640 GB/s is not block size 8388608"),
-        ("0.975764", "nan", "B/W (GB/Sec) 'nan'"),
+        ("0.975764", "nan", "B/W (GB/Sec) must be a number of zero or more, got 'nan'"),
         ("8597.0  ", "85.97   ", "average latency 85.97 us"),
-        ("8388608             1 ", "2097152             1 ", "block size 2097152 and batch 1 after 4194304"),
+        ("8388608             1 ", "2097152             1 ", "block size 2097152 and batch 1 follow 4194304"),
         ("B/W (GB/Sec)", "B/W (GB/Day)", "columns"),
     ],
 )

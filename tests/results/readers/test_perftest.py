@@ -93,16 +93,16 @@ def test_a_table_below_its_command_is_named_by_it_else_by_its_columns() -> None:
     assert perftest.read(bare)[0].test == "ib_read_bw"
     (nameless,) = perftest.read(whole[whole.index(" #bytes") :])
     assert nameless.test == "ib_bw"
-    assert any("does not say which test" in note for note in nameless.notes)
+    assert any("does not name the perftest program" in note for note in nameless.notes)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
         ("Gb/sec", "MiB/sec", "111.71 MiB/sec is not 0.213070 Mpps x 65536"),
-        ("Gb/sec", "GB/s", "unit 'GB/s' is not one of"),
+        ("Gb/sec", "GB/s", "unit must be one of"),
         ("111.71 ", "211.71 ", "is above the peak"),
-        ("0.213070", "nan", "MsgRate[Mpps] 'nan'"),
+        ("0.213070", "nan", "MsgRate[Mpps] must be a number of zero or more, got 'nan'"),
         ("111.71 ", "-111.71 ", "'-111.71'"),
         ("0.213070", "0.213070 9 9", "7 columns where the header has 5"),
         ("#iterations ", "#attempts ", "columns"),

@@ -1,4 +1,4 @@
-"""What launchers, containers and collectors put around a table does not matter."""
+"""Prefixes of launchers, containers and log collectors do not change how a table is read."""
 
 from __future__ import annotations
 

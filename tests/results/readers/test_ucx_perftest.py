@@ -67,7 +67,7 @@ def test_of_a_run_without_its_end_the_fastest_second_is_a_row_of_its_own() -> No
     file = pasted("098-ucx_perftest-tag_bw-cuda-rc-phases")
     assert rates(file) == [pytest.approx(5540.74 * 2**20), pytest.approx(21526.05 * 2**20)]
     assert [one.parameters["size_bytes"] for one in file.results] == [2**30] * 3
-    assert any("alternates: from 2325 to 21526 MB/s" in note for note in file.notes)
+    assert any("alternates between 2325 and 21526 MB/s" in note for note in file.notes)
     assert any(note.startswith("the text ends inside line") for note in file.notes)
 
 

@@ -1,1 +1,1 @@
-"""Foreign formats, one per file."""
+"""Readers of foreign formats, one per file."""

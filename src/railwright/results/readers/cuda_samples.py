@@ -1,4 +1,4 @@
-r"""What two of NVIDIA's CUDA samples print: p2pBandwidthLatencyTest, a matrix for each way, and bandwidthTest.
+r"""Reader of two of NVIDIA's CUDA samples: p2pBandwidthLatencyTest, with a matrix per direction, and bandwidthTest.
 
     Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
        D\D     0      1
@@ -10,8 +10,8 @@ r"""What two of NVIDIA's CUDA samples print: p2pBandwidthLatencyTest, a matrix f
        Transfer Size (Bytes)	Bandwidth(GB/s)
        32000000			55.2
 
-Both directions at once are one sum, of which half is taken. GB/s is 10^9 bytes/s, the MB/s of older versions of
-bandwidthTest is 2^20 bytes/s (its source). Copies inside one GPU and latencies are left out: no limit is for them.
+A bidirectional rate is a sum, of which half is taken. GB/s is 10^9 bytes/s. The MB/s of older versions of bandwidthTest
+is 2^20 bytes/s (its source). Copies inside one GPU and latencies are skipped, because no limit applies to them.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _MATRIX = re.compile(
 _BUS_GRIND = re.compile(
     r"P2P (Bandwidth|Latency) Matrix \((?:GB/s|us)\) - (?:(Unidirectional|Bidirectional), )?P2P=(Enabled|Disabled)"
 )
-"""The words of simpleP2P's and busGrind's matrices, which are older."""
+"""The headings of the matrices of simpleP2P and busGrind, which are older."""
 _LINE = re.compile(
     r"bandwidthTest-(H2D|D2H|D2D)(?:-(Pinned|Paged))?, Bandwidth = ([\d.]{1,16}) ([GM]B)/s, Time = [\d.]{1,16} s,"
     r" Size = (\d{1,16}) bytes, NumDevsUsed = (\d{1,4})"
 )
-"""bandwidthTest --csv, and its mode of many sizes."""
+"""The output of bandwidthTest --csv and of its mode with many sizes."""
 _DEVICE = re.compile(r"Device: ?\d{1,3}, (\S.{0,60}?), pciBusID|^ ?Device \d{1,3}: (\S.{0,60}?)\s*$")
 _WAY = re.compile(r"(Host|Device) to (Host|Device) Bandwidth, (\d{1,3}) Device\(s\)")
 _KIND = re.compile(r"(PINNED|PAGEABLE) Memory Transfers")
 _UNIT = re.compile(r"Transfer Size \(Bytes\)\s+Bandwidth\(([GM]B)/s\)")
 _BYTES_OF = {"GB": 1e9, "MB": 2.0**20}
 _LOSES = 0.8
-"""Our choice: peers that reach less than this part of a copy through the host are told."""
+"""Our choice: a note reports peers that reach less than this share of a copy through the host."""
 
 
 class _Copies(msgspec.Struct, kw_only=True):
-    """What the lines above a row say of it."""
+    """The state that the lines above a row set."""
 
     test: str = ""
     settings: dict[str, Scalar] = {}
@@ -61,7 +61,7 @@ class _Copies(msgspec.Struct, kw_only=True):
 
 
 def recognises(text: str) -> bool:
-    """The words above each matrix or way."""
+    """Report whether the text has the heading of a matrix or of a copy direction."""
     if "P2P=" in text and any(pattern.search(text) is not None for pattern in (_MATRIX, _BUS_GRIND)):
         return True
     if "bandwidthTest-" in text and _LINE.search(text) is not None:
@@ -70,11 +70,11 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every stream of lines. Raises UsageError for a matrix whose rows are not as wide as its head."""
+    """Read every stream of lines. Raises UsageError for a matrix whose rows and header differ in width."""
     return files_of(
         map(_run, by_origin(lines_of(text))),
-        "no matrix of p2pBandwidthLatencyTest and no way of bandwidthTest has a value",
-        "give the output from its first matrix or way on, with the words above it",
+        "the output of p2pBandwidthLatencyTest or bandwidthTest must contain a value, got none",
+        "give the output from its first heading on",
     )
 
 
@@ -111,7 +111,7 @@ def _run(lines: list[Line]) -> Draft:
 
 
 def _matrix(text: str) -> _Copies | None:
-    """What a line above a matrix says. Of latencies nothing is taken: its columns stay empty, whatever comes."""
+    """Parse the heading of a matrix. For latencies the columns stay empty, so that no row is read."""
     if found := _MATRIX.search(text):
         both, enabled, what, how, _ = found.groups()
     elif found := _BUS_GRIND.search(text):
@@ -133,7 +133,7 @@ def _way(begin: str, end: str, devices: int) -> _Copies:
 
 
 def _line(draft: Draft, found: re.Match[str], line: int) -> None:
-    """One size of one way. A copy inside a GPU counts what is read and what is written, and has no path."""
+    """Add a size in one direction. A copy inside a GPU counts bytes read and bytes written, and has no path."""
     way, memory, rate, unit, size, devices = found.groups()
     if way == "D2D":
         printed = number(rate, "bandwidth", line)
@@ -156,7 +156,7 @@ def _row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
         if column == words[0] or printed.value <= 0:
             continue
         if not column.isdecimal():
-            raise refusal(line, f"{column[:20]!r} is no GPU's number")
+            raise refusal(line, f"column must be a GPU number, got {column[:20]!r}")
         path = f"gpu{int(words[0])}>gpu{int(column)}"
         value = bandwidth(printed, 0.5e9 if seen.settings["direction"] == "both" else 1e9, "GB/s")
         which = seen.test if seen.settings["peer_access"] else f"{seen.test}_through_host"
@@ -177,7 +177,7 @@ def _transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
 
 
 def _slower_peers(draft: Draft) -> list[str]:
-    """Where GPUs reach each other slower than through host memory."""
+    """Report peers that are slower than a copy through host memory."""
     best: dict[bool, float] = {}
     for result in draft.results:
         if str(result.parameters["test"]).startswith("device_to_device_write"):
@@ -186,5 +186,5 @@ def _slower_peers(draft: Draft) -> list[str]:
     if best.keys() != {True, False} or best[True] >= _LOSES * best[False]:
         return []
     told = f"at most {best[True] / 1e9:.3g} of {best[False] / 1e9:.3g} GB/s"
-    note = f"with peer access the GPUs reach less than through host memory, {told}: look for ACS, an IOMMU, or its lack"
+    note = f"GPUs are slower with peer access than through host memory, {told}: check ACS and the IOMMU"
     return [note]

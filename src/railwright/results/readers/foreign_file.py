@@ -1,4 +1,4 @@
-"""What a reader hands back: the table of another tool as results of ours, and the one way to build it."""
+"""The output of a reader: the results of another tool in the record format of this program."""
 
 from __future__ import annotations
 
@@ -25,74 +25,74 @@ _MPI_COLLECTIVES = {
     "bcast": ("broadcast", False),
     "reduce": ("reduce", False),
 }
-"""The operation as NCCL calls it, and whether the size of a benchmark is what one rank has for each other."""
+"""The NCCL name of each operation, and whether the size of the benchmark is one rank's data for each peer."""
 MAX_RUNS = 100
 MAX_VALUES = 10_000
-"""Values of one run. A tool doubles its size, or adds a step to it some thousand times."""
+"""The maximum number of values of a run. A tool doubles its size, or increments it some thousand times."""
 
 
 class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One run of one tool. A text with several runs gives several of these."""
+    """A run of a tool. A text with several runs gives several of these."""
 
     tool: str
-    """`nccl-tests`, `OSU`, `perftest`, `iperf3`, `NVIDIA HPL` ..."""
+    """The tool, such as `nccl-tests`, `OSU`, `perftest`, `iperf3` or `NVIDIA HPL`."""
     version: str = ""
-    """As printed; empty where the tool prints none."""
+    """The version as printed; empty if the tool prints none."""
     test: str
-    """`all_reduce`, `ib_write_bw`, `osu_bw`, `hpl` ..."""
+    """The test, such as `all_reduce`, `ib_write_bw`, `osu_bw` or `hpl`."""
     ranks: int | None = None
-    """None if the text does not say. A result then has the default of 1, which carries no information."""
+    """None if the text does not say. Results then have the default of 1, which carries no information."""
     hosts: int | None = None
     gpus: tuple[str, ...] = ()
-    """The names of the GPU models, each once."""
+    """The distinct names of the GPU models."""
     environment: dict[str, str] = {}
-    """NCCL_* variables, from the command line or NCCL's own log."""
+    """NCCL_* variables, from the command line or from NCCL's log."""
     results: tuple[Result, ...]
     rivals: tuple[str, ...] = ()
-    """Other tests that the same columns could be of, where the text does not name its test."""
+    """Other tests with the same columns, if the text does not name its test."""
     workload: Workload = Unlimited(why="no machine was given")
-    """What ran, as the reader of that tool says."""
+    """The workload that the reader derived from the text."""
     notes: tuple[str, ...] = ()
-    """What a user must know to read the table: units, data not checked, rows missing, averages that mean nothing."""
+    """Notes for the reader of the table: units, unchecked data, missing rows, meaningless averages."""
 
 
 class Reader(Protocol):
     """A module of this package that reads one format."""
 
     def recognises(self, text: str) -> bool:
-        """Whether the text has this format's fixed words.
+        """Report whether the text has the fixed words of this format.
 
-        Must be cheap: words first, and a pattern only where they are there; no loop over lines.
+        It must be cheap: search for words first, for a pattern only if the words are there, and never loop over lines.
         """
         ...
 
     def read(self, text: str) -> tuple[ForeignFile, ...]:
-        """Every run in the text. Raises UsageError with line, value and reason when a table is not what it claims."""
+        """Read every run in the text. Raises UsageError with line, value and reason for an inconsistent table."""
         ...
 
 
 class Measured(NamedTuple):
-    """One value of a row, in SI units, and how the tool printed it, with the tool's own unit."""
+    """A value of a row in SI units, and the text that the tool printed for it, with the tool's own unit."""
 
     quantity: Quantity
     value: float
     shown: str
     summary: Summary | None = None
-    """None where the tool printed one number only."""
+    """None if the tool printed a single number."""
 
 
 def bandwidth(rate: Number, bytes_per_s: float, unit: str) -> Measured:
-    """A printed rate, in a unit of so many bytes/s."""
+    """Convert a printed rate, whose unit is `bytes_per_s` bytes/s."""
     return Measured("bandwidth_bytes_per_s", rate.value * bytes_per_s, f"{rate.text} {unit}")
 
 
 def latency(time: Number, unit: str, seconds: float = 1e-6) -> Measured:
-    """A printed time, in microseconds or another unit."""
+    """Convert a printed time, in microseconds or in a unit of `seconds`."""
     return Measured("latency_s", time.value * seconds, f"{time.text} {unit}")
 
 
 def operations(rate: Number, unit: str = "IOPS") -> Measured:
-    """A printed number of operations a second."""
+    """Convert a printed number of operations per second."""
     return Measured("operations_per_s", rate.value, f"{rate.text} {unit}")
 
 
@@ -103,35 +103,35 @@ class Draft(msgspec.Struct, kw_only=True):
     version: str = ""
     test: str = ""
     line: int = 0
-    """Where the run begins; its first row where no line before it says so."""
+    """The line where the run begins, or its first row."""
     last_line: int = 0
-    """The last line that can belong to this run: only there may a row be cut off."""
+    """The last line that can belong to this run. Only a row on this line may be truncated."""
     columns: list[str] = []
     last: tuple[int, int] = (-1, -1)
-    """Size and batch of the row before, where a table must rise."""
+    """The size and batch of the previous row, for a table that must rise."""
     ranks: int | None = None
     hosts: int | None = None
     gpus: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     parameters: dict[str, Scalar] = {}
-    """What was varied, where it is the same for all rows."""
+    """The varied parameters that are the same for all rows."""
     settings: dict[str, Scalar] = {}
     results: list[Result] = []
     rivals: tuple[str, ...] = ()
     workload: Workload | None = None
-    """None where no limit is known for such a test."""
+    """None if no limit is known for the test."""
     notes: list[str] = []
 
     @property
     def method(self) -> str:
-        """Tool, test and version; the test only where it is not the tool itself."""
+        """The tool, test and version; without the test if it is the tool itself."""
         test = "" if self.test in self.tool.lower() else self.test
         return " ".join(filter(None, (self.tool, test, self.version)))
 
     def cells(self, words: list[str], line: int) -> dict[str, str]:
-        """The words of a row by column. Raises UsageError when their number is wrong.
+        """Return the words of a row by column. Raises UsageError if their number is wrong.
 
-        A row that the end of the text cut off has no cells, and a note says so.
+        A row truncated by the end of the text has no cells, and a note reports it.
         """
         if not self.is_whole(len(words), len(self.columns), line):
             return {}
@@ -139,12 +139,15 @@ class Draft(msgspec.Struct, kw_only=True):
         return dict(zip(self.columns, words, strict=True))
 
     def cells_of_matrix(self, columns: Sequence[str], words: Sequence[str], line: int) -> list[tuple[str, str]]:
-        """The columns and words of a matrix's row behind its name; raises and notes as `cells` does."""
+        """Pair the columns of a matrix with the words of a row, without its name. Raises and notes as `cells` does."""
         is_whole = self.is_whole(len(words) - 1, len(columns), line, "the matrix has")
         return list(zip(columns, words[1:], strict=True)) if is_whole else []
 
     def is_whole(self, found: int, expected: int, line: int, others: str = "the header has") -> bool:
-        """Whether a row has all columns. One that the end of the text cut off becomes a note, any other an error."""
+        """Report whether a row has all columns.
+
+        A row truncated by the end of the text adds a note; any other is an error.
+        """
         if found == expected:
             return True
         if line != self.last_line or found > expected:
@@ -153,9 +156,9 @@ class Draft(msgspec.Struct, kw_only=True):
         return False
 
     def rise_to(self, size: int, line: int, *, may_repeat: bool = False) -> None:
-        """Takes the size of the next row. Raises UsageError where sizes do not rise."""
+        """Record the size of the next row. Raises UsageError if sizes do not rise."""
         if size < self.last[0] or (size == self.last[0] and not may_repeat):
-            raise refusal(line, f"size {size} after size {self.last[0]}: the rows of several tables are mixed")
+            raise refusal(line, f"size {size} follows size {self.last[0]}: rows of several tables are mixed")
         self.last = (size, 0)
 
     def add(
@@ -169,9 +172,9 @@ class Draft(msgspec.Struct, kw_only=True):
         path: str = "",
         launch: int = 0,
     ) -> None:
-        """The values of one row, each as a result of its own. Lines are counted from 1.
+        """Add each value of a row as a result. Lines are counted from 1.
 
-        Raises UsageError for more rows than a table has.
+        Raises UsageError if the table has too many rows.
         """
         if len(self.results) >= MAX_VALUES:
             raise too_many_rows(line)
@@ -196,31 +199,33 @@ class Draft(msgspec.Struct, kw_only=True):
             )
 
     def file(self) -> ForeignFile:
-        """The run as it was read."""
+        """Return the run as an immutable `ForeignFile`."""
         self.workload = self.workload or Unlimited(why=f"no limit is derived for {self.test}")
         read = {name: getattr(self, name) for name in ForeignFile.__struct_fields__}
         return ForeignFile(**{**read, "results": tuple(self.results), "notes": tuple(self.notes)})
 
 
 def too_many_rows(line: int) -> UsageError:
-    """The error for a table that no tool prints."""
-    return refusal(line, f"the table goes on beyond {MAX_VALUES} values", "give the rows that matter, with the header")
+    """Return the error for a table with too many rows."""
+    return refusal(
+        line, f"a table must have at most {MAX_VALUES} values, got more", "give the relevant rows, with the header"
+    )
 
 
 def refuse_too_many(runs: int) -> None:
-    """Raises UsageError for more runs than anybody reads."""
+    """Check the number of runs. Raises UsageError if there are too many."""
     if runs > MAX_RUNS:
-        raise UsageError(f"more than {MAX_RUNS} runs in one file", hint="give a part of it")
+        raise UsageError(f"a file must have at most {MAX_RUNS} runs, got more", hint="give a part of it")
 
 
 def mpi_collective(name: str) -> Collective | None:
-    """The collective that MPI calls so, as its benchmarks count sizes; None for one without a limit."""
+    """Return the collective of this MPI name, with the size convention of MPI benchmarks; None if it has no limit."""
     operation, of_each_rank = _MPI_COLLECTIVES.get(name, ("", False))
     return Collective(operation=operation, by="mpi", of_each_rank=of_each_rank) if operation else None
 
 
 def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignFile, ...]:
-    """The runs that have results, in the order of the text. Raises UsageError saying `nothing` when none has."""
+    """Return the runs that have results, in the order of the text. Raises UsageError with `nothing` if none has."""
     found: list[Draft] = []
     for draft in drafts:
         found += [draft] if draft.results else []
@@ -232,7 +237,7 @@ def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignF
 
 
 def decoded(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
-    """A JSON file of a tool. Raises UsageError when the text is no JSON, or not of this kind."""
+    """Decode the JSON file of a tool. Raises UsageError if the text is not JSON, or not of this type."""
     try:
         return msgspec.json.decode(text.encode(), type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
@@ -240,13 +245,13 @@ def decoded(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
 
 
 def decoded_among(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
-    """The same for a text in which other lines stand before the JSON or behind it."""
+    """Decode the JSON in a text that has other lines before or after it, with the errors of `decoded`."""
     begin, end = bounded(text).find("{"), text.rfind("}")
     return decoded(text[begin : end + 1], kind, what, hint)
 
 
 def percentiles(count: int, minimum: float, median: float, p99: float, maximum: float) -> Summary:
-    """A summary of samples that the tool did not print. Both ends of the median's interval are the median."""
+    """Summarize samples that the tool did not print. Both ends of the median's interval are the median."""
     minimum, median, p99, maximum = (_rounded(value) for value in (minimum, median, p99, maximum))
     return Summary(
         count=count, minimum=minimum, median=median, p99=p99, maximum=maximum, median_low=median, median_high=median
@@ -254,5 +259,5 @@ def percentiles(count: int, minimum: float, median: float, p99: float, maximum: 
 
 
 def _rounded(value: float) -> float:
-    """Twelve digits: 8.28e6 and not 8279999.999999999. No tool prints so many."""
+    """Round to twelve digits, so that 8.28e6 does not become 8279999.999999999. No tool prints as many."""
     return float(f"{value:.12g}")

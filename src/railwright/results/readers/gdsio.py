@@ -1,9 +1,9 @@
-"""What NVIDIA's gdsio prints: one line per run (GPUDirect Storage 1.0 to 1.13).
+"""Reader of NVIDIA's gdsio: a line per run (GPUDirect Storage 1.0 to 1.13).
 
     IoType: READ XferType: GPUD Threads: 8 DataSetSize: 818796544/4096000(KiB) IOSize: 1024(KiB)
     Throughput: 6.524658 GiB/sec, Avg_Latency: 1197.370995 usecs ops: 799606 total_time 119.679102 secs
 
-DataSetSize is what was moved / the size of all files; GiB is 2^30 bytes.
+DataSetSize is the amount moved / the size of all files; GiB is 2^30 bytes.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _OPTION = re.compile(r" -(\w{1,2}) (\S{1,64})")
 _ALONE = re.compile(r"Throughput: (\S{1,24}) GiB/sec, Avg_Latency: (\S{1,24}) usecs")
 _OPERATIONS = {"0": "read", "1": "write", "2": "randread", "3": "randwrite"}
 _TRANSFERS = {"0": "GPUD", "1": "CPUONLY", "2": "CPU_GPU", "3": "CPU_ASYNC_GPU", "5": "ASYNC", "6": "BATCH"}
-"""What gdsio's -I and -x mean (gdsio -h)."""
+"""The meanings of gdsio's -I and -x (gdsio -h)."""
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _PATHS = {
     "GPUD": "storage to GPU memory by cuFile", "CPUONLY": "storage to host memory",
     "CPU_GPU": "storage to host memory, then copied to the GPU",
 }  # fmt: skip
-# Clocks of start and end differ per thread, so gdsio's own columns agree to a few parts in a thousand only.
+# Start and end clocks differ per thread, so gdsio's own columns agree only to a few parts in a thousand.
 _AGREEMENT = 0.02
 
 
 def recognises(text: str) -> bool:
-    """The words of the line."""
+    """Report whether the text has the words of a result line."""
     return "Throughput:" in text and "GiB/sec, Avg_Latency:" in text
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """All runs as one file, a bandwidth and a mean latency each. Raises UsageError for a contradiction."""
+    """Read all runs into one file, each with a bandwidth and a mean latency. Raises UsageError for a contradiction."""
     lines = lines_of(text)
     draft = Draft(tool="gdsio", test="gdsio", workload=Files())
     command: dict[str, str] = {}
@@ -59,24 +59,24 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         if found is not None:
             _add(draft, found, line.number)
         elif "XferType:" in line.text:
-            raise refusal(line.number, f"not a whole line of gdsio: {line.text.strip()[:80]!r}")
+            raise refusal(line.number, f"a line of gdsio must be complete, got {line.text.strip()[:80]!r}")
     draft.notes += [
         "GiB is 2^30 bytes; the latency is a mean over all operations of all threads",
         "the data was not checked",
     ]
     if any(result.parameters["transfer"] == "GPUD" for result in draft.results):
         draft.notes.append(
-            "GPUD is the cuFile call: whether nvidia-fs, P2PDMA or compatibility mode ran is not printed"
+            "GPUD is the cuFile call: gdsio does not print whether nvidia-fs, P2PDMA or compatibility mode ran"
         )
     return files_of(
         [draft],
-        "no line of gdsio's results was found (IoType: ... total_time ... secs)",
+        "gdsio's output must contain a result line (IoType: ... total_time ... secs), got none",
         "give the line as gdsio printed it",
     )
 
 
 def _add_short(draft: Draft, command: dict[str, str], found: re.Match[str], line: int) -> None:
-    """A line without its first half, described by the command above it; nothing of it can be checked."""
+    """Add a line without its first half, using the options of the command above it. Nothing in it can be checked."""
     rate, time = (number(printed, "number", line) for printed in found.groups())
     size = command.get("i", "")
     size_bytes = (
@@ -102,7 +102,7 @@ def _add(draft: Draft, found: re.Match[str], line: int) -> None:
         raise refusal(line, f"throughput {rate.text} GiB/s is not {moved} KiB / {seconds.text} s of the same line")
     sizes = [int(part) * 1024 for part in io_size.split("-") if part]
     if len(sizes) == 1 and abs(operations * sizes[0] - moved_bytes) > _AGREEMENT * moved_bytes:
-        raise refusal(line, f"{operations} operations of {io_size} KiB are not the {moved} KiB that were moved")
+        raise refusal(line, f"{operations} operations of {io_size} KiB do not move {moved} KiB")
     parameters: dict[str, Scalar] = {
         "size_bytes": max(sizes) if sizes else 0,
         "operation": io_type.lower(),

@@ -1,20 +1,20 @@
-"""What HPCG writes (3.0 and 3.1, and NVIDIA's and AMD's versions of it): lines of `Part::Word=value`.
+"""Reader of HPCG 3.0 and 3.1, and of NVIDIA's and AMD's versions: lines of `Part::Word=value`.
 
 Machine Summary::Distributed Processes=8
 Final Summary::HPCG result is VALID with a GFLOP/s rating of=123.45
 
-3.0, and MKL's, write the same words as YAML, below lines of their own, and MKL's also prints its result:
+HPCG 3.0 and MKL's version write the same words as YAML. MKL's version also prints its result:
 
     Machine Summary:
       Distributed Processes: 8
     __________ Final Summary __________:
       HPCG result is VALID with a GFLOP/s rating of: 3.28908
 
-Where the text ends before that, the raw total stands for it:
+If the text ends earlier, the raw total is used instead:
 
     GFLOP/s Summary::Raw Total=196.268
 
-NVIDIA's own prints its result on the terminal, with the rate of memory that it takes:
+NVIDIA's version prints its result on the terminal, with its memory bandwidth:
 
     2x2x2 process grid
     final =  202.6 GF (1536.3 GB/s Effective)   25.3 GF_per ( 192.0 GB/s Effective)
@@ -47,7 +47,7 @@ _READ_WRITE = re.compile(r"GB/s Summary\s?::\s?Raw Total B/W=(\S{1,24})")
 
 
 def recognises(text: str) -> bool:
-    """The words of the result."""
+    """Report whether the text has the words of a result."""
     return (
         "HPCG result is" in text
         or "GFLOP/s Summary::Raw Total=" in text
@@ -56,7 +56,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every result. Raises UsageError for one that HPCG itself calls invalid."""
+    """Read every result. Raises UsageError for a result that HPCG itself calls invalid."""
     draft = Draft(tool="HPCG", test="hpcg")
     raw: tuple[str, int] | None = None
     for line in in_order_of_origin(text):
@@ -71,11 +71,13 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if raw is not None and not draft.results:
         rate, place = raw
         _add(draft, number(rate, "GFLOP/s", place), "GFLOP/s", place)
-        draft.notes.append("a raw total: HPCG's last line, which says whether the result is valid, is not in the text")
-    draft.notes.append(
-        "HPCG moves memory for each operation: the rate of STREAM on the same machine is what it is held against"
+        draft.notes.append("a raw total: the text lacks HPCG's last line, which says whether the result is valid")
+    draft.notes.append("HPCG is limited by memory bandwidth: its baseline is STREAM on the same machine")
+    return files_of(
+        [draft],
+        "HPCG's output must contain a result (Final Summary::HPCG result is VALID), got none",
+        "give its whole file",
     )
-    return files_of([draft], "no result of HPCG was found (Final Summary::HPCG result is VALID)", "give its whole file")
 
 
 def _take_setting(draft: Draft, line: Line) -> None:
@@ -96,9 +98,9 @@ def _take_setting(draft: Draft, line: Line) -> None:
 
 
 def _rated(draft: Draft, found: re.Match[str], line: int) -> None:
-    """A result, once: MKL's prints it, and writes it to its file."""
+    """Add a result once, although MKL's version prints it and also writes it to its file."""
     if found[1] == "INVALID" or found[2] is None:
-        raise refusal(line, "HPCG says that its result is not valid", "look for FAILED in its file")
+        raise refusal(line, "HPCG reports that its result is not valid", "look for FAILED in its file")
     rate = number(found[2], "GFLOP/s", line)
     low, high = rate.range(1e9)
     for place, one in enumerate(draft.results):

@@ -1,13 +1,13 @@
-"""What the Intel MPI Benchmarks print (2.3 to 2021): a table for each benchmark and number of processes.
+"""Reader of the Intel MPI Benchmarks 2.3 to 2021: a table per benchmark and number of processes.
 
     # Benchmarking PingPong
     # #processes = 2
            #bytes #repetitions      t[usec]   Mbytes/sec
                 1         1000         1.77         0.54
 
-Times are of one operation; of several processes t_max counts, until the last has it. A rate is messages x bytes / time:
-one message for PingPong, two for Sendrecv, four for Exchange (user guide, "Classification of benchmarks"). Mbytes are
-2^20 bytes before 2018 and 10^6 since; the rows themselves say which.
+Times are per operation. With several processes t_max counts, the time until the last one is done. A rate is messages x
+bytes / time: one message for PingPong, two for Sendrecv, four for Exchange (user guide, "Classification of
+benchmarks"). Mbytes are 2^20 bytes before 2018 and 10^6 since; the rows show which.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ _GROUPS = re.compile(r"\(\s?(\d{1,7}) groups of (\d{1,7}) processes each running
 _COLUMN = re.compile(r"#bytes|#repetitions|t(?:_min|_max|_avg)?\[usec\]|Mbytes/sec|Msg/sec|defects")
 _ROW = re.compile(r"\d{1,19}(?:\s{1,40}\d{1,19}(?:\.\d{1,9})?){2,6}")
 _MESSAGES = {"PingPong": 1, "PingPing": 1, "Sendrecv": 2, "Exchange": 4}
-"""How many messages the rate counts in the time of one operation."""
+"""The number of messages that the rate counts per operation."""
 _OF_TWO = ("PingPong", "PingPing", "PingPongSpecificSource", "PingPingSpecificSource", "PingPongAnySource",
            "PingPingAnySource")  # fmt: skip
 _BOTH_WAYS = ("Biband", "Sendrecv", "Exchange")
 _MEGABYTES = (1e6, 2.0**20)
 _ABOVE = 60
-"""Lines above a table in which its command may be."""
+"""The number of lines above a table that are searched for its command."""
 
 
 def recognises(text: str) -> bool:
-    """The words of a table's header."""
+    """Report whether the text has the header of a table."""
     return "#repetitions" in text and ("[usec]" in text or "Mbytes/sec" in text)
 
 
 def _workload(table: Draft) -> Workload | None:
-    """Messages between two processes, and collectives."""
+    """Return the workload of a message between two processes, or of a collective."""
     one_at_a_time, both_ways = table.test not in ("Uniband", "Biband"), table.test in _BOTH_WAYS
     message = Message(one_at_a_time=one_at_a_time, both_ways=both_ways, pages="small") if table.ranks == 2 else None
     return mpi_collective(table.test.lower()) or message
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every table. Raises UsageError for a rate that is not the bytes over the time."""
+    """Read every table. Raises UsageError for a rate that is not the bytes over the time."""
     tables: list[Draft] = []
     above: list[str] = []
     for part in runs_of(text, lambda line: _NAMED.search(line.text) is not None):
@@ -62,7 +62,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     version = next((found[1] for line in above if (found := _VERSION.search(line))), "")
     for table in tables:
         table.version = version
-    return files_of(tables, "no row of a table of the Intel MPI Benchmarks was found",
+    return files_of(tables, "the output of the Intel MPI Benchmarks must contain a row of a table, got none",
                     "give the output from '# Benchmarking ...' to the last size")  # fmt: skip
 
 
@@ -74,7 +74,7 @@ class _Row(NamedTuple):
 
 
 def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
-    """The table of one benchmark, or those of several numbers of processes."""
+    """Yield a table per benchmark and number of processes."""
     named = _NAMED.search(part[0].text)
     command = launched(above[-_ABOVE:])
     table, rows, ranks = Draft(tool="IMB"), list[_Row](), command.ranks
@@ -88,7 +88,7 @@ def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
             yield _filled(table, rows)
             columns = columns_of(text, _COLUMN, line.number, least=2)
             table = Draft(tool="IMB", test=named[1] if named else _test_of(columns), columns=columns, ranks=ranks)
-            table.ranks = table.ranks or (2 if "t[usec]" in columns else None)  # single transfers alone have it
+            table.ranks = table.ranks or (2 if "t[usec]" in columns else None)  # only single transfers have this column
             table.hosts = command.hosts if command.ranks == table.ranks else None
             table.environment, table.last_line = environment_of(above[-_ABOVE:]), last_row(part)
             rows = []
@@ -98,7 +98,7 @@ def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
 
 
 def _test_of(columns: list[str]) -> str:
-    """What a table without a name is of."""
+    """Guess the test of a table without a name from its columns."""
     if "t[usec]" in columns:
         return "PingPong"
     return "Sendrecv" if "Mbytes/sec" in columns else "collective"
@@ -120,7 +120,7 @@ def _row(table: Draft, words: list[str], line: int) -> _Row | None:
 
 
 def _filled(table: Draft, rows: list[_Row]) -> Draft:
-    """The table with its rows."""
+    """Add the rows to the table."""
     megabyte = _megabyte(table.test, rows)
     for row in rows:
         numbers, values = row.numbers, []
@@ -143,7 +143,7 @@ def _time(numbers: dict[str, Number]) -> Number | None:
 
 
 def _megabyte(test: str, rows: list[_Row]) -> float:
-    """The bytes of a table's Mbytes. Raises UsageError for a rate that is none of its size and time."""
+    """Return the bytes per Mbyte in a table. Raises UsageError for a rate that contradicts its size and time."""
     left: tuple[float, ...] = _MEGABYTES
     for row in rows:
         rate, size = row.numbers.get("Mbytes/sec"), row.size
@@ -151,13 +151,13 @@ def _megabyte(test: str, rows: list[_Row]) -> float:
             continue
         fitting = tuple(unit for unit in left if any(overlap(rate.range(unit), one) for one in possible))
         if not fitting:
-            raise refusal(row.line, f"{rate.text} Mbytes/sec are not {size} bytes in the time of the row")
+            raise refusal(row.line, f"{rate.text} Mbytes/sec is not {size} bytes in the time of the row")
         left = fitting
     return left[0]
 
 
 def _rates(test: str, numbers: dict[str, Number], size: int) -> Iterator[Range]:
-    """What the other columns of a row say of its rate, in bytes/s."""
+    """Derive the rate in bytes/s from the other columns of a row."""
     seconds, messages = _time(numbers), numbers.get("Msg/sec")
     if seconds is None:
         if messages is not None:
@@ -170,11 +170,11 @@ def _rates(test: str, numbers: dict[str, Number], size: int) -> Iterator[Range]:
 
 def _notes(table: Draft, rows: list[_Row], megabyte: float) -> Iterator[str]:
     if any("Mbytes/sec" in row.numbers for row in rows):
-        yield f"Mbytes are {'10^6' if megabyte == _MEGABYTES[0] else '2^20'} bytes, by the rows"
+        yield f"the rows show that a Mbyte is {'10^6' if megabyte == _MEGABYTES[0] else '2^20'} bytes"
     if table.test in _OF_TWO:
-        yield "one message at a time: its latency is in every rate"
+        yield "one message at a time: every rate includes the latency"
     if table.ranks is None:
-        yield "the number of processes is not in the text"
+        yield "the text does not give the number of processes"
     wrong = [row for row in rows if (defects := row.numbers.get("defects")) and defects.value]
     if wrong:
-        yield f"line {wrong[0].line}: what came was wrong, by the column defects"
+        yield f"line {wrong[0].line}: the column defects reports wrong data"

@@ -1,4 +1,4 @@
-"""What IOR prints (2.10 to 4.x): its options, and a row for each pass over the files.
+"""Reader of IOR 2.10 to 4.x: its options, and a row per pass over the files.
 
     nodes               : 10
     tasks               : 160
@@ -7,8 +7,8 @@
     access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter
     write     1767.26    1768.81    1.36        16384      1024.00    1.73       23.16      17.93      23.18      0
 
-Before 3.3 there was neither IOPS nor Latency. The bandwidth is the aggregate size / total, from the first open to the
-last close, in MiB of 2^20 bytes (ior.c, ReduceIterResults).
+Versions before 3.3 print neither IOPS nor Latency. The bandwidth is the aggregate size / total, from the first open to
+the last close, in MiB of 2^20 bytes (ior.c, ReduceIterResults).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _COLUMNS = {
 }
 _LEAST_ROWS = 2
 _AGREEMENT, _LONG_ENOUGH_S = 0.03, 0.1
-"""Of shorter passes three digits of the time say too little."""
+"""Times of shorter passes are too coarse to check, because they have three digits."""
 
 
 def recognises(text: str) -> bool:
-    """The words of the table's header or of the summary's, or its last lines, or its rows."""
+    """Report whether the text has the header of the table or of the summary, the last lines, or rows."""
     if ("bw(MiB/s)" in text and "wr/rd(s)" in text) or ("Max(MiB)" in text and _SUMMARY_HEAD.search(text) is not None):
         return True
     if "MiB/sec" in text and _BEST.search(text) is not None:
@@ -48,7 +48,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """All passes of each run. Raises UsageError for a bandwidth that is not the size over the time."""
+    """Read all passes of each run. Raises UsageError for a bandwidth that is not the size over the time."""
     runs: list[Draft] = []
     sizes: dict[str, int] = {}
     for line in in_order_of_origin(text):
@@ -62,11 +62,15 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             _take_row(runs[-1], row, line.number, sizes.get("aggregate filesize"))
     if not any(run.results for run in runs):
         runs = [_summary(text)]
-    return files_of(runs, "no row of IOR's table was found (write, read)", "give the output from the line access on")
+    return files_of(
+        runs,
+        "IOR's output must contain a row of its table (write, read), got none",
+        "give the output starting with the line 'access'",
+    )
 
 
 def _summary(text: str) -> Draft:
-    """What IOR sums up of its passes, where these are not in the text: the mean of each way, else the best."""
+    """Read the summary of a text without passes: the mean of each operation, or the best if there is no mean."""
     draft = Draft(tool="IOR", test="ior", workload=Files(), notes=["MiB is 2^20 bytes"])
     best: list[tuple[int, str, str]] = []
     for line in lines_of(text):
@@ -76,7 +80,7 @@ def _summary(text: str) -> Draft:
         elif found := _BEST.search(line.text):
             best.append((line.number, found[1].lower(), found[2]))
     if not draft.results:
-        draft.notes.append("the best of its passes alone: how much they differ is not in the text")
+        draft.notes.append("only the best pass: the text does not give the spread of the passes")
         for line_number, way, rate in best:
             value = bandwidth(number(rate, "bandwidth", line_number), 2**20, "MiB/s")
             draft.add(line_number, [value], {"operation": way})
@@ -85,10 +89,10 @@ def _summary(text: str) -> Draft:
 
 def _begun(line: Line, before: Draft | None, words: str) -> Draft:
     draft = Draft(tool="IOR", test="ior", workload=Files())
-    draft.notes.append("MiB is 2^20 bytes; from the first open to the last close")
+    draft.notes.append("MiB is 2^20 bytes; the time runs from the first open to the last close")
     if found := _VERSION.search(words):
         draft.version, draft.line = found[1], line.number
-    elif before is not None:  # a table of the same run, after other words
+    elif before is not None:  # a table of the same run, after other lines
         draft.version, draft.ranks, draft.hosts = before.version, before.ranks, before.hosts
         draft.parameters = dict(before.parameters)
     return draft
@@ -109,7 +113,7 @@ def _take_option(draft: Draft, option: re.Match[str], sizes: dict[str, int]) -> 
 
 
 def _take_row(draft: Draft, row: re.Match[str], line: int, total_bytes: int | None) -> None:
-    *values, _ = row[2].split()  # the last is the number of the pass
+    *values, _ = row[2].split()  # the last word is the number of the pass
     cells = {name: number(word, name, line) for name, word in zip(_COLUMNS[len(values)], values, strict=True)}
     rate, seconds = cells["bw"], cells["total"]
     if total_bytes is not None and seconds.value >= _LONG_ENOUGH_S:

@@ -1,11 +1,11 @@
-"""What iperf3 prints (3.0 to 3.17), as text or with -J, and iperf 2 with its own first lines.
+"""Reader of iperf3 3.0 to 3.17, as text or with -J, and of iperf 2, whose first lines differ.
 
     [ ID] Interval           Transfer     Bitrate         Retr
     [  5]   0.00-10.00  sec  10.9 GBytes  9.39 Gbits/sec    0             sender
     [  5]   0.00-10.04  sec  10.9 GBytes  9.37 Gbits/sec                  receiver
 
-Transfer is in powers of 1024 bytes, the rate in powers of 1000 bits (iperf3 src/units.c). What the receiver has counts,
-of several streams the line `[SUM]`. With --bidir each direction is a row.
+Transfer is in powers of 1024 bytes, the rate in powers of 1000 bits (iperf3 src/units.c). The receiver's row counts,
+and of several streams the line `[SUM]`. With --bidir each direction is a row.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OF_START = (
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _ROUNDED = 0.06
-"""Printed rates and bytes have three digits, and the ends of an interval are not those of the count."""
+"""Printed rates and bytes have three digits, and the printed interval is not exactly the counted one."""
 
 
 class _Sum(msgspec.Struct):
@@ -72,12 +72,12 @@ class _Report(msgspec.Struct):
 
 
 class _Row(NamedTuple):
-    """One printed interval of a stream, or of all."""
+    """A printed interval of a stream, or of all streams."""
 
     line: int
     stream: str
     way: str
-    """`TX` or `RX` with --bidir, else empty."""
+    """`TX` or `RX` with --bidir, otherwise empty."""
     end: str
     """`sender`, `receiver`, or empty for an interval."""
     interval: str
@@ -88,7 +88,7 @@ class _Row(NamedTuple):
 
 
 def recognises(text: str) -> bool:
-    """The words above the rows, or those of -J."""
+    """Report whether the text has the words above the rows, or those of -J."""
     as_text = "Interval" in text and "Transfer" in text and ("Bitrate" in text or "Bandwidth" in text)
     rows_alone = "bits/sec" in text and "Bytes " in text and " sec " in text and "]" in text
     return (as_text and ("its/sec" in text or "Bytes/sec" in text)) or rows_alone or _is_json(text)
@@ -99,12 +99,18 @@ def _is_json(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every run. Raises UsageError for a rate that is not that of its bytes."""
+    """Read every run. Raises UsageError for a rate that contradicts its bytes."""
     if _is_json(text):
-        return files_of(_of_json(text), "the report has no sum of what was sent", "give the report of a whole run")
+        return files_of(
+            _of_json(text),
+            "iperf3's report must contain the sum of the bytes sent, got none",
+            "give the report of a whole run",
+        )
     runs = runs_of(text, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
     hint = "give the output to the end, with the lines of sender and receiver"
-    return files_of(map(_run, runs), "no row of iperf was found ([ ID] Interval ... sec ... bits/sec)", hint)
+    return files_of(
+        map(_run, runs), "iperf's output must contain a row ([ ID] Interval ... sec ... bits/sec), got none", hint
+    )
 
 
 def _run(lines: list[Line]) -> Draft:
@@ -123,20 +129,20 @@ def _run(lines: list[Line]) -> Draft:
     if several > 1:
         draft.parameters["streams"] = several
     if "SUM" not in streams and isinstance(asked, int) and 0 < several < asked:
-        draft.notes.append(f"{several} of {asked} streams are in the text, and their sum: the whole has more")
+        draft.notes.append(f"the text has {several} of {asked} streams, and this is their sum: the whole is larger")
     for row in _standing(rows):
         settings: dict[str, Scalar] = {"duration_s": row.seconds}
         settings |= {} if row.retransmits is None else {"retransmits": row.retransmits}
         _add(draft, row.line, row.bytes_per_s, row.shown, row.way, settings)
     if draft.hosts == 2:
-        draft.notes.append("the ends have two addresses, and are taken to be two hosts")
+        draft.notes.append("the ends have two addresses and are assumed to be two hosts")
     if rows and not any(row.end for row in rows):
-        draft.notes.append("the end of the run is not in the text: the rows are its intervals")
+        draft.notes.append("the text lacks the end of the run: these rows are its intervals")
     return draft
 
 
 def _draft(protocol: str, version: str = "") -> Draft:
-    """A run of messages over sockets; datagrams go at the rate that was asked for, so that nothing judges them."""
+    """Create a run over sockets. Datagrams are sent at the requested rate, so they have no limit."""
     draft = Draft(tool="iperf3", version=version, test="iperf3", ranks=2, settings={"protocol": protocol})
     draft.workload = None if protocol == "UDP" else Message(by="sockets")
     return draft
@@ -161,7 +167,7 @@ def _row(line: Line) -> _Row | None:
 
 
 def _standing(rows: list[_Row]) -> list[_Row]:
-    """The rows that stand for the run: the sum of what was received each way, else the streams, else intervals."""
+    """Return the rows of the result: the sum received per direction, otherwise the streams, otherwise intervals."""
     ended = [row for row in rows if row.end] or rows
     found: list[_Row] = []
     for way in dict.fromkeys(row.way for row in ended):
@@ -173,10 +179,10 @@ def _standing(rows: list[_Row]) -> list[_Row]:
 
 
 def _together(rows: list[_Row]) -> list[_Row]:
-    """Streams of one time added up, as the line [SUM] would have them."""
+    """Sum the streams of each interval, as the line [SUM] does."""
     found = []
     for _, same in grouped(rows, lambda row: (row.end, row.interval)):
-        if len({row.stream for row in same}) < max(len(same), 2):  # one stream, or several runs of it
+        if len({row.stream for row in same}) < max(len(same), 2):  # a single stream, or several runs of it
             found += same
             continue
         rate = sum(row.bytes_per_s for row in same)
@@ -192,7 +198,7 @@ def _add(draft: Draft, line: int, bytes_per_s: float, shown: str, way: str, sett
 
 
 def _of_json(text: str) -> list[Draft]:
-    """The report; of one that was shortened, or of several in a row, every end that can be read."""
+    """Read the report. From a truncated report or several in a row, read every end that is readable."""
     try:
         hint = "give the report whole, braces included"
         report = decoded(text[text.index("{") :], _Report, "report of iperf3 -J", hint)
@@ -205,7 +211,7 @@ def _of_json(text: str) -> list[Draft]:
 
 
 def _ends(text: str) -> Iterator[_Report]:
-    """Each end of a run, with what stands before it of its version, protocol and streams."""
+    """Yield each end of a run, with the version, protocol and streams that precede it."""
     before = 0
     for found in _END.finditer(text):
         with contextlib.suppress(ValueError, RecursionError, msgspec.ValidationError):
@@ -221,7 +227,7 @@ def _reported(report: _Report, place: str) -> Draft:
     test, end = report.start.test_start, report.end
     draft = _draft(test.protocol[:8], report.start.version.partition("iperf ")[2][:16])
     if place:
-        draft.notes.append(f"{place}: it does not stand alone and whole here, so that its end is what was read")
+        draft.notes.append(f"{place}: the report is not complete here, so only its end was read")
     if test.num_streams > 1:
         draft.parameters["streams"] = test.num_streams
     ways = (("", end.sum_received or end.sum_sent), ("reverse", end.sum_received_bidir_reverse))
@@ -229,7 +235,7 @@ def _reported(report: _Report, place: str) -> Draft:
         if found is None or not 0 < found.seconds < 1e9:
             continue
         if abs(found.bytes / found.seconds - found.bits_per_second / 8) > 0.01 * max(found.bits_per_second / 8, 1.0):
-            raise refusal(1, f"{found.bytes:g} bytes in {found.seconds:g} s are not {found.bits_per_second:g} bits/s")
+            raise refusal(1, f"{found.bytes:g} bytes in {found.seconds:g} s is not {found.bits_per_second:g} bits/s")
         shown = f"{found.bits_per_second / 1e9:.3g} Gbits/sec"
         _add(draft, 1, found.bits_per_second / 8, shown, way, {"duration_s": found.seconds})
     return draft

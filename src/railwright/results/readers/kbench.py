@@ -1,4 +1,4 @@
-"""The summary that kbench (Longhorn's) writes of three runs of fio, with what was read and written in each row.
+"""Reader of the summary that Longhorn's kbench writes of three fio runs, with reads and writes in each row.
 
     FIO Benchmark Summary
     IOPS (Read/Write)
@@ -7,7 +7,7 @@
     Bandwidth in KiB/sec (Read/Write)
     Latency in ns (Read/Write)
 
-Each of its three parts is a run of its own, with its own size of request and depth: they are not held against another.
+Each of the three parts is a separate run with its own request size and depth, so they are not compared.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _KINDS: dict[str, tuple[Quantity, float, str]] = {
 
 
 def recognises(text: str) -> bool:
-    """The title of the summary."""
+    """Report whether the text has the title of the summary."""
     return "FIO Benchmark Summary" in text
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every summary. Raises UsageError where none has a row."""
+    """Read every summary. Raises UsageError if none has a row."""
     runs = [_draft()]
     part, operations = "", _BOTH
     for line in in_order_of_origin(text):
@@ -48,11 +48,13 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             operations = tuple(name.lower() for name in found.groups()[1:] if name) or _BOTH
         elif part and (row := _ROW.search(words)):
             _take_row(runs[-1], row, part, operations, line.number)
-    return files_of(runs, "no row of kbench's summary was found (Random: 28,832 / 5,730)", "give the whole summary")
+    return files_of(
+        runs, "kbench's summary must contain a row (Random: 28,832 / 5,730), got none", "give the whole summary"
+    )
 
 
 def _draft() -> Draft:
-    notes = ["KiB is 1024 bytes", "the sizes of requests are not printed"]
+    notes = ["KiB is 1024 bytes", "kbench does not print the request sizes"]
     return Draft(tool="kbench", test="kbench", workload=Files(), notes=notes)
 
 

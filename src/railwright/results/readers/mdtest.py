@@ -1,12 +1,12 @@
-"""What mdtest prints (1.9 to 4.x): how many files and folders were made, looked up, read and removed in a second.
+"""Reader of mdtest 1.9 to 4.x: the files and folders created, looked up, read and removed per second.
 
     mdtest-1.9.3 was launched with 128 total task(s) on 4 node(s)
     SUMMARY rate: (of 1 iterations)
        Operation                      Max            Min           Mean        Std Dev
        File creation     :      10279.520      10279.520      10279.520          0.000
 
-Forks of it leave out the colon, or the last column. The mean of the iterations becomes a result; an operation that was
-not asked for has a rate of 0, and is none.
+Forks of it omit the colon, or the last column. The mean of the iterations becomes a result. An operation that did not
+run has a rate of 0 and is skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CREATION = re.compile(rf"File creation{_RATES}", re.MULTILINE)
 
 
 def recognises(text: str) -> bool:
-    """The words of its summary, or its rows: no other prints the rates of both."""
+    """Report whether the text has the summary or its rows. No other tool prints the rates of both."""
     return ("mdtest" in text and "SUMMARY" in text and "Std Dev" in text) or (
         "File creation" in text
         and ("File stat" in text or "File removal" in text)
@@ -34,7 +34,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every summary. Raises UsageError for a mean that is not between the least and the most."""
+    """Read every summary. Raises UsageError for a mean outside its minimum and maximum."""
     runs = [Draft(tool="mdtest", test="mdtest")]
     for line in in_order_of_origin(text):
         words = line.text.strip()
@@ -49,7 +49,11 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             runs[-1].settings["files"] = int(found[1])
         elif row := _ROW.match(words):
             _take_row(runs[-1], row, line.number)
-    return files_of(runs, "no rate of mdtest was found (File creation : ...)", "give the output from SUMMARY on")
+    return files_of(
+        runs,
+        "mdtest's output must contain a rate (File creation : ...), got none",
+        "give the output starting with SUMMARY",
+    )
 
 
 def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:

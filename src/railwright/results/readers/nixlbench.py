@@ -1,9 +1,9 @@
-"""What nixlbench prints: the table of NIXL 0.2 (four columns of rates) and the ones since 0.5 (prep, post, transfer).
+"""Reader of nixlbench: the table of NIXL 0.2 (four rate columns) and those since 0.5 (prep, post, transfer).
 
     Block Size (B)      Batch Size     B/W (GB/Sec)   Avg Lat. (us)  Avg Prep (us)  P99 Prep (us)  ...
     4096                1              0.291436       14.1           24.0           24.0           ...
 
-GB is 10^9 bytes. `Avg Lat.` is the total time / operations, an inverse throughput and no round trip (nixlbench
+GB is 10^9 bytes. `Avg Lat.` is the total time / operations, an inverse throughput rather than a round trip (nixlbench
 src/utils/utils.cpp `printStats`), so it becomes a setting of the bandwidth and not a latency.
 """
 
@@ -53,7 +53,7 @@ _TIMES = {
 _FILES = frozenset({"POSIX", "GDS", "GDS_MT", "HF3FS", "GUSLI"})
 _OBJECTS = frozenset({"OBJ", "AZURE_BLOB"})
 _STORAGE = _FILES | _OBJECTS | {"INFINIA"}
-"""The back ends that move data to storage and not to another process (src/utils/utils.h of nixlbench)."""
+"""The backends that move data to storage rather than to another process (src/utils/utils.h of nixlbench)."""
 _FAILED_CHECK = "Consistency check failed"
 
 
@@ -62,17 +62,17 @@ _MOST_THREADS = 1024
 
 class _Run(Draft, kw_only=True):
     options: dict[str, str] = field(default_factory=dict)
-    """What the configuration says, by nixlbench's own names."""
+    """The configuration, by nixlbench's own names."""
     check_failed: bool = False
     shown_threads: int = 0
-    """Threads, as the rates show them where no configuration does."""
+    """The number of threads that the rates imply, if there is no configuration."""
 
     def is_checked(self) -> bool:
-        """Whether nixlbench was told to compare the data."""
+        """Whether nixlbench compared the data."""
         return self.options.get("check_consistency") == "1"
 
     def settle_ranks(self) -> None:
-        """One process for storage and two for a pair of processes. Unknown for a table over several pairs."""
+        """Set one process for storage and two for a pair of processes. Unknown for a table over several pairs."""
         if not self.options or self.options.get("backend") in _STORAGE:
             self.ranks = 1 if self.options else None
         else:
@@ -80,12 +80,12 @@ class _Run(Draft, kw_only=True):
 
 
 def recognises(text: str) -> bool:
-    """The words of the table's header."""
+    """Report whether the text has the header of the table."""
     return "Block Size (B)" in text and "Batch Size" in text and "B/W (" in text
 
 
 def _workload(parameters: dict[str, Scalar]) -> Workload | None:
-    """Messages to another process, or what its back end stores."""
+    """Return the workload of messages to another process, or of the storage backend."""
     backend = str(parameters.get("backend", "")).upper()
     from_gpu, to_gpu = (is_gpu_memory(parameters.get(end)) for end in ("initiator", "target"))
     if backend in _FILES:
@@ -94,10 +94,10 @@ def _workload(parameters: dict[str, Scalar]) -> Workload | None:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every table of the text. Raises UsageError for one that contradicts itself."""
+    """Read every table of the text. Raises UsageError for a contradictory table."""
     return files_of(
         (run for stream in by_origin(lines_of(text)) for run in _runs(stream)),
-        "no row of a nixlbench table was found (Block Size, Batch Size, B/W ...)",
+        "nixlbench's output must contain a row (Block Size, Batch Size, B/W ...), got none",
         "give the initiator's output, with the configuration above the table",
     )
 
@@ -115,7 +115,7 @@ def _runs(stream: list[Line]) -> Iterator[_Run]:
             yield run
             told = [line.text for line in part if "nixlbench " in line.text]
             largest = next((found[1] for text in told if (found := _LARGEST.search(text))), largest)
-            options = {} if run.results else run.options  # the configuration stands above its table's header
+            options = {} if run.results else run.options  # the configuration precedes the header of its table
 
 
 def _run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
@@ -146,11 +146,11 @@ def _row(run: _Run, words: list[str], line: int) -> None:
         return
     size, batch = whole(cells.pop("Block Size (B)"), "block size", line), whole(cells.pop("Batch Size"), "batch", line)
     if (size, batch) <= run.last or not size or not batch:
-        raise refusal(line, f"block size {size} and batch {batch} after {run.last[0]} and {run.last[1]}")
+        raise refusal(line, f"block size {size} and batch {batch} follow {run.last[0]} and {run.last[1]}")
     run.last = (size, batch)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
     if "B/W (GB/Sec)" not in numbers or "Avg Lat. (us)" not in numbers:
-        raise refusal(line, "the table has no column 'B/W (GB/Sec)' or 'Avg Lat. (us)'")
+        raise refusal(line, "the table must have columns 'B/W (GB/Sec)' and 'Avg Lat. (us)'")
     _check(run, numbers, size, line)
     _add(run, numbers, size, batch, line)
 
@@ -165,7 +165,7 @@ def _add(run: _Run, numbers: dict[str, Number], size: int, batch: int, line: int
     ends = [str(varied[end]).lower() for end in ("initiator", "target") if end in varied]
     checked = None
     if run.is_checked() or run.check_failed:
-        # One check after all iterations; how many bytes were wrong is not printed, so at least one.
+        # One check follows all iterations. It does not print the number of wrong bytes, so at least one is assumed.
         checked = Verification(
             method="nixlbench --check_consistency", bytes_checked=size * batch, bytes_wrong=int(run.check_failed)
         )
@@ -176,9 +176,9 @@ def _add(run: _Run, numbers: dict[str, Number], size: int, batch: int, line: int
 
 
 def _check(run: _Run, numbers: dict[str, Number], size: int, line: int) -> None:
-    """B/W = block / latency, times the threads since 0.4. The three rates of 0.2 are the same rate.
+    """Check that B/W = block / latency, times the threads since 0.4. The three rates of 0.2 are equal.
 
-    Without the configuration the first row shows how many threads there were, and the others must agree.
+    Without the configuration the first row gives the number of threads, and the others must agree.
     """
     rate, latency = numbers["B/W (GB/Sec)"], numbers["Avg Lat. (us)"]
     threads = run.options.get("num_threads", "")
@@ -192,7 +192,7 @@ def _check(run: _Run, numbers: dict[str, Number], size: int, line: int) -> None:
         raise refusal(line, f"B/W {rate.text} GB/s is not block size {size} / {computed}")
     for name, scale in _RATES.items():
         other = numbers.get(name)
-        # Six significant digits: the half unit of a printed integer says too little of how it was rounded.
+        # Six significant digits, because half a unit of a printed integer understates its rounding.
         if other and abs(other.value * scale - rate.value * 1e9) > 2e-5 * rate.value * 1e9 + other.half * scale:
             raise refusal(line, f"{name} {other.text} is not B/W {rate.text} GB/s")
 
@@ -204,12 +204,12 @@ def _scalar(text: str) -> Scalar:
 def _notes(run: _Run) -> Iterator[str]:
     yield "GB is 10^9 bytes; the average latency is total time / operations, not a round trip"
     if run.shown_threads > 1:
-        yield f"B/W is {run.shown_threads} times block size / latency: so many threads ran at once"
+        yield f"B/W is {run.shown_threads} times block size / latency: that many threads ran at once"
     if not run.options:
-        yield "the configuration is not in the text: backend, memory and direction are unknown"
+        yield "the text lacks the configuration: backend, memory and direction are unknown"
     elif not run.is_checked():
         yield "the data was not checked"
     if run.check_failed:
-        yield "nixlbench says that a consistency check failed, not in which row: all rows count as wrong"
+        yield "nixlbench reports a failed consistency check without its row: all rows count as wrong"
     if "Network Util (%)" in run.columns:
-        yield "network utilisation is of a fixed 50 GB/s per pair, whatever the NIC: it is left out"
+        yield "the network utilisation assumes 50 GB/s per pair, whatever the NIC: it is left out"

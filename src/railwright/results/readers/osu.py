@@ -1,4 +1,4 @@
-"""What the OSU Micro-Benchmarks print: MPI tests of 5.3 to 7.5, for hosts and GPUs, and of the same format since 2.0.
+"""Reader of the OSU Micro-Benchmarks: MPI tests of 5.3 to 7.5, for hosts and GPUs, and the same format since 2.0.
 
     # OSU MPI-CUDA Bandwidth Test v5.6.2
     # Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)
@@ -6,7 +6,7 @@
     1                       0.08
 
 MB/s is 10^6 bytes/s. Latency is one way, in us, and an average: over the calls of rank 0, or over all ranks of a
-collective (where `-f` adds the least and the most of any rank's average). `-z` adds percentiles.
+collective (where `-f` adds the least and the greatest average of any rank). `-z` adds percentiles.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADER = re.compile(
 )
 _PROGRAM = re.compile(r"\bosu_[a-z_]{2,24}\b")
 _UNTITLED = {"Bandwidth (MB/s)": "osu_bw", "Latency (us)": "osu_latency", "MB/s": "osu_mbw_mr"}
-"""What a table is taken for whose title is not in the text, by its first column."""
+"""The test that is assumed for a table without a title, by its first column."""
 _SIZELESS = re.compile(r"\d{1,12}(\.\d{1,6})?(\s+\d{1,12}(\.\d{1,6})?){0,9}")
 _PAIRS = re.compile(r"\[ pairs: (\d{1,7}) \] \[ window size: (\d{1,7}) \]")
 _BUFFERS = re.compile(r"Send Buffer on (\w{1,16}) \(\w{1,2}\) and Receive Buffer on (\w{1,16}) \(\w{1,2}\)")
@@ -66,30 +66,30 @@ _TO = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s(?:-m|--message-size)[ =](?:\d{1,1
 _PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
 _BETWEEN_TWO = ("osu_bw", "osu_bibw", "osu_latency", "osu_mbw_mr")
 _NON_BLOCKING = re.compile(r"Non-[Bb]locking ")
-_READ = "read are tests with sizes and a latency or a bandwidth, and barriers"
+_READ = "supported tests are those with sizes and a latency or a bandwidth, and barriers"
 _ABOVE = 40
-"""Lines above a test in which its command may be."""
+"""The number of lines above a test that are searched for its command."""
 _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
     (("Bandwidth", "MB/s"), "bandwidth_bytes_per_s", 1e6, "MB/s"),
     (("Messages/s",), "messages_per_s", 1, "messages/s"),
     (("Lat", "Avg Lat", "Pure Comm"), "latency_s", 1e-6, "us"),
 )
-"""Columns by how their names begin, with quantity and unit. The other columns become settings."""
+"""The columns by the beginning of their names, with quantity and unit. The other columns become settings."""
 
 
 class _Test(Draft, kw_only=True):
     beside: int = 0
-    """How many runs a hand put side by side, each with a column; 0 for a table as OSU prints it."""
+    """The number of runs that were manually set side by side, each as a column; 0 for a table as OSU prints it."""
 
 
 def recognises(text: str) -> bool:
-    """The words of the first line, or of the table's header."""
+    """Report whether the text has the first line of a test, or the header of a table."""
     is_titled = "OSU MPI" in text and (" Test v" in text or " Test (Version " in text)
     return is_titled or ("Size" in text and _HEADER.search(text) is not None)
 
 
 def _workload(test: _Test) -> Workload | None:
-    """Messages between processes, and MPI's collectives."""
+    """Return the workload of messages between processes, or of an MPI collective."""
     if test.test not in _BETWEEN_TWO:
         return mpi_collective(test.test.removeprefix("osu_"))
     from_gpu, to_gpu = (is_gpu_memory(test.parameters.get(end)) for end in ("send_buffer", "receive_buffer"))
@@ -99,13 +99,13 @@ def _workload(test: _Test) -> Workload | None:
         pairs=max(1, (test.ranks or 2) // 2),
         from_gpu=from_gpu,
         to_gpu=to_gpu,
-        # OSU allocates by posix_memalign at page size; only a kernel that joins pages by itself gives huge ones.
+        # OSU allocates by posix_memalign at page size, so only transparent huge pages of the kernel give huge pages.
         pages="" if from_gpu or to_gpu else "small",
     )
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every test of the text that is known. Raises UsageError for a table that cannot be read, and if none is known."""
+    """Read every known test of the text. Raises UsageError for an unreadable table, and if no test is known."""
     parts = runs_of(text, _begins)
     above: list[Line] = []
     tests: list[_Test] = []
@@ -114,8 +114,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         if _begins(part[0]):
             test, title = _named(part[0])
             _test(test, part, [line.text for line in above[-_ABOVE:]])
-            if title and not test.results:  # one test of a whole suite, without a table of OSU's
-                unknown.append(refusal(part[0].number, f"the OSU test {title!r} is not read", _READ))
+            if title and not test.results:  # a test of a suite, without a table of OSU's
+                unknown.append(refusal(part[0].number, f"the OSU test {title!r} is not supported", _READ))
             else:
                 tests.append(test)
         else:
@@ -127,13 +127,13 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         test.notes += [error.message for error in unknown]
     return files_of(
         tests,
-        "no row of an OSU table was found",
+        "OSU's output must contain a row of a table, got none",
         "give the output from '# OSU MPI ... Test v' to the last size",
     )
 
 
 def _untitled(part: list[Line]) -> Iterator[_Test]:
-    """The tables before the first title: of the program that is named above them, or of what has such columns."""
+    """Yield the tables before the first title, as tests of the program named above them or with such columns."""
     above: list[Line] = []
     for table in sections(part, lambda line: _HEADER.search(line.text) is not None):
         if table and (header := _HEADER.search(table[0].text)):
@@ -142,7 +142,7 @@ def _untitled(part: list[Line]) -> Iterator[_Test]:
             test = _Test(tool="OSU", test=name or "osu collective", line=table[0].number)
             test.ranks = 2 if name in _PAIRWISE else None
             if not programs:
-                test.notes.append("the title is not in the text: what test it is is told by the columns alone")
+                test.notes.append("the text lacks the title: the test is inferred from the columns")
                 test.rivals = ("osu_bibw",) if name == "osu_bw" else ()
             _test(test, table, [line.text for line in above[-_ABOVE:]])
             yield test
@@ -154,13 +154,13 @@ def _begins(line: Line) -> bool:
 
 
 def _named(line: Line) -> tuple[_Test, str]:
-    """A draft with its test's name, and the title where no program of that title is known."""
+    """Create a draft with the name of its test, and return the title if no program of that title is known."""
     found = _TITLE.match(line.text.strip())
     if found is None:
         raise refusal(line.number, "not the first line of an OSU test")
     library, accelerator, one_sided, title, version = found.groups()
     name = _name(one_sided, title)
-    if library not in ("MPI", None):  # the same patterns over another library
+    if library not in ("MPI", None):  # the same format over another library
         name = name and name.replace("osu_", f"osu_{library.lower()}_", 1)
     test = _Test(tool="OSU", version=version or "", test=name or f"osu {title.lower()}", line=line.number)
     if accelerator:
@@ -171,7 +171,7 @@ def _named(line: Line) -> tuple[_Test, str]:
 
 
 def _name(one_sided: str | None, title: str) -> str:
-    """The program that prints a title, "" where none is known."""
+    """Return the program that prints a title, or "" if none is known."""
     if one_sided is not None:
         kind = {"bandwidth": "bw", "bi-directional bandwidth": "bibw"}.get(title.lower(), "latency")
         return f"{_ONE_SIDED[one_sided]}_{kind}" if one_sided in _ONE_SIDED else ""
@@ -183,7 +183,7 @@ def _name(one_sided: str | None, title: str) -> str:
 
 
 def _test(test: _Test, part: list[Line], above: list[str]) -> None:
-    """Fills a test from its lines."""
+    """Read the lines of a test."""
     _launched(test, above)
     test.last_line = last_row(part)
     for line in part:
@@ -199,7 +199,7 @@ def _test(test: _Test, part: list[Line], above: list[str]) -> None:
 
 
 def _launched(test: _Test, above: list[str]) -> None:
-    """What the command above the test says of it."""
+    """Read ranks and hosts from the command line above the test."""
     command = launched(above)
     test.environment = environment_of(above)
     if test.ranks is None and command.ranks is not None:
@@ -223,12 +223,12 @@ def _comment(test: _Test, text: str, line: int) -> None:
         test.settings["datatype"] = found[1]
     elif rest.startswith("Size"):
         test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80], least=2)
-    elif rest.startswith(("Avg Lat", "Overall(", "Overall (")):  # of a barrier, which has no sizes
+    elif rest.startswith(("Avg Lat", "Overall(", "Overall (")):  # a barrier, which has no sizes
         test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80])
 
 
 def _barrier(test: _Test, words: list[str], line: int) -> None:
-    """The one row of a test without sizes."""
+    """Read the single row of a test without sizes."""
     if len(words) != len(test.columns):
         return
     numbers = {name: number(word, name, line) for name, word in zip(test.columns, words, strict=True)}
@@ -238,10 +238,10 @@ def _barrier(test: _Test, words: list[str], line: int) -> None:
 
 
 def _runs_beside(test: _Test, words: list[str], line: int) -> None:
-    """A row of several runs that a hand put side by side under one header."""
+    """Read a row of several runs that were manually set side by side under one header."""
     if not test.beside:
         test.beside = len(words) - 1
-        test.notes.append(f"{test.beside} columns stand under the header of one: each is taken for a run")
+        test.notes.append(f"the header of one run has {test.beside} columns below it: each is taken as a run")
     if test.is_whole(len(words), test.beside + 1, line, "the rows above have"):
         test.rise_to(whole(words[0], "size", line), line)
         for place, word in enumerate(words[1:], 1):
@@ -250,7 +250,7 @@ def _runs_beside(test: _Test, words: list[str], line: int) -> None:
 
 def _row(test: _Test, words: list[str], line: int) -> None:
     if not words[0].isdecimal() or (len(words) > 1 and not (words[1][:1].isdigit() or words[1] in ("nan", "inf"))):
-        return  # another program's line
+        return  # output of another program
     if test.beside or (len(words) > len(test.columns) == 2 and not test.results and all(map(_is_number, words))):
         _runs_beside(test, words, line)
     elif cells := test.cells(words, line):
@@ -263,7 +263,7 @@ def _is_number(word: str) -> bool:
 
 
 def _add(test: _Test, cells: dict[str, str], line: int, which: dict[str, Scalar]) -> None:
-    """The values of one row by column, at the last size; `which` tells apart the runs of one row."""
+    """Add the values of a row by column, at the last size. `which` distinguishes the runs of a row."""
     size = test.last[0]
     checked = _verification(cells.pop("Validation", ""), size, line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
@@ -281,8 +281,8 @@ def _verification(word: str, size: int, line: int) -> Verification | None:
     if word in ("", "-"):
         return None
     if word not in ("Pass", "Fail"):
-        raise refusal(line, f"validation {word[:20]!r} is neither Pass nor Fail")
-    # How many bytes were wrong is not printed; with Fail it is at least one.
+        raise refusal(line, f"validation must be Pass or Fail, got {word[:20]!r}")
+    # OSU does not print the number of wrong bytes. Fail means at least one.
     return Verification(method="OSU -c", bytes_checked=size, bytes_wrong=0 if word == "Pass" else max(size, 1))
 
 
@@ -296,7 +296,7 @@ def _check(numbers: dict[str, Number], size: int, line: int) -> None:
 
 
 def _extras(numbers: dict[str, Number]) -> dict[str, Scalar]:
-    """Percentiles, extremes over ranks, and iterations."""
+    """Return percentiles, extremes over ranks, and iterations."""
     extras: dict[str, Scalar] = {}
     for name, cell in numbers.items():
         kind = name[:3].lower()
@@ -315,7 +315,7 @@ def _notes(test: _Test) -> Iterator[str]:
     if any("MB/s" in column for column in columns):
         yield "MB/s is 10^6 bytes/s"
     if any("Lat" in column for column in columns) and not any(column.startswith("P") for column in columns):
-        yield "each latency is a mean: one delay in it moves it (osu -z prints percentiles)"
+        yield "each latency is a mean: a single delay shifts it (osu -z prints percentiles)"
     if "Validation" not in columns:
         yield "the data was not checked"
     if test.ranks is None:

@@ -1,4 +1,4 @@
-"""All readers of the output of other tools, and the choice of those for a text, and for each of its lines."""
+"""The registry of all readers, and the choice of readers for a text and for each of its lines."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LEAST_WORDS = 2
 
 
 class Format(NamedTuple):
-    """The format of a tool, whose reader is loaded where a text may have it."""
+    """The format of a tool. Its reader is loaded only if a text may have the format."""
 
     tool: str
     module: str
     marks: tuple[str, ...]
-    """Words of which every text has at least one that the reader recognises."""
+    """Words at least one of which is in every text that the reader recognizes."""
 
     @property
     def reader(self) -> Reader:
@@ -35,11 +35,11 @@ class Format(NamedTuple):
         return cast("Reader", import_module(f"railwright.results.readers.{self.module}"))
 
     def may_be_in(self, text: str) -> bool:
-        """Whether the reader has to be asked."""
+        """Report whether the reader must inspect the text."""
         return any(mark in text for mark in self.marks)
 
     def is_in(self, text: str) -> bool:
-        """Whether the text has the fixed words of the format."""
+        """Report whether the text has the fixed words of the format."""
         return self.may_be_in(text) and self.reader.recognises(text)
 
 
@@ -72,17 +72,17 @@ FORMATS = (
 
 
 def recognise(text: str) -> tuple[Format, ...]:
-    """The formats whose fixed words are in the text. Raises UsageError when there is none."""
+    """Return the formats whose fixed words are in the text. Raises UsageError if there is none."""
     if found := tuple(_known(bounded(text))):
         return found
     raise UsageError(
-        f"no known tool printed this; looked for {', '.join(known.tool for known in FORMATS)}",
-        hint="give the output from the tool's first line, header included",
+        f"the text matches no known tool; looked for {', '.join(known.tool for known in FORMATS)}",
+        hint="give the output starting with the tool's first line, header included",
     )
 
 
 def _known(text: str) -> Iterator[Format]:
-    """The formats whose fixed words are in the text; where there are none, the one whose rows are."""
+    """Yield the formats whose fixed words are in the text, otherwise the one whose rows are."""
     is_known = False
     for known in FORMATS:
         if known.is_in(text):
@@ -98,14 +98,16 @@ def _known(text: str) -> Iterator[Format]:
 
 
 def has_table(text: str) -> bool:
-    """Whether a text has the words or the rows of a tool's table."""
+    """Report whether a text has the words or the rows of a tool's table."""
     return next(_known(text), None) is not None
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
-    """Every run in a text, tool by tool; `collective` is what a table of nccl-tests is that does not say it.
+    """Read every run in a text, tool by tool.
 
-    What all lines begin with is taken off where the text cannot be read with it. Raises UsageError.
+    `collective` is the operation of nccl-tests tables that do not name theirs.
+
+    If the text is unreadable, it is read again without the prefix that all lines share. Raises UsageError.
     """
     try:
         return _read(text, collective)
@@ -116,12 +118,12 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
         try:
             return _read(bare, collective)
         except UsageError:
-            pass  # the first error is of what was given
+            pass  # the first error describes the text as given
         raise
 
 
 def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
-    """The runs of every tool in the text. Raises UsageError where no tool's can be read."""
+    """Read the runs of every tool in the text. Raises UsageError if no tool's output is readable."""
     files: list[ForeignFile] = []
     refused: list[tuple[Format, UsageError]] = []
     for known, part in _parts(text, recognise(text)):
@@ -131,14 +133,14 @@ def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
             refused.append((known, error))
     if not files:
         raise refused[0][1]
-    notes = [f"{known.tool} is in the text too: {error.message}" for known, error in refused]
+    notes = [f"the text also has output of {known.tool}: {error.message}" for known, error in refused]
     files.sort(key=_first_line)
     files[0] = replace(files[0], notes=(*files[0].notes, *notes))
     return tuple(files)
 
 
 def _first_line(file: ForeignFile) -> int:
-    """Where its first row stands; a run of which no row can be judged has none."""
+    """Return the line of the first row, or the last possible line if the run has no judgeable row."""
     return int(file.results[0].settings.get("line", 0)) if file.results else 0
 
 
@@ -150,9 +152,9 @@ def _of(known: Format, text: str, collective: str) -> Iterator[ForeignFile]:
 
 
 def _parts(text: str, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:
-    """Each format with its part of the text; the lines of the others are empty there, so that the numbers stay.
+    """Yield each format with its part of the text. The lines of others are blank there, which keeps the line numbers.
 
-    One whose fixed words stand on several lines has the whole text: its rows are like no other's.
+    A format whose fixed words span several lines gets the whole text, because its rows are unmistakable.
     """
     lines = text.split("\n")
     owners = _owners(lines, formats) if len(formats) > 1 else []
@@ -165,7 +167,10 @@ def _parts(text: str, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]
 
 
 def _owners(lines: list[str], formats: Sequence[Format]) -> list[Format]:
-    """The format of each line: what stands between the last row of one table and the next header is of the next."""
+    """Return the format of each line.
+
+    Lines between the last row of a table and the next header belong to the next one.
+    """
     claims: list[tuple[int, Format]] = []
     for place, line in enumerate(lines):
         by = [known for known in formats if line and known.is_in(line)]
@@ -183,6 +188,6 @@ def _owners(lines: list[str], formats: Sequence[Format]) -> list[Format]:
 
 
 def _is_row(line: str) -> bool:
-    """Whether most words of a line are numbers."""
+    """Report whether most words of a line are numbers."""
     words = line.split()
     return len(words) >= _LEAST_WORDS and 2 * sum(_NUMBER.fullmatch(word) is not None for word in words) >= len(words)

@@ -1,12 +1,12 @@
-"""What rocm_bandwidth_test prints of AMD's GPUs: a matrix each for copies one way and both ways.
+"""Reader of rocm_bandwidth_test for AMD GPUs: a matrix each for unidirectional and bidirectional copies.
 
           Device: 1,  AMD Instinct MI300X,  GPU-XX,  c1:0.0
           Unidirectional copy peak bandwidth GB/s
           D/D       0           1
           0         N/A         55.601
 
-Its devices are CPUs and GPUs in one count; which is which is in the list above the matrices. GB are 10^9 bytes, and a
-rate both ways is the sum of both.
+CPUs and GPUs are numbered together; the list above the matrices tells them apart. GB are 10^9 bytes, and a
+bidirectional rate is the sum of both directions.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class _Matrix(msgspec.Struct, kw_only=True):
 
 
 def recognises(text: str) -> bool:
-    """The words above each matrix, which TransferBench has too, and the corner of a matrix."""
+    """Report whether the text has the heading, which TransferBench has too, and the corner of a matrix."""
     return "copy peak bandwidth GB/s" in text and "D/D" in text
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every stream of lines. Raises UsageError for a matrix whose rows are not as wide as its head."""
+    """Read every stream of lines. Raises UsageError for a matrix whose rows and header differ in width."""
     return files_of(
         map(_run, by_origin(lines_of(text))),
-        "no matrix of rocm_bandwidth_test was found (copy peak bandwidth GB/s)",
-        "give the output from its list of devices on",
+        "the output of rocm_bandwidth_test must contain a matrix (copy peak bandwidth GB/s), got none",
+        "give the output starting with its list of devices",
     )
 
 
@@ -69,7 +69,7 @@ def _run(lines: list[Line]) -> Draft:
             matrix = None
     draft.gpus = tuple(gpus)
     if draft.results and not names:
-        draft.notes.append("which of its devices are GPUs is not in the text")
+        draft.notes.append("the text does not say which of the devices are GPUs")
     return draft
 
 

@@ -1,4 +1,4 @@
-"""What STREAM prints (5.9 and 5.10), and BabelStream (3.x to 5.x), which does the same on GPUs.
+"""Reader of STREAM 5.9 and 5.10, and of BabelStream 3.x to 5.x, the same test on GPUs.
 
     Number of Threads counted = 16
     Function    Best Rate MB/s  Avg time     Min time     Max time
@@ -21,7 +21,7 @@ _ROW = re.compile(r"(Copy|Scale|Add|Triad|Mul|Dot|Nstream):?\s{1,24}(\S{1,24})((
 _ROW_ALONE = re.compile(
     r"\b(?:Copy|Scale|Add|Triad):\s{1,24}\d[\d.]{1,20}(?:\s{1,24}\d\.\d{4,8}){3}\s*?$", re.MULTILINE
 )
-"""A row of stream.c, which prints MB/s and seconds: known without its header."""
+"""A row of stream.c with MB/s and seconds, recognizable without its header."""
 _LEAST_ROWS = 2
 _SIZE = re.compile(r"(?:Array size|Total Aggregate Array size) ?[=:] ?(\d{1,18})(?: \(elements\))?")
 _MEGABYTES = re.compile(r"Array size: ([\d.]{1,16}) ([MG])B")
@@ -33,17 +33,17 @@ _VALID = ("Solution Validates", "Validation PASSED")
 
 
 def recognises(text: str) -> bool:
-    """The words of the header and of a row, or the rows alone."""
+    """Report whether the text has the header and a row, or rows alone."""
     is_headed = "Function" in text and any(word in text for word in _RATES)
     return ("Triad" in text or "Copy" in text) and (is_headed or len(_ROW_ALONE.findall(text)) >= _LEAST_ROWS)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every run. Raises UsageError for a rate that is not its bytes over its least time."""
+    """Read every run. Raises UsageError for a rate that is not its bytes over its minimum time."""
     hint = "give the output from its header to the line of Triad"
     return files_of(
         map(_run, runs_of(text, _begins)),
-        "no row of STREAM was found (Copy, Scale, Add, Triad with a rate and times)",
+        "STREAM's output must contain a row (Copy, Scale, Add, Triad with a rate and times), got none",
         hint,
     )
 
@@ -70,7 +70,7 @@ def _run(lines: list[Line]) -> Draft:
         elif (found := _ROW.match(text)) and (unit or _ROW_ALONE.fullmatch(text)):
             _add(draft, found, unit or "Best Rate MB/s", elements, line.number)
     if not any(words in line.text for line in lines for words in _VALID):
-        draft.notes.append("that the arrays are right is not in the text")
+        draft.notes.append("the text does not say that the arrays are right")
     draft.workload = Memory(on_gpu=bool(draft.gpus))
     return draft
 
@@ -80,7 +80,7 @@ def _add(draft: Draft, found: re.Match[str], unit: str, elements: int, line: int
     scale = 1e9 if "GB" in unit else 1e6
     least = min((number(word, "time", line) for word in times[:3]), key=lambda one: one.value)
     if elements and least.value > 0 and unit.startswith("Best"):
-        moved = elements * 8 * _ARRAYS[name]  # doubles, unless STREAM_TYPE was changed to half as large ones
+        moved = elements * 8 * _ARRAYS[name]  # doubles, unless STREAM_TYPE was changed to a type of half the size
         ways = [(moved * share / least.high, moved * share / max(least.low, 1e-12)) for share in (1.0, 0.5)]
         if not any(overlap(rate.range(scale), way) for way in ways):
             what = f"{rate.text} MB/s is not {_ARRAYS[name]} arrays of {elements} elements in {least.text} s"

@@ -1,4 +1,4 @@
-"""What ucc_perftest prints (UCC 1.0 to 1.9, and before): a collective by size, with -F its bandwidth too.
+"""Reader of ucc_perftest (UCC up to 1.9): a collective by size, with -F also its bandwidth.
 
     Collective:             Alltoall
     Memory type:            cuda
@@ -6,10 +6,10 @@
                                      avg         min         max         avg         max         min
            65536      262144       76.46       72.62       82.30       24.00       25.27       22.30
 
-Every rank prints the mean of its own times; the three columns are the mean, the least and the most over ranks. The
-bandwidths follow from them in the same order, whatever their header says: bytes over time x the factor by which
-nccl-tests gets its busbw, in 10^9 bytes/s. Until 1.4 the size of Alltoall, Reduce_scatter and Scatter is what one rank
-has for each other; since 1.5, where `Total time` stands below and the GPUs of ranks above, it is that of all together.
+Every rank computes the mean of its own times; the three columns are the mean, the minimum and the maximum over ranks.
+The bandwidths follow from them in the same order, whatever their header says: bytes over time x the busbw factor of
+nccl-tests, in 10^9 bytes/s. Until 1.4 the size of Alltoall, Reduce_scatter and Scatter is one rank's data for each
+peer. Since 1.5, which prints `Total time` below and the GPUs of ranks above, it is the data of all together.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SINCE_1_5 = re.compile(r"^Total time: |Bus Bandwidth|Iteration mode:")
 _COMMAND = re.compile(r"ucc_perftest\s.{0,400}?-c\s{0,4}([a-z_]{4,20})")
 _OPTIONS = re.compile(r"ucc_perftest\s.*")
 _NCCL = re.compile(r"\bUCC_TLS=[\"']?(?:self,)?nccl(?:,self)?(?![\w,])|UCC_TL_NCCL_TUNE=(?:\w+:){0,3}inf\b|\{TL_NCCL\}")
-"""NCCL's team layer alone is allowed, or is put first, or UCC's log says that it was taken."""
+"""The marks of NCCL's team layer: it alone is allowed, is put first, or is reported by UCC's log."""
 _BITS = re.compile(r"b?(?:u?int|float)(\d{1,3})(_complex)?")
 _TIMES, _BANDWIDTHS = ("avg", "min", "max"), ("bandwidth at avg", "bandwidth at min", "bandwidth at max")
 _PARTED = ("ucc_alltoall", "ucc_reduce_scatter", "ucc_scatter")
@@ -45,9 +45,9 @@ _PARTED = ("ucc_alltoall", "ucc_reduce_scatter", "ucc_scatter")
 _IN_PARTS = ("ucc_allgather", "ucc_gather")
 """Collectives whose size is that of one rank's part in every version."""
 _SINGLE = 1e-6
-"""Bandwidths are computed in single precision."""
+"""The relative error of bandwidths, which are computed in single precision."""
 _ABOVE = 60
-"""Lines above a table in which its command may be."""
+"""The number of lines above a table that are searched for its command."""
 
 
 class _Row(NamedTuple):
@@ -61,26 +61,26 @@ class _Table(Draft, kw_only=True):
     rows: list[_Row] = field(default_factory=list)
     is_since_1_5: bool = False
     factor: Range = (0.0, inf)
-    """Bandwidth over bytes per time: what all rows leave of it."""
+    """The range of bandwidth over bytes per time that all rows allow."""
 
     @property
     def is_in_parts(self) -> bool:
-        """Whether the size is what one rank has for each other."""
+        """Whether the size is one rank's data for each peer."""
         return self.test in _IN_PARTS or (self.test in _PARTED and not self.is_since_1_5)
 
     @property
     def is_irregular(self) -> bool:
-        """Whether ranks may have different counts, and the rows any order."""
+        """Whether ranks may have different counts, and rows any order."""
         return self.test.endswith("v")
 
 
 def recognises(text: str) -> bool:
-    """The words of the table's header."""
+    """Report whether the text has the header of the table."""
     return "Time, us" in text and _HEADER.search(text) is not None
 
 
 def _workload(table: _Table) -> Workload | None:
-    """Collectives between processes; by NCCL where the text says so."""
+    """Return the workload of a collective between processes, by NCCL if the text says so."""
     found = mpi_collective(table.test.removeprefix("ucc_"))
     by_nccl = "team_layer" in table.settings
     if found and by_nccl and table.is_in_parts:
@@ -89,7 +89,7 @@ def _workload(table: _Table) -> Workload | None:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every table. Raises UsageError for bandwidths that are not the bytes over the time."""
+    """Read every table. Raises UsageError for bandwidths that are not the bytes over the time."""
     devices = [(line.number, found) for line in lines_of(text) if (found := _DEVICE.search(line.text))]
     tables: list[_Table] = []
     above: list[Line] = []
@@ -104,13 +104,13 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         above += part
     return files_of(
         tables,
-        "no row of a table of ucc_perftest was found",
+        "the output of ucc_perftest must contain a row of a table, got none",
         "give the output from 'Collective:' to the last size",
     )
 
 
 def _table(part: list[Line], above: list[Line], end: int) -> _Table:
-    """The rows below a header, and what the lines above it say; the table before has its last row in line `end`."""
+    """Read the rows below a header and the lines above it. The previous table has its last row on line `end`."""
     words = [line.text.lstrip("# ") for line in above]
     own = [line.text.lstrip("# ") for line in above if line.number > end]
     said = {found[1].replace(" ", "").lower(): found[2] for line in own if (found := _SAID.match(line))}
@@ -135,12 +135,12 @@ def _table(part: list[Line], above: list[Line], end: int) -> _Table:
 
 
 def _launched(above: list[str]) -> Launched:
-    """What the launcher's options say: ucc_perftest has options of its own by the same letters."""
+    """Parse the launcher's options only, because ucc_perftest has options of the same letters."""
     return launched([_OPTIONS.sub("", line) for line in above])
 
 
 def _ranks_of_devices(table: _Table, devices: list[re.Match[str]]) -> None:
-    """Ranks, hosts and GPUs by the lines that every rank prints of its GPU."""
+    """Take ranks, hosts and GPUs from the lines that every rank prints about its GPU."""
     if devices:
         table.is_since_1_5 = True
         table.gpus = tuple(dict.fromkeys(found[3] for found in devices))
@@ -170,7 +170,7 @@ def _take_size(table: _Table, count: int | None, size: int, line: int) -> None:
 
 
 def _narrow(table: _Table, numbers: Mapping[str, Number], size: int, line: int) -> None:
-    """Leaves of the factor what a row's bandwidths allow. Raises UsageError where nothing is left."""
+    """Narrow the factor to the range that a row's bandwidths allow. Raises UsageError if nothing remains."""
     left = (0.0, inf) if table.is_irregular else table.factor
     for time, bandwidth in zip(_TIMES, _BANDWIDTHS, strict=True):
         if bandwidth in numbers and size:
@@ -184,7 +184,7 @@ def _narrow(table: _Table, numbers: Mapping[str, Number], size: int, line: int) 
 
 
 def _fill(table: _Table) -> None:
-    """The table's results, with the ranks that its bandwidths tell."""
+    """Add the results of the table, with the ranks that its bandwidths imply."""
     _ranks_of_factor(table)
     table.settings["size_of"] = "each rank" if table.is_in_parts else "all ranks"
     for row in table.rows:
@@ -196,9 +196,9 @@ def _fill(table: _Table) -> None:
 
 
 def _ranks_of_factor(table: _Table) -> None:
-    """The ranks by the factor. Raises UsageError where others are known, or the factor is none of the collective.
+    """Derive the ranks from the factor. Raises UsageError if it contradicts known ranks, or fits no number of ranks.
 
-    In place UCC counts other bytes, or none.
+    In-place operations of UCC count other bytes, or none.
     """
     low, high = table.factor
     if high == inf or table.is_irregular or table.said.get("inplace") == "1":
@@ -214,11 +214,11 @@ def _ranks_of_factor(table: _Table) -> None:
         )
     if told is None and least == most:
         table.ranks = ceil(least)
-        table.notes.append(f"{table.ranks} ranks, by the bandwidths")
+        table.notes.append(f"the bandwidths imply {table.ranks} ranks")
 
 
 def _possible_ranks(table: _Table) -> Range:
-    """The least and the greatest number of ranks that have the factor of the table."""
+    """Return the least and the greatest number of ranks that give the factor of the table."""
     low, high = table.factor
     if table.test in ("ucc_bcast", "ucc_reduce"):
         return (1, inf) if low <= 1 <= high else (inf, 1)
@@ -233,13 +233,13 @@ def _possible_ranks(table: _Table) -> Range:
 
 
 def _notes(table: _Table) -> Iterator[str]:
-    yield "each time is the mean of the rank that took longest"
+    yield "each time is the mean of the slowest rank"
     if table.factor[1] < inf:
-        yield "the printed bandwidth is that of the bus, as nccl-tests has it"
+        yield "the printed bandwidth is the bus bandwidth of nccl-tests"
     yield "the data was not checked"
     if table.said.get("iterationmode") == "streaming":
-        yield "no barrier stood between iterations: one collective overlaps the next"
+        yield "there was no barrier between iterations: consecutive collectives overlap"
     if table.test == "ucc_collective":
-        yield "the lines above the table, which say what collective it is, are missing"
+        yield "the text lacks the lines above the table, which name the collective"
     if table.ranks is None:
         yield "UCC does not print the number of ranks"

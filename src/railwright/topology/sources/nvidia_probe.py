@@ -187,7 +187,7 @@ def _pairs(gpus: list[tuple[str, Any]]) -> tuple[Pair, ...]:
             write=_peer(first, second, _PEER_WRITE),
             ancestor=_ANCESTORS.get(ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second), ""),
         )
-        for (source, first), (target, second) in itertools.permutations(every, 2)
+        for (source, first), (target, second) in itertools.permutations(gpus, 2)
     )
 
 

@@ -1,9 +1,10 @@
-"""elbencho's two kinds of CSV: `--csvfile`, a line for each phase, and `--livecsv`, a line each interval of it.
+"""Reader of the two CSV formats of elbencho: `--csvfile` with a line per phase, `--livecsv` with a line per interval.
 
     ISO Date,Label,Phase,RuntimeMS,Rank,MixType,Done%,DoneBytes,MiB/s,IOPS,Entries,Entries/s,Lat Ent us,Lat IO us,...
     2025-12-17T11:58:08.821-0600,,READ,1001,Total,,35,49416241152,47127,94254,0,0,0,10549,128,5,,
 
-Of a live file the bytes and the time since the phase began become a result: its MiB/s are of the last interval alone.
+The result of a live file is the bytes over the time since the phase began. Its MiB/s column covers the last interval
+alone.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ Row = tuple[int, dict[str, str]]
 
 
 def recognises(text: str) -> bool:
-    """The columns of either header."""
+    """Report whether the text has the columns of either header."""
     return _LIVE in text or (_PHASES in text and _LAST_RATE in text)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """All phases that move data, as one file. Raises UsageError for a rate that is not bytes over time."""
+    """Read all phases that move data into one file. Raises UsageError for a rate that is not bytes over time."""
     draft = Draft(tool="elbencho", test="elbencho", workload=Files())
     draft.notes += ["MiB is 2^20 bytes", "the data was not checked"]
     live: dict[tuple[str, str], Row] = {}
@@ -53,12 +54,12 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     for (phase, mixed), (line, row) in live.items():
         _so_far(draft, line, row, mixed or phase)
     if live:
-        draft.notes.append("the rate is of all bytes since the phase began, as the last line of it has them")
-    return files_of([draft], "no line of elbencho's CSV has a rate", "give the file with its header")
+        draft.notes.append("the rate is all bytes over the time since the phase began, from the last line of the phase")
+    return files_of([draft], "elbencho's CSV must contain a rate, got none", "give the file with its header")
 
 
 def _rows(text: str) -> Iterator[Row]:
-    """Whole lines below a header, by its columns; a line that something cut short is none."""
+    """Yield the complete lines below a header, by column. Truncated lines are skipped."""
     columns: list[str] = []
     for place, line in enumerate(text.split("\n"), 1):
         if line.count(",") < 8:
@@ -69,7 +70,7 @@ def _rows(text: str) -> Iterator[Row]:
             columns = words
             needed = _OF_LIVE if _LIVE in line else (_PHASES, _LAST_RATE, "operation")
             if missing := [name for name in needed if name not in columns]:
-                raise refusal(place, f"elbencho's CSV has no column {missing[0]}")
+                raise refusal(place, f"elbencho's CSV must have a column {missing[0]}")
         elif columns and len(words) == len(columns):
             yield place, dict(zip(columns, words, strict=True))
 

@@ -1,4 +1,4 @@
-"""What elbencho prints (1.x to 3.x): a block for each phase, with what was done when the first and the last ended.
+"""Reader of elbencho 1.x to 3.x: a block per phase, with columns for the first and the last worker done.
 
     OPERATION   RESULT TYPE         FIRST DONE   LAST DONE
     =========== ================    ==========   =========
@@ -7,8 +7,7 @@
                 Throughput MiB/s :       33395       33352
                 Total MiB        :     4115703     4194304
 
-LAST DONE is the whole phase (elbencho's README), and is what becomes a result. Where the text is its CSV,
-`elbencho_csv` reads it.
+LAST DONE covers the whole phase (elbencho's README) and becomes the result. `elbencho_csv` reads its CSV.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _READS = ("READ", "WRITE", "RWMIX")
 _AGREEMENT = 0.03
 _LONG_ENOUGH_S = 1.0
-"""Of shorter phases the printed milliseconds say too little."""
+"""Times of shorter phases are too coarse to check, because they are printed in milliseconds."""
 
 
 class _Phase(msgspec.Struct):
-    """One block while it is read."""
+    """A block while it is read."""
 
     name: str
     line: int
@@ -52,12 +51,12 @@ class _Phase(msgspec.Struct):
 
 
 def recognises(text: str) -> bool:
-    """The words of a block, or the header of its CSV."""
+    """Report whether the text has a block, or the header of the CSV."""
     return ("Throughput MiB/s" in text and "Elapsed " in text) or elbencho_csv.recognises(text)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """All phases that move data, as one file. Raises UsageError for a throughput that is not bytes over time."""
+    """Read all phases that move data into one file. Raises UsageError for a throughput that is not bytes over time."""
     if elbencho_csv.recognises(text) and "Throughput MiB/s" not in text:
         return elbencho_csv.read(text)
     draft = Draft(tool="elbencho", test="elbencho", notes=["MiB is 2^20 bytes", "the data was not checked"])
@@ -75,7 +74,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     _finish(draft, phase)
     draft.workload = Files(to_gpu=any(result.settings.get("crosses") for result in draft.results))
     hint = "give the output from the line OPERATION on"
-    return files_of([draft], "no phase of elbencho that reads or writes was found", hint)
+    return files_of([draft], "elbencho's output must contain a phase that reads or writes, got none", hint)
 
 
 def _take_command(draft: Draft, words: str) -> None:

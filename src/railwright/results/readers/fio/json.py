@@ -1,7 +1,7 @@
-"""fio's JSON: one object per job, with exact bytes, runtimes and completion latencies in ns.
+"""Reader of fio's JSON: an object per job, with exact bytes, runtimes and completion latencies in ns.
 
-Status lines or warnings may stand before and after it. The histograms of `json+` are not needed here.
-fio 2 writes KiB, KiB/s and latencies in us instead, under `clat` (its HOWTO; json.c and stat.c of 2.x).
+Status lines or warnings may surround it. The histograms of `json+` are ignored. fio 2 writes KiB, KiB/s and latencies
+in us instead, under `clat` (its HOWTO; json.c and stat.c of 2.x).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class _Side(msgspec.Struct):
     io_bytes: int = 0
     bw_bytes: float = 0.0
     bw: float = 0.0
-    """KiB/s."""
+    """The rate in KiB/s."""
     iops: float = 0.0
     runtime: int = 0
-    """Milliseconds."""
+    """The runtime in milliseconds."""
     total_ios: int = 0
     clat_ns: _Latency | None = None
     clat: _Latency | None = None
-    """Microseconds, of fio 2."""
+    """Completion latencies of fio 2, in microseconds."""
 
 
 class _Job(msgspec.Struct):
@@ -58,17 +58,19 @@ class _File(msgspec.Struct):
 
 
 def recognises(text: str) -> bool:
-    """The first key of fio's JSON."""
+    """Report whether the text has the first key of fio's JSON."""
     return '"fio version"' in text and '"jobs"' in text
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """All jobs as one file; `line` is the number of the job, from 1. Raises UsageError."""
+    """Read all jobs into one file; `line` is the number of the job, from 1. Raises UsageError."""
     hint = "give one file of fio --output-format=json, without --status-interval"
     file = decoded_among(text, _File, "JSON file of fio", hint)
     version = file.version.removeprefix("fio-")
     if not version.startswith(("2.", "3.")):
-        raise UsageError(f"fio {version[:20]!r} is not read, only 2.x and 3.x", hint="its units differ: run fio 3")
+        raise UsageError(
+            f"fio version must be 2.x or 3.x, got {version[:20]!r}", hint="run fio 3; other versions use other units"
+        )
     if version.startswith("2."):
         for job in file.jobs:
             job.read, job.write, job.trim = map(_in_bytes, (job.read, job.write, job.trim))
@@ -76,18 +78,20 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     for place, job in enumerate(file.jobs, 1):
         options = {**file.options, **job.options}
         if job.error:
-            note = f"job {job.jobname[:64]!r} ended with error {job.error}: its numbers are of a part of the run"
+            note = f"job {job.jobname[:64]!r} ended with error {job.error}: its numbers cover only part of the run"
             draft.notes.append(note)
         for name, side in (("read", job.read), ("write", job.write), ("trim", job.trim)):
             if side.io_bytes > 0 and not (name == "read" and _reads_back(options)):
                 _add(draft, place, job, options, name, side)
     if any(result.verification is None for result in draft.results):
         draft.notes.append("the data was not checked (fio --verify)")
-    return files_of([draft], "no job of this fio file moved any bytes", "give a run that read or wrote something")
+    return files_of(
+        [draft], "a fio file must contain a job that moved bytes, got none", "give a run that reads or writes"
+    )
 
 
 def _in_bytes(side: _Side) -> _Side:
-    """What fio 2 wrote, as fio 3 writes it."""
+    """Convert the numbers of fio 2 to the units of fio 3."""
     clat = side.clat
     if clat is not None:
         per_rank = {name: 1e3 * value for name, value in clat.percentile.items()}
@@ -98,7 +102,7 @@ def _in_bytes(side: _Side) -> _Side:
 
 
 def _reads_back(options: dict[str, str]) -> bool:
-    """Whether the reads of a job are its check of what it wrote."""
+    """Report whether the reads of a job verify the data that it wrote."""
     return "verify" in options and options.get("rw", options.get("readwrite", "read")) in ("write", "randwrite")
 
 
@@ -137,7 +141,7 @@ def _refusal(job: _Job, reason: str) -> UsageError:
 
 def _check(name: str, side: _Side, job: _Job) -> None:
     if min(side.io_bytes, side.bw_bytes, side.iops, side.runtime, side.total_ios) < 0:
-        raise _refusal(job, f"{name} has a negative number")
+        raise _refusal(job, f"{name} must not be negative")
     if side.runtime > 0:
         low, high = (side.io_bytes / ((side.runtime + way) / 1e3) for way in (1, -0.999))
         if not low * 0.999 <= side.bw_bytes <= high * 1.001:
@@ -150,7 +154,7 @@ def _parameters(name: str, options: dict[str, str]) -> dict[str, Scalar]:
     try:
         parameters["size_bytes"] = parse_size(options.get("bs", options.get("blocksize", "4096")))
     except UsageError:
-        parameters["block_sizes"] = options.get("bs", "")[:64]  # several, like 4k,64k
+        parameters["block_sizes"] = options.get("bs", "")[:64]  # several sizes, such as 4k,64k
     for theirs, ours in (("iodepth", "depth"), ("numjobs", "jobs"), ("direct", "direct")):
         if options.get(theirs, "").isdecimal():
             parameters[ours] = int(options[theirs])
@@ -164,10 +168,10 @@ def _latency(name: str, side: _Side, job: _Job) -> Summary | None:
         return None
     order = (latency.min, latency.percentile["50.000000"], latency.percentile["99.000000"], latency.max)
     if order[0] < 0 or not rises(*order):
-        raise _refusal(job, f"{name} completion latencies do not rise: {order}")
+        raise _refusal(job, f"{name} completion latencies must rise, got {order}")
     return percentiles(max(latency.N, 1), *(value * 1e-9 for value in order))
 
 
 def rises(least: float, median: float, p99: float, most: float) -> bool:
-    """Whether completion latencies rise, as far as fio's histogram, which is 1.6 % wide, can tell."""
+    """Report whether completion latencies rise, within the 1.6 % width of the bins of fio's histogram."""
     return least <= median * 1.02 and median <= p99 <= most * 1.02

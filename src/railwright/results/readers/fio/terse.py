@@ -1,6 +1,6 @@
-"""fio's `--minimal`: one line for each job or group, its values divided by semicolons (HOWTO, Terse output, 3 to 5).
+"""Reader of fio's `--minimal`: a line of semicolon-separated values per job or group (HOWTO, Terse output, 3 to 5).
 
-The fields 6 to 46 are of what was read, and the 41 after them of what was written: KiB, KiB/s, IOPS, milliseconds.
+Fields 6 to 46 are reads, and the following 41 are writes: KiB, KiB/s, IOPS, milliseconds.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _LINE = re.compile(
 )
 _SIDE = 41
 _FIRST = 5
-"""Fields before those of what was read."""
+"""The number of fields before those of reads."""
 _AGREEMENT, _LONG_ENOUGH_MS = 0.02, 100
 
 
 def recognises(text: str) -> bool:
-    """A line's first words and its number of fields; fio may print its usual text beside it."""
+    """Report whether a line has the first words and the number of fields. fio may print its usual text next to it."""
     return ";fio-" in text and "IOPS=" not in text and _LINE.search(text) is not None
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """All jobs as one file. Raises UsageError for a bandwidth that is not bytes over time."""
+    """Read all jobs into one file. Raises UsageError for a bandwidth that is not bytes over time."""
     draft = Draft(tool="fio", test="fio", workload=Files(), notes=["KiB is 1024 bytes", "the data was not checked"])
     for line_number, line in enumerate(bounded(text).split("\n"), 1):
         if found := _LINE.search(line):
@@ -35,7 +35,11 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             fields = line[found.start() :].strip().split(";")
             for side, operation in enumerate(("read", "write")):
                 _add(draft, fields[_FIRST + side * _SIDE :][:4], operation, found, line_number)
-    return files_of([draft], "no line of fio --minimal has a rate", "give the whole line, from its version on")
+    return files_of(
+        [draft],
+        "the output of fio --minimal must contain a rate, got none",
+        "give the whole line, starting with its version",
+    )
 
 
 def _add(draft: Draft, fields: list[str], operation: str, found: re.Match[str], line: int) -> None:

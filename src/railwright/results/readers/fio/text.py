@@ -1,11 +1,11 @@
-"""What fio 3.x prints, as text and as JSON (`--output-format=json` or `json+`).
+"""Reader of fio 3.x, as text and as JSON (`--output-format=json` or `json+`).
 
       read: IOPS=65.8k, BW=1028MiB/s (1078MB/s)(121GiB/120017msec)
         clat (usec): min=142, max=258129, avg=3881.27, stdev=4019.48
          | 50.00th=[ 2769], ... 99.00th=[13566]
 
-MiB is 2^20, MB 10^6 bytes. The bandwidth is bytes / runtime of the job, with fio's own invalidation of the file in it.
-A job that verifies reads back what it wrote: those reads are the check, not a measurement.
+MiB is 2^20, MB 10^6 bytes. The bandwidth is bytes / runtime of the job, including fio's own invalidation of the file. A
+job that verifies reads back its own data. Those reads are the check, not a measurement.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ISSUED = re.compile(r"issued rwts: total=(\d{1,15}),(\d{1,15}),(\d{1,15}),")
 
 
 class _Operation(msgspec.Struct):
-    """One `read:`, `write:` or `trim:` block."""
+    """A `read:`, `write:` or `trim:` block."""
 
     rate: re.Match[str]
     line: int
@@ -62,7 +62,7 @@ class _Operation(msgspec.Struct):
 
 
 class _Job(msgspec.Struct):
-    """One job, or a group of them under `--group_reporting`."""
+    """A job, or a group of jobs under `--group_reporting`."""
 
     name: str
     jobs: int
@@ -72,14 +72,14 @@ class _Job(msgspec.Struct):
 
 
 def recognises(text: str) -> bool:
-    """The words of the rate line, or the keys of fio's JSON."""
+    """Report whether the text has a rate line, or the keys of fio's JSON."""
     of_job = "fio-" in text or "(groupid=" in text or "msec)" in text
     rates = (of_job and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
     return rates or fio_json.recognises(text) or fio_terse.recognises(text)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """All jobs as one file. Raises UsageError for what contradicts itself, and for fio 2."""
+    """Read all jobs into one file. Raises UsageError for contradictory numbers, and for fio 2."""
     if fio_json.recognises(text):
         return fio_json.read(text)
     if fio_terse.recognises(text):
@@ -94,15 +94,17 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         _add_groups(draft, lines)
     draft.notes += [
         "MiB is 2^20 bytes; bandwidths are printed to four digits at most: use --output-format=json for more",
-        "the data was not checked, as far as the text says",
+        "the text does not say that the data was checked",
     ]
     return files_of(
-        [draft], "no rate of fio 3 was found (read: IOPS=..., BW=...)", "give the output from 'fio-3' on, or JSON"
+        [draft],
+        "fio's output must contain a rate (read: IOPS=..., BW=...), got none",
+        "give the output starting with 'fio-3', or JSON",
     )
 
 
 def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar]], list[_Job]]:
-    """The definition of each job by its name, and what fio printed of the jobs at their end."""
+    """Parse the definition of each job by name, and the results that fio printed at the end."""
     definitions: dict[str, dict[str, Scalar]] = {}
     jobs: list[_Job] = []
     for line in lines:
@@ -116,7 +118,7 @@ def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar
         elif found := _JOB.match(text):
             jobs.append(_Job(found[1], int(found[2]), int(found[3])))
         else:
-            if not jobs and _RATE.match(text):  # the line of its job is not in the text
+            if not jobs and _RATE.match(text):  # the job's own line is not in the text
                 jobs.append(_Job("", 0, 0))
             if jobs:
                 _detail(jobs[-1], text, line.number)
@@ -128,13 +130,17 @@ def _detail(job: _Job, text: str, line: int) -> None:
     if text.startswith(_OPERATIONS) and "IOPS=" in text:
         if found := _RATE.match(text):
             job.operations.append(_Operation(found, line))
-        elif "BW=" in text:  # else somebody's words about it
-            raise refusal(line, f"not a rate of fio 3: {text[:80]!r}", "give fio's default units, in bytes")
+        elif "BW=" in text:  # otherwise prose about the output
+            raise refusal(
+                line,
+                f"rate line must be in the format of fio 3, got {text[:80]!r}",
+                "give the output in fio's default units, in bytes",
+            )
     elif found := _ISSUED.match(text):
         job.issued = tuple(int(count) for count in found.groups())
     elif last is not None and "percentiles (" in text:
         found = _PERCENTILES.match(text)
-        last.reads_clat = found is not None  # those of fsync, or of submission, stand below as well
+        last.reads_clat = found is not None  # lines of fsync or submission latencies may follow
         last.unit = found[1] if found else last.unit
     elif last is not None and text.startswith("clat ("):
         last.clat = _CLAT.match(text)
@@ -155,14 +161,14 @@ def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Ope
         shown = f"50.00th={operation.percentiles['50.00']:g} {operation.unit}"
         values.append(Measured("latency_s", summary.median, shown, summary))
     failed = None
-    if abs(job.error) == fio_json.WRONG_CHECKSUM:  # the number of wrong blocks is not printed
+    if abs(job.error) == fio_json.WRONG_CHECKSUM:  # fio does not print the number of wrong blocks
         failed = Verification(method="fio verify", bytes_checked=1, bytes_wrong=1)
     parameters: dict[str, Scalar] = {**definition, "operation": name, **({"jobs": job.jobs} if job.jobs else {})}
     draft.add(line, values, parameters, {"name": job.name[:64], "error": job.error}, failed)
 
 
 def _add_groups(draft: Draft, lines: list[Line]) -> None:
-    """The sums of whole groups, where what fio printed of their jobs was left out."""
+    """Add the sums of whole groups if the text lacks the results of their jobs."""
     for line in lines:
         if found := _OPTION_SIZE.search(line.text):
             draft.parameters["size_bytes"] = parse_size(found[1])
@@ -174,11 +180,11 @@ def _add_groups(draft: Draft, lines: list[Line]) -> None:
 
 
 def _rate(what: str, printed: list[str], line: int, remark: str = "") -> float:
-    """A rate in bytes/s. Raises UsageError where what fio printed in powers of 1024 is not that of 1000."""
+    """Return a rate in bytes/s. Raises UsageError if fio's figures in powers of 1024 and of 1000 disagree."""
     binary, unit, decimal, decimal_unit = printed
     rate, again = number(binary, what, line), number(decimal, what, line)
     scale, again_scale = _BINARY[unit], _DECIMAL[decimal_unit]
-    # fio rounds down in one of the two, so a whole unit of the last digit may be between them.
+    # fio rounds one of the two down, so they may differ by a whole unit of the last digit.
     slack = 2 * (rate.half * scale + again.half * again_scale)
     low, high = rate.range(scale)
     if not overlap((low - slack, high + slack), again.range(again_scale)):
@@ -194,6 +200,6 @@ def _latency(operation: _Operation, job: _Job) -> Summary | None:
     least, most = (float(end) * _THOUSANDS[k] * _SECONDS[unit] for end, k in (ends[:2], ends[2:]))
     median, p99 = (operation.percentiles[place] * _SECONDS[operation.unit] for place in ("50.00", "99.00"))
     if not fio_json.rises(least, median, p99, most):
-        raise refusal(operation.line, f"completion latencies do not rise: {least:g}, {median:g}, {p99:g}, {most:g} s")
+        raise refusal(operation.line, f"completion latencies must rise, got {least:g}, {median:g}, {p99:g}, {most:g} s")
     place = _OPERATIONS.index(operation.rate[1])
     return percentiles(job.issued[place] if job.issued else 1, least, median, p99, most)

@@ -1,4 +1,4 @@
-"""What fio 1 and 2 print as text: a line for each direction of a job.
+"""Reader of the text of fio 1 and 2: a line per direction of a job.
 
     read : io=4096.0MB, bw=780190KB/s, iops=195047, runt=  5376msec
       clat (usec): min=20, max=2000, avg=160.00, stdev=30.00
@@ -24,7 +24,7 @@ _GROUP = re.compile(
     r"(READ|WRITE|TRIM): io=([\d.]{1,16})([KMGT]?)B, aggrb=([\d.]{1,16})([KMGT]?)B/s, .{0,120}"
     r"maxt= {0,12}(\d{1,12})msec"
 )
-"""The sum of a group, which stands for its jobs where these are not in the text."""
+"""The sum of a group, used if the text lacks the results of its jobs."""
 _DEFINITION = re.compile(
     r"(.{1,128}): \(g=\d{1,5}\): rw=(\w{2,16}), bs=(\d{1,12})([KMG]?)-.{1,160}?ioengine=(\w{2,24}), iodepth=(\d{1,7})"
 )
@@ -39,12 +39,12 @@ _LONG_ENOUGH_MS = 100
 
 
 def recognises(text: str) -> bool:
-    """The words of the line of a rate."""
+    """Report whether the text has a rate line."""
     return ("runt=" in text and "iops=" in text and "bw=" in text) or ("aggrb=" in text and "maxt=" in text)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """All jobs as one file. Raises UsageError for a bandwidth that is not bytes over time."""
+    """Read all jobs into one file. Raises UsageError for a bandwidth that is not bytes over time."""
     draft = Draft(tool="fio", test="fio", workload=Files(), notes=["KB is 1024 bytes", "the data was not checked"])
     definitions: dict[str, dict[str, Scalar]] = {}
     parameters: dict[str, Scalar] = {}
@@ -69,8 +69,10 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             operation = ""
     if not draft.results:
         _add_groups(draft, text)
-    hint = "give the output from the name of the job on"
-    return files_of([draft], "no rate of fio 2 was found (read : io=..., bw=..., iops=..., runt=...)", hint)
+    hint = "give the output starting with the name of the job"
+    return files_of(
+        [draft], "fio's output must contain a rate (read : io=..., bw=..., iops=..., runt=...), got none", hint
+    )
 
 
 def _add_groups(draft: Draft, text: str) -> None:

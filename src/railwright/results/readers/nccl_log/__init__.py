@@ -1,1 +1,1 @@
-"""NCCL's log."""
+"""Reader of NCCL's log."""

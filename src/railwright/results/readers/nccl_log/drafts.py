@@ -1,7 +1,7 @@
-"""Communicators while they are read: which line belongs to which, and which lines contradict each other.
+"""Communicators under construction: assigns each line to its communicator, and detects contradictions.
 
-Only the `Init` lines name a communicator. A line belongs to the communicator that its thread set up last, then to the
-one of its process and device (NCCL 2.22 and later connect from a thread of their own), then to the last one begun.
+Only the `Init` lines name a communicator. Any other line belongs to the communicator that its thread set up last, then
+to that of its process and device (NCCL 2.22 and later connect from a separate thread), then to the newest one.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from railwright.results.readers.nccl_log import model
 from railwright.results.readers.nccl_log.lines import Message
 from railwright.results.readers.nccl_log.messages import MAX_RANKS, Heads, Init, Nodes, OfCommunicator, Pxn, Step
 
-_HINT = "give the log of one run: two logs in one file, or lines mixed within a number, cannot be told apart"
+_HINT = "give the log of a single run: two logs in one file, or lines torn within a number, cannot be separated"
 MAX_COMMUNICATORS = 4096
 _MAX_LOOKED_AT = 64
 _PRINTED_RANKS = 20
-"""How many ranks of a ring NCCL printed up to 2.22 (src/graph/rings.cc, MAXWIDTH)."""
+"""The number of ranks of a ring that NCCL printed up to 2.22 (src/graph/rings.cc, MAXWIDTH)."""
 
 _Owner = tuple[str, int, str, int]
 
 
 class Draft:
-    """One communicator while its lines come in."""
+    """A communicator while its lines are read."""
 
     def __init__(self, name: str, line: int) -> None:
         self.name = name
@@ -41,14 +41,14 @@ class Draft:
         self.pxn: bool | None = None
 
     def set_size(self, size: int, line: int) -> None:
-        """Raises UsageError when an earlier line gave another size."""
+        """Set the number of ranks. Raises UsageError if an earlier line gave another number."""
         if not 0 < size <= MAX_RANKS or (self.size and self.size != size):
             said = f"communicator {self.name or 'without a name'} has {size} ranks"
             raise UsageError(f"line {line} contradicts earlier lines: {said}, not {self.size}", hint=_HINT)
         self.size = size
 
     def fits(self, rank: int, message: Message) -> bool:
-        """Whether that process can be this rank."""
+        """Report whether the process of a message can be this rank."""
         if self.size and rank >= self.size:
             return False
         known = self.ranks.get(rank)
@@ -57,9 +57,9 @@ class Draft:
         return (known.host, known.pid) == (message.host, message.pid)
 
     def place(self, rank: int, message: Message, found: Init | None = None) -> None:
-        """Takes what a rank's own line says of the rank. Raises UsageError when it contradicts another line."""
+        """Add a rank's own line. Raises UsageError if it contradicts another line."""
         if self.size and rank >= self.size:
-            raise UsageError(f"line {message.line}: rank {rank} of {self.size} ranks cannot be", hint=_HINT)
+            raise UsageError(f"line {message.line}: rank must be below {self.size}, got {rank}", hint=_HINT)
         known = self.ranks.get(rank)
         if known and not self.fits(rank, message):
             seen = f"rank {rank} is {message.host}:{message.pid} here and {known.host}:{known.pid} there"
@@ -74,7 +74,7 @@ class Draft:
         self.ranks[rank] = known
 
     def add(self, fact: OfCommunicator, message: Message) -> None:
-        """Adds a fact of this communicator. Raises UsageError when it contradicts another fact."""
+        """Add a fact of this communicator. Raises UsageError if it contradicts another fact."""
         match fact:
             case Init() | Nodes():
                 self.set_size(fact.size, message.line)
@@ -101,7 +101,7 @@ class Draft:
                 self.pxn = fact.used
 
     def finish(self) -> model.Communicator:
-        """The communicator as far as it was seen."""
+        """Return the communicator as far as the log describes it."""
         return model.Communicator(
             id=self.name,
             size=self.size or self._least_size(),
@@ -118,13 +118,13 @@ class Draft:
         )
 
     def _least_size(self) -> int:
-        """The least number of ranks that the lines allow, if no line gives the number."""
+        """Return the smallest number of ranks that the lines allow, if no line gives the number."""
         named = [*self.ranks, *(rank for ring in self.orders.values() for rank in ring.ranks)]
         named += [end for one in self.connections for end in (one.source, one.target)]
         return min(max(named, default=-1) + 1, MAX_RANKS)
 
     def _ring(self, channel: int) -> model.Ring:
-        """The ring as rank 0 lists it. Where that list is cut, the ring follows from the neighbours of each rank."""
+        """Return the ring as rank 0 lists it. A truncated list is completed from the neighbors of each rank."""
         listed = self.orders.get(channel)
         size = self.size or self._least_size()
         if listed is not None and listed.whole and len(listed.ranks) == size:
@@ -151,7 +151,7 @@ class Drafts:
         self._owned: dict[_Owner, Draft] = {}
 
     def take(self, fact: OfCommunicator, message: Message) -> bool:
-        """Adds a fact to its communicator. False where none fits; the line of a tree is kept in any case."""
+        """Add a fact to its communicator. Returns False if none fits; the line of a tree is always kept."""
         rank = _speaker(fact)
         draft: Draft | None
         if isinstance(fact, Init):
@@ -168,21 +168,21 @@ class Drafts:
         return True
 
     def finish(self) -> tuple[model.Communicator, ...]:
-        """All communicators, the largest first."""
+        """Return all communicators, the largest first."""
         finished = [draft.finish() for draft in self.all]
         return tuple(sorted(finished, key=lambda one: -one.size))
 
     def _of(self, message: Message) -> Draft:
-        """The communicator that a line without a name belongs to."""
+        """Find the communicator of a line without a name."""
         for owner in _owners(message):
             if owner in self._owned:
                 return self._owned[owner]
         return self.all[-1] if self.all else self._begin("", message)
 
     def _of_rank(self, message: Message, rank: int) -> Draft | None:
-        """The communicator that a rank's own line belongs to: one in which that process can be this rank.
+        """Find the communicator of a rank's own line, among those in which its process can be this rank.
 
-        The same process has other ranks in other communicators, so a line that fits nowhere is left out, not refused.
+        A process has other ranks in other communicators, so a line without a match is ignored rather than refused.
         """
         draft = self._of(message)
         if draft.fits(rank, message):
@@ -191,17 +191,20 @@ class Drafts:
         return next((one for one in recent if rank in one.ranks and one.fits(rank, message)), None)
 
     def _of_init(self, found: Init, message: Message) -> Draft:
-        """The communicator of an `Init` line. It is that of its thread from here on."""
+        """Find or create the communicator of an `Init` line, and make it that of its thread."""
         draft = self._named.get(found.comm) if found.comm else self._of(message)
         if draft is not None and not found.comm.startswith("0x"):
-            # Without an id, a rank that was ready already, or another size, means that a new communicator began.
+            # Without an id, a rank that was already ready or another size starts a new communicator.
             known = draft.ranks.get(found.rank)
             if (known is not None and known.complete) or draft.size not in (0, found.size):
                 draft = None
         return self._own(draft or self._adopt(found, message) or self._begin(found.comm, message), message)
 
     def _of_ring(self, found: model.Ring, message: Message) -> Draft:
-        """The second ring for a channel of a communicator without id that is ready begins the next communicator."""
+        """Find the communicator of a ring.
+
+        A second ring for a channel of a ready communicator without id starts the next.
+        """
         draft = self._of(message)
         if found.channel in draft.orders and not draft.name and any(one.complete for one in draft.ranks.values()):
             return self._own(self._begin("", message), message)
@@ -212,7 +215,7 @@ class Drafts:
         return draft
 
     def _adopt(self, found: Init, message: Message) -> Draft | None:
-        """A log without START lines gives the id at the end only: it belongs to the communicator read without an id."""
+        """Give an id to the communicator read without one. A log without START lines has the id only at the end."""
         if not found.comm or not found.complete or found.comm in self._named:
             return None
         unnamed = self._of(message) if self.all else None
@@ -225,7 +228,7 @@ class Drafts:
     def _begin(self, name: str, message: Message) -> Draft:
         if len(self.all) >= MAX_COMMUNICATORS:
             raise UsageError(
-                f"line {message.line} begins communicator {len(self.all) + 1}, at most {MAX_COMMUNICATORS} can be read",
+                f"line {message.line} begins communicator {len(self.all) + 1}; at most {MAX_COMMUNICATORS} can be read",
                 hint="give the log up to the first operation",
             )
         draft = Draft(name, message.line)
@@ -241,7 +244,7 @@ def _owners(message: Message) -> tuple[_Owner, _Owner]:
 
 
 def _speaker(fact: OfCommunicator) -> int | None:
-    """The rank that wrote the line, where the fact shows it."""
+    """Return the rank that wrote the line, if the fact shows it."""
     if isinstance(fact, model.Connection):
         return fact.target if fact.direction == "receive" else fact.source
     return fact.rank if isinstance(fact, Step | model.TreeNode) else None

@@ -1,6 +1,6 @@
-"""The tables in NCCL's log that have several lines: the machine as NCCL sees it, and the tuning table.
+"""The multi-line tables in NCCL's log: the machine as NCCL sees it, and the tuning table.
 
-Lines of several ranks are mixed, so each table is read from one thread only: the first of its host that prints one.
+Lines of several ranks are mixed, so each table is read from one thread, the first of its host to print it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SystemTable:
         self._paths: list[SystemPath] = []
 
     def take(self, message: Message) -> bool:
-        """Whether the message was a line of this table."""
+        """Read a message. Reports whether it was a line of this table."""
         text = message.text.lstrip()
         if owner(message) != self._owner or len(self._nodes) + len(self._paths) > MAX_ROWS:
             return False
@@ -64,12 +64,12 @@ class SystemTable:
         return True
 
     def system(self) -> System:
-        """What was read."""
+        """Return the host as read so far."""
         return replace(self._system, nodes=tuple(self._nodes), paths=tuple(self._paths))
 
 
 class TuningTable:
-    """NCCL's estimates: a heading with algorithms (and, up to 2.14, protocols), then a row per operation."""
+    """NCCL's estimates: a header with algorithms (and, up to 2.14, protocols), then a row per operation."""
 
     def __init__(self) -> None:
         self._owner: Thread | None = None
@@ -77,7 +77,7 @@ class TuningTable:
         self.estimates: list[Tuning] = []
 
     def take(self, message: Message) -> bool:
-        """Whether the message was a line of the first such table."""
+        """Read a message. Reports whether it was a line of the first such table."""
         if "|" not in message.text:
             return False
         cells = message.text.rstrip().rstrip("|").split("|")[:64]
@@ -103,11 +103,11 @@ class TuningTable:
 
 
 def begin(message: Message) -> SystemTable | None:
-    """A new table where the message is its heading (`maxWidth` up to 2.12)."""
+    """Start a table if the message is its header (`maxWidth` up to 2.12)."""
     found = _BEGIN.match(message.text.lstrip()) if "===" in message.text else None
     return SystemTable(message, *found.groups()) if found else None
 
 
 def owner(message: Message) -> Thread:
-    """The thread that wrote the message."""
+    """Return the thread that wrote the message."""
     return (message.host, message.pid, message.thread)

@@ -1,7 +1,7 @@
 """The messages of NCCL in a text to which ranks, launchers and programs write at the same time.
 
 A message begins with `host:pid:thread [device] NCCL INFO ` (INFO) or `host:pid:thread [device] file:line NCCL WARN `
-(NCCL src/debug.cc, 2.4 to 2.30); since 2.20 a time stamp may stand before it, and so may the prefix of a launcher.
+(NCCL src/debug.cc, 2.4 to 2.30). Since 2.20 a time stamp may precede it, and so may the prefix of a launcher.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _MAX_ON_LINE = 64
 _MAX_KNOWN = 10_000
 _MARK = re.compile(r"NCCL (?:INFO|WARN) ")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\][ \t](?:\S{1,120}:\d{1,6} (?:\(\S{1,80}\) )?)?$")
-# A launcher's own prefix may stand before the name without a space: `[1,0]<stdout>:node0:25:25`.
+# A launcher's prefix may precede the name without a space: `[1,0]<stdout>:node0:25:25`.
 _WRITER = re.compile(r"(?:.*:)?(<[\w.-]{1,64}>|[\w.-]{1,255}):([0-9]+):([0-9]+)")
-# Nearly every line of a log that nothing was put before, in one step: a log may have millions.
+# Matches nearly every line of a log without prefixes in one step, because a log may have millions.
 _USUAL = re.compile(r"([\w.-]{1,255}):([0-9]{1,10}):([0-9]{1,10}) \[(-?[0-9]{1,4})\] NCCL INFO ")
-# The one line that rank 0 of NCCL up to 2.22 prints without any prefix.
+# The only line without a prefix, printed by rank 0 of NCCL up to 2.22.
 _BARE_VERSION = re.compile(r"(?:^|[\s:>])(NCCL version \d\S{0,60})\s*$")
 
 
 class Message(NamedTuple):
-    """One message with the number of its line, counted from 1."""
+    """A message with its line number, counted from 1."""
 
     line: int
     host: str
@@ -40,7 +40,7 @@ class Message(NamedTuple):
 
 
 class _Prefix(NamedTuple):
-    """Who wrote a message; `start` is where the prefix begins in the text that was searched."""
+    """The writer of a message; `start` is the offset of the prefix in the searched text."""
 
     start: int
     host: str
@@ -50,7 +50,7 @@ class _Prefix(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A message of one line, with the text before it."""
+    """A message within a line, with the text before it."""
 
     before: str
     warn: bool
@@ -58,12 +58,12 @@ class _Piece(NamedTuple):
 
 
 def split(text: str) -> Iterator[Message]:
-    """All messages of a text, in order."""
+    """Yield all messages of a text, in order."""
     return messages_of(enumerate(text.split("\n"), 1))
 
 
 def messages_of(lines: Iterable[tuple[int, str]]) -> Iterator[Message]:
-    """All messages of lines with their numbers, in order."""
+    """Yield all messages of numbered lines, in order."""
     hosts: set[str] = set()
     for number, line in lines:
         if "NCCL " not in line:
@@ -84,7 +84,7 @@ def messages_of(lines: Iterable[tuple[int, str]]) -> Iterator[Message]:
 
 
 def _pieces(line: str) -> list[_Piece]:
-    """The messages of one line. There are several where two processes wrote at the same time."""
+    """Split a line into its messages. It has several if two processes wrote at the same time."""
     only = line.find("NCCL ")
     if line.startswith("INFO ", only + 5) and line.find("NCCL ", only + 5) < 0:  # nearly every line
         before, start = line[max(0, only - _MAX_PREFIX) : only], only + len("NCCL INFO ")
@@ -103,7 +103,7 @@ def _pieces(line: str) -> list[_Piece]:
 
 
 def _prefix(before: str) -> _Prefix | None:
-    """The prefix that `before` ends with. Read from its end, so that a long line costs no more than a short one."""
+    """Find the prefix at the end of `before`. Searching from the end makes a long line as cheap as a short one."""
     bracket = before.rfind("[", max(0, len(before) - _MAX_PREFIX))
     found = _DEVICE.match(before, bracket) if bracket >= 0 else None
     if found is None:
@@ -117,7 +117,7 @@ def _prefix(before: str) -> _Prefix | None:
     return _Prefix(first + writer.start(1), writer[1], int(writer[2][:10]), int(writer[3][:10]), device)
 
 
-_known_prefix = lru_cache(maxsize=_MAX_KNOWN)(_prefix)  # a thread writes many lines with one prefix
+_known_prefix = lru_cache(maxsize=_MAX_KNOWN)(_prefix)  # a thread writes many lines with the same prefix
 
 
 def _message(number: int, piece: _Piece, hosts: set[str]) -> Message:
@@ -128,6 +128,6 @@ def _message(number: int, piece: _Piece, hosts: set[str]) -> Message:
     if not piece.before[: found.start].strip():
         hosts.add(host)
     elif host not in hosts:
-        # Output of the program stands directly before the name: `-1node0:795:795`.
+        # Output of the program directly precedes the name: `-1node0:795:795`.
         host = next((host[cut:] for cut in range(1, min(len(host), _MAX_OUTPUT)) if host[cut:] in hosts), host)
     return Message(number, host, found.pid, found.thread, found.device, piece.warn, piece.text)

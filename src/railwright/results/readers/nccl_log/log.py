@@ -1,6 +1,7 @@
-"""Reads the log that NCCL writes with `NCCL_DEBUG=INFO`; more with `NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,NET,COLL`.
+"""Reader of the log that NCCL writes with `NCCL_DEBUG=INFO`.
 
-Versions 2.4 to 2.30 were looked up in NCCL's sources; `docs/nccl-log.md` says what is read and what is not.
+`NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,NET,COLL` adds more. The formats of versions 2.4 to 2.30 come from NCCL's
+sources; `docs/nccl-log.md` lists the messages that are read and those that are not.
 """
 
 from __future__ import annotations
@@ -31,26 +32,28 @@ _SAME: dict[type, tuple[str, Callable[[Any], object]]] = {
     model.Setting: ("settings", attrgetter("host", "pid", "name", "value")),
     model.Choice: ("choices", attrgetter("operation", "size_bytes", "algorithm", "protocol", "channels")),
 }
-"""Facts that belong to no communicator: their field in the log, and the attributes that make two facts the same.
+"""The facts that belong to no communicator: their field in the log, and the attributes that identify a fact.
 
-The first of those that are the same is kept.
+The first of several equal facts is kept.
 """
 
 
 def recognises(text: str) -> bool:
-    """Whether the text has at least one line that NCCL wrote."""
+    """Report whether the text has at least one line that NCCL wrote."""
     return any(mark in text for mark in model.MARKS)
 
 
 def read(text: str) -> model.NcclLog:
-    """The facts in the log. Raises UsageError when no NCCL line is found or when lines contradict each other."""
+    """Read the facts in the log. Raises UsageError if it has no NCCL line, or if lines contradict each other."""
     if not recognises(text):
-        raise UsageError(f"no NCCL INFO line in {text.count(chr(10)) + 1} lines", hint=_HINT)
+        raise UsageError(
+            f"the text must contain an NCCL INFO line, got none in {text.count(chr(10)) + 1} lines", hint=_HINT
+        )
     return read_lines(enumerate(text.split("\n"), 1))
 
 
 def read_lines(lines: Iterable[tuple[int, str]]) -> model.NcclLog:
-    """The facts in lines with their numbers, of which none is held. Raises as `read` does."""
+    """Read the facts in numbered lines without holding any of them. Raises the same errors as `read`."""
     reader = _Reader()
     for message in messages_of(reader.counted(lines)):
         reader.take(message)
@@ -58,7 +61,7 @@ def read_lines(lines: Iterable[tuple[int, str]]) -> model.NcclLog:
 
 
 class _Reader:
-    """All that was read so far."""
+    """The state of a log while it is read."""
 
     def __init__(self) -> None:
         self.drafts = Drafts()
@@ -71,12 +74,12 @@ class _Reader:
         self.lines = self.messages = 0
 
     def counted(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-        """The lines, of which the last one's number is kept."""
+        """Yield the lines and keep the number of the last one."""
         for self.lines, line in lines:
             yield self.lines, line
 
     def take(self, message: Message) -> None:
-        """Reads one message. Unknown messages are left out."""
+        """Read a message. Unknown messages are ignored."""
         self.messages += 1
         plain = message._replace(text=message.text.lstrip()) if message.text[:1].isspace() else message
         if message.warn:
@@ -89,11 +92,13 @@ class _Reader:
             self.excerpts.setdefault(message.line, plain.text.strip()[:_MAX_EXCERPT])
 
     def finish(self) -> model.NcclLog:
-        """The log. Raises UsageError when no fact was found."""
+        """Return the log. Raises UsageError if no fact was found."""
         communicators = self.drafts.finish()
         tables = (self.systems, self.tuning.estimates, self.warnings)
         if not communicators and not any(self.kept.values()) and not any(tables):
-            raise UsageError(f"none of the {self.messages} NCCL messages says what NCCL saw or built", hint=_HINT)
+            raise UsageError(
+                f"none of the {self.messages} NCCL messages describes the machine or a communicator", hint=_HINT
+            )
         return model.NcclLog(
             lines=self.lines,
             messages=self.messages,
@@ -107,7 +112,7 @@ class _Reader:
         )
 
     def _keep(self, fact: Fact, message: Message) -> bool:
-        """Whether the fact has a place in the log."""
+        """Store a fact. Reports whether the log has a place for it."""
         if isinstance(fact, Driver):
             self.driver = self.driver or fact.version
             return True
@@ -122,7 +127,7 @@ class _Reader:
         return True
 
     def _take_row(self, message: Message) -> bool:
-        """Whether the message is a heading or a row of a table. Indentation counts in the tree of the machine."""
+        """Report whether the message is a header or row of a table. Indentation matters in the tree of the machine."""
         table = nccl_log_graph.begin(message)
         if table is not None:
             if len(self.systems) < MAX_FACTS:

@@ -1,7 +1,7 @@
 """The facts in NCCL's messages. Each kind of message has one pattern and one row of a table.
 
-Formats were read in NCCL's sources from 2.4 to 2.30 (src/init.cc, src/transport, src/graph, src/enqueue.cc) and checked
-with recorded logs. A number that a version does not print stays None.
+The formats come from NCCL's sources, 2.4 to 2.30 (src/init.cc, src/transport, src/graph, src/enqueue.cc), and were
+checked against recorded logs. A number that a version does not print stays None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTre
 PROTOCOLS = ("LL", "LL128", "Simple")
 _SPELLING = {name.replace("_", "").casefold(): name for name in (*_ALGORITHMS, *PROTOCOLS)}
 
-# comm 0x.. rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x.. - Init START; a function may stand before it
+# comm 0x.. rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x.. - Init START; a function name may precede it
 _INIT = re.compile(
     r"(?:nccl\w{0,36} )?comm 0x[0-9a-f]{1,16} rank (?P<rank>\d{1,7}) n[rR]anks (?P<size>\d{1,7})"
     r"(?: cudaDev (?P<cuda_dev>-?\d{1,4}))?(?: nvmlDev (?P<nvml_dev>-?\d{1,4}))?"
@@ -89,7 +89,7 @@ _GDR_NIC = re.compile(
     r"NET/[^:]{1,60}: GPU Direct RDMA (?:(?P<enabled>Enabled)|Disabled) for HCA (?P<index>\d{1,5})"
     r" '(?P<name>[^']{1,64})'(?P<why>.{0,80})"
 )
-# The two variables left out contain names of machines, which are not needed and not ours to keep.
+# The two excluded variables hold machine names, which are not needed and may be private.
 _SETTING = re.compile(
     r"(?!NCCL_COMM_ID|NCCL_HOSTID)(?P<name>NCCL_\w{1,60}) set (?:by environment )?to (?P<value>.{1,300})"
 )
@@ -105,7 +105,7 @@ Kind = TypeVar("Kind")
 
 
 class Init(NamedTuple):
-    """A rank's `Init START` or `Init COMPLETE` line; `comm` is empty where the version writes no commId."""
+    """A rank's `Init START` or `Init COMPLETE` line; `comm` is empty if the version writes no commId."""
 
     rank: int
     size: int
@@ -117,7 +117,7 @@ class Init(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Rank, ranks and hosts (2.20 and later)."""
+    """The rank, and the numbers of ranks and hosts (2.20 and later)."""
 
     rank: int
     size: int
@@ -125,7 +125,7 @@ class Nodes(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One rank's neighbours in one channel's ring."""
+    """The neighbors of a rank in the ring of one channel."""
 
     channel: int
     rank: int
@@ -161,7 +161,7 @@ _Reading = Callable[[re.Match[str], Message], Sequence[Fact]]
 
 
 def facts(message: Message) -> Sequence[Fact]:
-    """The facts in a message whose text has no leading spaces; none where no pattern fits."""
+    """Return the facts in a message whose text has no leading spaces, or none if no pattern fits."""
     text = message.text
     kinds = _KINDS.get(text.partition(" ")[0].partition("/")[0])
     if kinds is None and _MAY_BE_OTHER.match(text) is None:
@@ -173,7 +173,7 @@ def facts(message: Message) -> Sequence[Fact]:
 
 
 def decimal(text: str) -> float:
-    """A number as NCCL prints it; 0 for text like `1.2.3`, which two mixed lines can give."""
+    """Parse a number as NCCL prints it; 0 for text like `1.2.3`, a product of two mixed lines."""
     try:
         return float(text)
     except ValueError:
@@ -181,25 +181,25 @@ def decimal(text: str) -> float:
 
 
 def rate(text: str) -> float:
-    """NCCL's GB/s in bytes/s."""
+    """Convert NCCL's GB/s to bytes/s."""
     return decimal(text) * 1e9
 
 
 def spelled(word: str, names: tuple[str, ...] = (*_ALGORITHMS, *PROTOCOLS)) -> str:
-    """One spelling for all versions: `RING`, `Ring` and `1` are Ring. A word that is not known stays as it is."""
+    """Normalize the spelling of all versions: `RING`, `Ring` and `1` become Ring. Unknown words are unchanged."""
     if word.isascii() and word.isdigit():
         return names[int(word)] if int(word) < len(names) else word
     return _SPELLING.get(word.replace("_", "").casefold(), word)
 
 
 def choice(message: Message) -> model.Choice | None:
-    """What NCCL chose for an operation, where the message says so."""
+    """Parse NCCL's choice for an operation, or None if the message has none."""
     found = _CHOICE.match(message.text)
     return _choice(found, message)[0] if found else None
 
 
 def way(text: str) -> tuple[str, str] | None:
-    """The way an operation without an algorithm was run, and what ran.
+    """Parse the method and the kernel of an operation without an algorithm.
 
     `AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels 1 nthreads 512` (2.27), and since 2.29
     `AllGather [Copy Engine]: 8 Bytes -> cudaMemcpy`.
@@ -217,9 +217,11 @@ _MADE_BY: dict[Any, Callable[[str], object]] = {
 
 
 def _fact(kind: Callable[..., Kind], message: Message, *found: re.Match[str], **known: object) -> Kind:
-    """A fact from patterns whose groups are named like its fields; a `bool` says whether its group is there.
+    """Build a fact from patterns whose groups are named like its fields.
 
-    Host, process and line are the message's own, where the fact has such fields.
+    A `bool` field reports whether its group matched.
+
+    Host, process and line come from the message if the fact has such fields.
     """
     types = _types(kind)
     said = {"host": message.host, "pid": message.pid, "line": message.line}
@@ -234,28 +236,31 @@ def _fact(kind: Callable[..., Kind], message: Message, *found: re.Match[str], **
 
 
 def _is(kind: Callable[..., Fact], **known: object) -> _Reading:
-    """Reads a message that is one fact: the groups of its pattern, and what is known of its kind."""
+    """Return a reader of messages that are one fact, from the groups of the pattern and the known fields."""
     return lambda found, message: [_fact(kind, message, found, **known)]
 
 
 def _init(found: re.Match[str], message: Message) -> Sequence[Init]:
-    """A communicator has a commId. One that was split off another has a count and a color instead."""
+    """Build the Init fact.
+
+    A communicator has a commId; one that was split off another has a count and a color instead.
+    """
     comm, split = _COMM_ID.search(found["rest"]), _SPLIT.search(found["rest"])
     name = comm[1] if comm else f"split {split[1] or 0} color {split[2]}" if split else ""
     return [_fact(Init, message, found, comm=name)]
 
 
 def _ring(found: re.Match[str], message: Message) -> Sequence[model.Ring]:
-    """Where NCCL ended the line with dots, its last number may be cut."""
+    """Build the ring. If NCCL ended the line with dots, the last number may be truncated."""
     ranks = tuple(int(rank) for rank in found["ranks"].split())
     cut = found["cut"] is not None
     return [_fact(model.Ring, message, found, ranks=ranks[:-1] if cut else ranks, whole=not cut)]
 
 
 def _trees(found: re.Match[str], message: Message) -> Sequence[model.TreeNode]:
-    """Children, rank, parent; 2.4 writes parent, rank, children.
+    """Build the tree nodes from children, rank and parent; 2.4 writes parent, rank, children.
 
-    2.5 and 2.6 write a second tree after `|`, the same links the other way round: it is left out.
+    Versions 2.5 and 2.6 write a second tree after `|`, with the same links reversed. It is ignored.
     """
     nodes = []
     for channel, left, rank, right in _TREE.findall(found["listed"]):
@@ -286,7 +291,7 @@ def _nics(found: re.Match[str], message: Message) -> Sequence[model.Nic]:
 
 
 def _gdr_of_nic(found: re.Match[str], message: Message) -> Sequence[model.GdrCheck]:
-    """A decision for a NIC alone shows whether the kernel module is loaded."""
+    """Build the fact of a NIC alone, which shows whether the kernel module is loaded."""
     return [_fact(model.GdrCheck, message, found, nic=f"{found['index']} {found['name']}")]
 
 
@@ -331,7 +336,7 @@ _KINDS: dict[str, list[tuple[re.Pattern[str], _Reading]]] = {
     "NVLS": [(_HEADS, _is(Heads))],
     "Connected": [(_PXN, _is(Pxn))],
 }
-"""The kinds of messages by their first word. The first pattern that fits counts."""
+"""The kinds of messages by their first word. The first matching pattern counts."""
 _MAY_BE_OTHER = re.compile(r"(?:nccl\w{0,36} )?comm 0x|NCCL_|\d{1,4} coll |(?:\w{1,30}: )?\d{1,19} Bytes -> Algo ")
-"""How each of `_OTHERS` begins. Most messages are none of them, and a log may have millions."""
+"""The beginnings of `_OTHERS`. Most messages match none of them, and a log may have millions."""
 _OTHERS = [(_INIT, _init), (_NODES, _is(Nodes)), (_SETTING, _setting), (_CHOICE, _choice), (_COUNTS, _is(model.Counts))]

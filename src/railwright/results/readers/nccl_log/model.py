@@ -1,6 +1,6 @@
-"""The facts in NCCL's log of one run: the ranks, what NCCL found, what it built and what it chose.
+"""The facts in NCCL's log of a run: the ranks, the hardware, the channels, and NCCL's choices.
 
-Every fact keeps the number of the line it was read from, so that a finding can show its evidence.
+Every fact keeps its line number, so that a finding can show its evidence.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ import msgspec
 from railwright.topology.devices import PathKind
 
 Direction = Literal["send", "receive", ""]
-"""The side of a connection that wrote the line; empty where one line is about both sides (P2P, SHM)."""
+"""The side of a connection that wrote the line; empty if one line describes both sides (P2P, SHM)."""
 
 MARKS = ("NCCL INFO ", "NCCL WARN ")
-"""Words of which every line that NCCL writes has one."""
+"""The marks of NCCL's lines. Every line has one of them."""
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One rank of a communicator, as described by its own lines."""
+    """A rank of a communicator, as described by its own lines."""
 
     rank: int
     host: str = ""
     pid: int = 0
     cuda_dev: int | None = None
     nvml_dev: int | None = None
-    """NVML's index of the GPU: the physical one, unlike `cuda_dev`, which CUDA_VISIBLE_DEVICES renumbers."""
+    """NVML's index of the GPU. It is physical, unlike `cuda_dev`, which CUDA_VISIBLE_DEVICES renumbers."""
     bus_id: str = ""
-    """PCI address as NCCL writes it, hexadecimal without separators: `901c0` is 0000:90:1c.0."""
+    """The PCI address as NCCL writes it, hexadecimal without separators: `901c0` is 0000:90:1c.0."""
     complete: bool = False
-    """Whether its `Init COMPLETE` line was seen."""
+    """Whether the log has its `Init COMPLETE` line."""
     line: int = 0
 
 
 class Ring(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One channel's ring."""
+    """The ring of a channel."""
 
     channel: int
     ranks: tuple[int, ...]
     whole: bool = True
-    """False where the line was cut, by NCCL (20 ranks up to 2.22, 128 characters later) or in the log."""
+    """False if the line was truncated, by NCCL (20 ranks up to 2.22, 128 characters later) or in the log."""
     line: int = 0
 
 
 class TreeNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One rank's place in one channel's tree; `up` is -1 at the root."""
+    """The position of a rank in the tree of a channel; `up` is -1 at the root."""
 
     channel: int
     rank: int
@@ -55,7 +55,7 @@ class TreeNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One `Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/3(2)/GDRDMA` line."""
+    """A line such as `Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/3(2)/GDRDMA`."""
 
     channel: int
     source: int
@@ -63,25 +63,26 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     transport: str
     """`P2P`, `SHM`, `NET` or `COLLNET`."""
     detail: str = ""
-    """What follows: `CUMEM/read`, `IPC`, `direct/direct`, `indirect/2[2]`."""
+    """The rest of the line: `CUMEM/read`, `IPC`, `direct/direct`, `indirect/2[2]`."""
     direction: Direction = ""
     connection: int = 0
     """0 for rings and trees; others are for send and receive operations (NCCL 2.12 and later write it)."""
     network: str = ""
-    """`IB`, `Socket`, `AWS Libfabric`, `IBext_v8` ...; empty where `transport` is not a network."""
+    """`IB`, `Socket`, `AWS Libfabric`, `IBext_v8` ...; empty if `transport` is not a network."""
     nic: int | None = None
-    """NCCL's own index of the NIC on that host."""
+    """NCCL's index of the NIC on that host."""
     proxy: int | None = None
-    """The rank whose proxy and NIC send this data (PXN); None where the sender uses its own."""
+    """The rank whose proxy and NIC send this data (PXN); None if the sender uses its own."""
     gdr: bool = False
     gdr_over_pcie: bool = False
-    """`GDRDMA(PCI)`: on a C2C machine, the NIC reaches the GPU over PCIe all the same (2.26 and later)."""
+    """Whether the line has `GDRDMA(PCI)`: on a C2C machine, the NIC reaches the GPU over PCIe nevertheless (2.26 and
+    later)."""
     shared: bool = False
     line: int = 0
 
 
 class Nic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One NIC that NCCL listed; `link` is `IB` or `RoCE`, empty for sockets."""
+    """A NIC that NCCL listed; `link` is `IB` or `RoCE`, empty for sockets."""
 
     host: str
     network: str
@@ -100,7 +101,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     state: Literal["used", "absent", "failed", "plugin"]
     says: str = ""
     nics: int | None = None
-    """How many NICs the plugin found, where it says so (aws-ofi-nccl)."""
+    """The number of NICs that the plugin found, if it says so (aws-ofi-nccl)."""
     line: int = 0
 
 
@@ -111,7 +112,7 @@ class GdrCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     nic: str
     enabled: bool
     gpu: str = ""
-    """Bus id before NCCL 2.25, a rank since."""
+    """The bus id before NCCL 2.25, a rank since."""
     why: str = ""
     line: int = 0
 
@@ -127,7 +128,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the graph search found for one pattern; bandwidths are NCCL's planning figures per channel."""
+    """The result of the graph search for one pattern. Bandwidths are NCCL's planning figures per channel."""
 
     host: str
     pattern: int
@@ -142,7 +143,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class SystemPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cell of NCCL's table of paths. A path from a GPU to a NIC may be PXN; the path back never is."""
+    """A cell of NCCL's table of paths. A path from a GPU to a NIC may be PXN; the reverse path never is."""
 
     source: str
     target: str
@@ -152,7 +153,7 @@ class SystemPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SystemNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of NCCL's tree: a node, and the link to the node one level above it."""
+    """A line of NCCL's tree: a node, and the link to the node one level above it."""
 
     depth: int
     node: str
@@ -161,7 +162,7 @@ class SystemNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One host as NCCL sees it, with its own planning bandwidths."""
+    """A host as NCCL sees it, with NCCL's planning bandwidths."""
 
     host: str
     max_bytes_per_s: float
@@ -172,7 +173,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """NCCL's own estimate for one operation, algorithm and protocol; algbw, 0 where it will not be used."""
+    """NCCL's estimate for an operation, algorithm and protocol, as algbw; 0 if NCCL will not use it."""
 
     operation: str
     algorithm: str
@@ -183,7 +184,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What NCCL chose for one operation and size. Before 2.23 the log does not name the operation."""
+    """NCCL's choice for an operation and size. Before 2.23 the log does not name the operation."""
 
     size_bytes: int
     algorithm: str
@@ -204,7 +205,7 @@ class LoggedWarning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The number of channels for each use; None where that version of NCCL does not print it."""
+    """The number of channels for each use; None if that version of NCCL does not print it."""
 
     collective: int
     collnet: int | None = None
@@ -215,7 +216,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class Communicator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One communicator; `id` is empty before NCCL 2.16, `size` is how many ranks it has."""
+    """A communicator; `id` is empty before NCCL 2.16, `size` is its number of ranks."""
 
     id: str
     size: int
@@ -228,7 +229,7 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     searches: tuple[Search, ...] = ()
     counts: Counts | None = None
     pxn: bool | None = None
-    """Whether rings use PXN, where NCCL says so (2.24 and later)."""
+    """Whether rings use PXN, if NCCL says so (2.24 and later)."""
     line: int = 0
 
     @property
@@ -238,12 +239,15 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts of its ranks, in the order of the ranks."""
+        """The hosts of its ranks, in rank order."""
         return tuple(dict.fromkeys(one.host for one in self.ranks if one.host))
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A version line; `cuda` is what NCCL was built with. The host is empty for the bare line that 2.23 replaced."""
+    """A version line; `cuda` is the version that NCCL was built with.
+
+    The host is empty for the bare line before 2.23.
+    """
 
     nccl: str
     cuda: str = ""
@@ -252,14 +256,14 @@ class Version(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
 
 class NcclLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The whole log. `communicators` has the largest first."""
+    """A whole log. `communicators` begins with the largest."""
 
     lines: int
     messages: int
     communicators: tuple[Communicator, ...]
     versions: tuple[Version, ...] = ()
     driver: int | None = None
-    """CUDA version of the driver: 13000 is 13.0."""
+    """The CUDA version of the driver: 13000 is 13.0."""
     nics: tuple[Nic, ...] = ()
     networks: tuple[Network, ...] = ()
     gdr: tuple[GdrCheck, ...] = ()

@@ -12,18 +12,18 @@ from railwright.results.readers.nccl_log.model import Communicator, Connection, 
 
 
 class Hop(NamedTuple):
-    """One step of a ring. `send` and `receive` are the lines of its two sides, None where they are not in the log."""
+    """A step of a ring. `send` and `receive` are the lines of its two sides; None if they are not in the log."""
 
     source: int
     target: int
     send: Connection | None
     receive: Connection | None
     crosses: bool | None
-    """Whether it goes to another host, None where neither the hosts nor a connection are known."""
+    """Whether it leads to another host; None if neither the hosts nor a connection are known."""
 
     @property
     def label(self) -> str:
-        """`P2P/IPC`, `SHM`, `IB nic3 → nic3`, `?`."""
+        """The label of the transport: `P2P/IPC`, `SHM`, `IB nic3 → nic3`, `?`."""
         one = self.send or self.receive
         if one is None:
             return "?"
@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Connections of one direction over one NIC of one host."""
+    """The connections in one direction over one NIC of one host."""
 
     host: str
     nic: int
@@ -56,7 +56,7 @@ class Traffic(NamedTuple):
 
 
 class SizeRange(NamedTuple):
-    """Sizes for which one algorithm and protocol were chosen, with no other choice between them."""
+    """A range of sizes for which NCCL chose the same algorithm and protocol."""
 
     operation: str
     first_bytes: int
@@ -68,7 +68,7 @@ class SizeRange(NamedTuple):
 
 
 class Wiring:
-    """The connections of a communicator, found by channel and ranks."""
+    """The connections of a communicator, indexed by channel and ranks."""
 
     def __init__(self, communicator: Communicator) -> None:
         self._hosts = {one.rank: one.host for one in communicator.ranks if one.host}
@@ -78,7 +78,7 @@ class Wiring:
                 self._lines.setdefault((one.channel, one.source, one.target, one.direction), one)
 
     def hop(self, channel: int, source: int, target: int) -> Hop:
-        """One step of a ring or tree."""
+        """Return a step of a ring or tree."""
         plain = self._lines.get((channel, source, target, ""))
         send = self._lines.get((channel, source, target, "send"), plain)
         receive = self._lines.get((channel, source, target, "receive"))
@@ -90,13 +90,13 @@ class Wiring:
         return Hop(source, target, send, receive, crosses)
 
     def hops(self, ring: Ring) -> tuple[Hop, ...]:
-        """All steps of a ring, back to its first rank where it is whole."""
+        """Return all steps of a ring, including the step back to its first rank if the ring is whole."""
         following = ring.ranks[1:] + (ring.ranks[:1] if ring.whole else ())
         return tuple(self.hop(ring.channel, *pair) for pair in zip(ring.ranks, following, strict=False))
 
 
 def shapes(communicator: Communicator) -> tuple[Shape, ...]:
-    """The shapes of the rings, the most frequent first."""
+    """Return the shapes of the rings, the most frequent first."""
     wiring = Wiring(communicator)
     alike = grouped(communicator.rings, lambda ring: (ring.ranks, tuple(hop.label for hop in wiring.hops(ring))))
     found = [Shape(tuple(one.channel for one in rings), rings[0], wiring.hops(rings[0])) for _, rings in alike]
@@ -104,7 +104,7 @@ def shapes(communicator: Communicator) -> tuple[Shape, ...]:
 
 
 def transports(communicator: Communicator) -> tuple[tuple[str, int], ...]:
-    """The number of connections of each transport. Those of a network count at the receiver, where it is in the log."""
+    """Count the connections of each transport. A network connection counts at the receiver, if that is in the log."""
     receives = any(one.direction == "receive" for one in communicator.connections)
     counted: Counter[str] = Counter()
     for one in communicator.connections:
@@ -116,7 +116,7 @@ def transports(communicator: Communicator) -> tuple[tuple[str, int], ...]:
 
 
 def traffic(communicator: Communicator) -> tuple[Traffic, ...]:
-    """Connections over each NIC, by host and direction. A send through a proxy counts on the proxy's NIC."""
+    """Count connections over each NIC, by host and direction. A send through a proxy counts on the proxy's NIC."""
     hosts = communicator.host_by_rank
 
     def way_of(one: Connection) -> tuple[str, int, str, str]:
@@ -132,7 +132,7 @@ def traffic(communicator: Communicator) -> tuple[Traffic, ...]:
 
 
 def algorithms(log: NcclLog) -> tuple[SizeRange, ...]:
-    """The choices for each operation, with neighbouring sizes of the same choice in one range."""
+    """Return the choices for each operation, with adjacent sizes of the same choice merged into a range."""
     ordered = sorted(log.choices, key=lambda one: (one.operation, one.size_bytes, one.line))
     groups = groupby(ordered, attrgetter("operation", "algorithm", "protocol", "channels"))
     ranges = []

@@ -1,1 +1,1 @@
-"""Output of nccl-tests: tables, whole, torn or mixed between ranks, and JSON."""
+"""Readers of nccl-tests: tables (whole, torn, or mixed between ranks) and JSON."""

@@ -1,7 +1,7 @@
-"""What nccl-tests writes with `-J FILE.json`: since 2.17.6, file version 3 in 2.19.6 (nccl-tests src/util.cu).
+"""Reader of the file of nccl-tests `-J FILE.json`: since 2.17.6, file version 3 in 2.19.6 (nccl-tests src/util.cu).
 
-`config.devices` has one device per process, not per GPU: with `-g 8` it names the first of eight.
-A file of a run that died is not closed and is not JSON.
+`config.devices` has one device per process, not per GPU: with `-g 8` it names the first of eight. The file of a run
+that died is not closed and therefore not JSON.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Device(msgspec.Struct):
 
 
 class _Config(msgspec.Struct):
-    """How it was run, by the names of our settings."""
+    """The options of the run, under our names of the settings."""
 
     threads: int = msgspec.field(default=1, name="nthreads")
     gpus_per_thread: int = msgspec.field(default=1, name="ngpus")
@@ -73,7 +73,7 @@ class _OutOfBounds(msgspec.Struct):
 
 
 class _Average(msgspec.Struct):
-    bandwidth: float | str  # "nan" when there was no row
+    bandwidth: float | str  # "nan" if there was no row
 
 
 class _File(msgspec.Struct):
@@ -88,16 +88,16 @@ class _File(msgspec.Struct):
 
 
 def recognises(text: str) -> bool:
-    """A JSON object with the keys of a `-J` file."""
+    """Report whether the text is a JSON object with the keys of a `-J` file."""
     return text.lstrip()[:1] == "{" and '"results"' in text and '"alg_bw"' in text and '"bus_bw"' in text
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """The one run of the file; lines are counted as rows, from 1. Raises UsageError."""
-    hint = "a run that died leaves it open: give the text output"
+    """Read the single run of the file; rows are counted as lines, from 1. Raises UsageError."""
+    hint = "a run that died does not close the file; give its text output instead"
     file = decoded(bounded(text), _File, "-J file of nccl-tests", hint)
     if file.version not in _KNOWN_VERSIONS:
-        why = f"-J file version {file.version} is not known, only {_KNOWN_VERSIONS[0]} to {_KNOWN_VERSIONS[-1]}"
+        why = f"-J file version must be {_KNOWN_VERSIONS[0]} to {_KNOWN_VERSIONS[-1]}, got {file.version}"
         raise UsageError(why, hint="give the text output of the same run")
     table = _table(file)
     table.finish()
@@ -120,7 +120,7 @@ def _table(file: _File) -> Table:
     if isinstance(average, float):
         table.average = _number(average)
     else:
-        table.notes.append("the file has no average bus bandwidth: the run did not end well")
+        table.notes.append("the -J file must contain an average bus bandwidth: the run did not complete")
     for place, row in enumerate(file.results, 1):
         root = int(row.root) if row.root.strip().isdecimal() else -1
         timings = tuple(_timing(table, row, placement) for placement in _PLACEMENTS if getattr(row, placement))

@@ -1,6 +1,6 @@
-"""The rows of nccl-tests: how they and their header are known, and which rows are of one table.
+"""The rows of nccl-tests: recognizes rows and headers, and separates the tables of mixed output.
 
-nccl-tests built without MPI=1 runs whole in each process that mpirun starts, and all of them print the same sizes.
+Without MPI=1, nccl-tests runs completely in each process that mpirun starts, and all of them print the same sizes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ TYPE_BYTES = {
     "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1,
     "half": 2, "bfloat16": 2, "int": 4, "int32": 4, "uint32": 4, "float": 4, "int64": 8, "uint64": 8, "double": 8,
 }  # fmt: skip
-"""Bytes of an element (nccl-tests src/common.cu `test_typenames`; fp8_* is what RCCL's fork prints)."""
+"""The bytes of an element (nccl-tests src/common.cu `test_typenames`; RCCL's fork prints fp8_*)."""
 
 OPERATION_OF = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
     "alltoall": "all_to_all", "alltoallv": "all_to_allv", "sendrecv": "send_recv", "broadcast": "broadcast",
     "reduce": "reduce", "gather": "gather", "scatter": "scatter", "hypercube": "hypercube",
 }  # fmt: skip
-"""Our names of the tests, by the program's own name without `_perf`."""
+"""Our names of the tests, by the program's name without `_perf`."""
 
 _ROW = re.compile(
     r"(?:^|\s)\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:"
@@ -33,31 +33,31 @@ _ROW = re.compile(
     + r")(?:\s{1,12}[a-z]{3,12}\s{1,12}-?\d[\d.]{0,20}(?:[\s\[]|$)"
     r"|(?:\s{1,12}\d{1,9}\.\d{1,2}){3}\s{1,12}(?:\de[+-]\d\d|N/A)(?:\s|$))"
 )
-"""With the reduction and its root, or, of collectives without them, with the first half and its error."""
+"""The row with the reduction and its root, or, for collectives without them, with the first half and its error."""
 _MOST_LANES = 64
-"""Processes whose tables are told apart."""
+"""The maximum number of processes whose tables are separated."""
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """One half of a row: out of place or in place."""
+    """The out-of-place or in-place half of a row."""
 
     placement: str
     time_us: Number
     algbw: Number
     busbw: Number
     wrong: float | None
-    """Wrong elements (since 2.13) or the largest error (before); None where the data was not checked."""
+    """Wrong elements (since 2.13) or the largest error (before); None if the data was not checked."""
     extras: dict[str, float] = {}
-    """Per-iteration columns of `-I`, in seconds or percent."""
+    """The per-iteration columns of `-I`, in seconds or percent."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One row: a size with its timings."""
+    """A size with its timings."""
 
     line: int
     size_bytes: int
     count: int | None
-    """None, like an empty type, where the table has no such column, as after somebody cut columns out."""
+    """None, like an empty type, if the table has no such column, for example because columns were cut out."""
     type: str
     redop: str
     root: int
@@ -66,36 +66,36 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def series(self) -> tuple[str, str, int]:
-        """These may change within one table without a new header."""
+        """The values that may change within a table without a new header."""
         return (self.type, self.redop, self.root)
 
     @property
     def elements_per_count(self) -> Fraction:
-        """Size / (count x bytes of the type): 1, or the ranks for the operations that divide their buffer."""
+        """Return size / (count x bytes of the type): 1, or the ranks for operations that divide their buffer."""
         if self.type not in TYPE_BYTES or not self.count:
-            raise refusal(self.line, f"type {self.type[:40]!r} is not one of NCCL's")
+            raise refusal(self.line, f"type must be an NCCL type, got {self.type[:40]!r}")
         return Fraction(self.size_bytes, self.count * TYPE_BYTES[self.type])
 
     @property
     def sends(self) -> bool:
-        """Whether anything was sent."""
+        """Whether any data was sent."""
         return self.size_bytes > 0 and self.count != 0
 
 
 def begins_row(words: Sequence[str]) -> bool:
-    """Whether the words begin with a size, a count and a type."""
+    """Report whether the words begin with a size, a count and a type."""
     return len(words) >= 3 and words[0].isdecimal() and words[1].isdecimal() and words[2] in TYPE_BYTES
 
 
 def has_rows(text: str) -> bool:
-    """Whether a text without the header has rows: the end of a long table."""
+    """Report whether a text without the header has rows, like the end of a long table."""
     types = [word for name in TYPE_BYTES if (word := f" {name} ") in text]
     lines = (line for line in text.split("\n") if any(word in line for word in types)) if types else ()
     return any(_ROW.search(line[:400]) for line in lines)
 
 
 def is_header(text: str) -> bool:
-    """Whether a line is the header of a table, be it with columns cut out."""
+    """Report whether a line is the header of a table, even with columns cut out."""
     columns = text.lstrip("# ").split()
     return (
         columns[:1] == ["size"] and {"time", "cputime"} & set(columns) != set() and {"algbw", "busbw"} <= set(columns)
@@ -103,7 +103,7 @@ def is_header(text: str) -> bool:
 
 
 def columns_of_row(words: Sequence[str]) -> list[str]:
-    """The columns of a table whose header is not in the text, by the words of its row; none where it is no row."""
+    """Derive the columns of a table without header from the words of a row. Returns none if it is not a row."""
     if not begins_row(words):
         return []
     redop = ["redop"] if len(words) > 3 and words[3].isalpha() else []
@@ -117,7 +117,7 @@ def columns_of_row(words: Sequence[str]) -> list[str]:
 
 
 def lanes_of(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each table. None of them where they are not tables of the same sizes, which rise in each."""
+    """Split rows by table. Returns nothing unless all tables have the same, rising sizes."""
     lanes: list[list[Row]] = []
     for row in (row for row in rows if row.sends):
         able = [lane for lane in lanes if lane[-1].size_bytes < row.size_bytes and lane[-1].series == row.series]
@@ -133,7 +133,7 @@ def lanes_of(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _ends_like(sizes: list[int], longest: list[int]) -> bool:
-    """Whether the sizes are a stretch of the longest table: a text may begin or end within one of them."""
+    """Report whether the sizes are a contiguous part of the longest table. A text may begin or end within a table."""
     if sizes[0] not in longest:
         return False
     start = longest.index(sizes[0])

@@ -23,7 +23,7 @@ from railwright.topology.devices import Scalar
 
 
 class Table(Draft, kw_only=True):
-    """One table with what was printed around it. Its `test` is the operation."""
+    """A table with the surrounding output. Its `test` is the operation."""
 
     tool: str = "nccl-tests"
     rows: list[Row] = field(default_factory=list)
@@ -33,15 +33,16 @@ class Table(Draft, kw_only=True):
     average: Number | None = None
     algbw_is_busbw: bool = False
     named_ranks: int | None = None
-    """One more than the highest rank that a device line names, where lines are missing: so many ranks at least."""
+    """One more than the highest rank in the device lines if some lines are missing. It is a lower bound on the ranks.
+    """
 
     @property
     def is_computed(self) -> bool:
-        """Whether algbw follows from the size and time of a row: not for all_to_allv, nor from CPU time (`-C`)."""
+        """Whether algbw follows from size and time of a row; not for all_to_allv, nor for CPU time (`-C`)."""
         return not self.cpu_time and self.test != "all_to_allv"
 
     def add_row(self, row: Row) -> None:
-        """Appends a row of a later size, or of a new series or cycle. Raises UsageError when sizes are mixed up."""
+        """Append a row of a later size, or of a new series or cycle. Raises UsageError if sizes are mixed up."""
         previous = self.rows[-1] if self.rows else None
         cycle = previous.cycle if previous else 0
         if previous is not None and previous.series == row.series and not self._rises(previous, row):
@@ -49,7 +50,7 @@ class Table(Draft, kw_only=True):
             if row.size_bytes != first or previous.size_bytes != self.settings.get("last_size_bytes"):
                 raise refusal(
                     row.line,
-                    f"size {row.size_bytes} after size {previous.size_bytes}: the rows of several tables are mixed",
+                    f"size {row.size_bytes} follows size {previous.size_bytes}: rows of several tables are mixed",
                     "nccl-tests built without MPI=1 prints one table per process; otherwise give one table, or label "
                     "the ranks",
                 )
@@ -63,9 +64,11 @@ class Table(Draft, kw_only=True):
         return row.size_bytes > previous.size_bytes or (same and may_repeat)
 
     def finish(self, logged_ranks: int | None = None) -> None:
-        """Settles operation and ranks, checks the rows and makes them results. Raises UsageError at a contradiction.
+        """Settle operation and ranks, check the rows and convert them to results.
 
-        `logged_ranks` are those of the communicators in NCCL's own log.
+        Raises UsageError for a contradiction.
+
+        `logged_ranks` is the number of ranks of the communicators in NCCL's own log.
         """
         _settle_operation(self)
         self.workload = Collective(operation=self.test)
@@ -78,7 +81,7 @@ class Table(Draft, kw_only=True):
                 _add(self, row, timing)
 
 
-_NAME_IT = "say which it is with --collective NAME, or add the command line above the table"
+_NAME_IT = "name it with --collective NAME, or add the command line above the table"
 _BY_COLUMNS = {
     # divided, rooted, reducing
     (False, False, True): "all_reduce",
@@ -90,15 +93,17 @@ _BY_COLUMNS = {
 
 
 def _settle_operation(table: Table) -> None:
-    """Finds the operation of a table that does not name it, or raises UsageError naming the candidates.
+    """Determine the operation of a table that does not name it. Raises UsageError with the candidates otherwise.
 
-    nccl-tests checks no data in place where the operation has no such form: all_to_all and send_recv.
+    nccl-tests skips the in-place data check of all_to_all and send_recv, which have no in-place form.
     """
     if table.test:
         return
     row = next((row for row in table.rows if row.count), None)
     if row is None:
-        raise UsageError("the table has no row with data, count and type, so its operation is unknown", hint=_NAME_IT)
+        raise UsageError(
+            "the table must have a row with data, count and type to determine its operation, got none", hint=_NAME_IT
+        )
     divided, rooted, reducing = row.elements_per_count != 1, row.root >= 0, row.redop not in ("", "none")
     table.test = _BY_COLUMNS.get((divided, rooted, reducing), "")
     checked = {timing.placement for timing in row.timings if timing.wrong is not None}
@@ -116,27 +121,32 @@ def _settle_operation(table: Table) -> None:
         return
     if not table.test:
         raise refusal(row.line, "the table does not say whether it is gather or scatter", _NAME_IT)
-    table.notes.append(f"the text does not name the test: its columns are those of {table.test}")
+    table.notes.append(f"the text does not name the test; {table.test} has the same columns")
 
 
 def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
-    """Ranks from the device lines, else from size and count, NCCL's log, or busbw / algbw. Raises UsageError."""
+    """Take the ranks from the device lines, or derive them from size and count, NCCL's log, or busbw / algbw.
+
+    Raises UsageError if they contradict each other.
+    """
     data = [row for row in table.rows if row.sends]
     if table.test in busbw.DIVIDED and any(row.count for row in data):
         ratios = {row.line: row.elements_per_count for row in data if row.count}
         least, ratio = min(ratios.values()), max(ratios.values())
         if least != ratio or ratio.denominator != 1:
             line = next(line for line, one in ratios.items() if one != least or ratio.denominator != 1)
-            raise refusal(line, "size / (count x bytes of the type) is not the same whole number of ranks in every row")
+            raise refusal(
+                line, "size / (count x bytes of the type) must be the same whole number of ranks in every row"
+            )
         if table.ranks is None:
             table.ranks = int(ratio)
-            table.notes.append(f"no device lines: {table.ranks} ranks follow from size and count")
+            table.notes.append(f"no device lines: size and count imply {table.ranks} ranks")
         elif ratio != table.ranks:
-            why = f"size {data[0].size_bytes} is for {ratio} ranks, the device lines name {table.ranks}"
+            why = f"size {data[0].size_bytes} implies {ratio} ranks, but the device lines name {table.ranks}"
             raise refusal(data[0].line, why)
     if table.ranks is None and logged_ranks is not None:
         table.ranks = logged_ranks
-        table.notes.append(f"no device lines: {logged_ranks} ranks by NCCL's log")
+        table.notes.append(f"no device lines: NCCL's log has {logged_ranks} ranks")
     if table.ranks is None:
         _solve_ranks(table, data)
     named, table.named_ranks = table.named_ranks, None
@@ -145,10 +155,10 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
     if table.ranks is None:
         table.ranks = named
     elif "threads" in table.settings:
-        table.ranks = named  # the head is whole, so the row that contradicts it is refused
+        table.ranks = named  # the header is complete, so the contradicting row is refused
     else:
-        differ = f"the device lines name rank {named - 1}, but busbw / algbw is that of {table.ranks} ranks"
-        table.notes.append(f"{differ}: they are not of one run")
+        differ = f"the device lines name rank {named - 1}, but busbw / algbw implies {table.ranks} ranks"
+        table.notes.append(f"{differ}: they are not from the same run")
 
 
 def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
@@ -166,13 +176,13 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
         least, most, line = max(least, found[0]), min(most, found[1]), row.line
     if least == most:
         table.ranks = least
-        table.notes.append(f"no device lines: {least} ranks follow from busbw / algbw")
+        table.notes.append(f"no device lines: busbw / algbw implies {least} ranks")
     else:
-        table.notes.append(f"no device lines, and busbw / algbw fits {least} to {most} ranks")
+        table.notes.append(f"no device lines: busbw / algbw allows {least} to {most} ranks")
 
 
 def _check_row(table: Table, row: Row) -> None:
-    """Raises UsageError when the columns of the row contradict each other."""
+    """Check the columns of a row against each other. Raises UsageError for a contradiction."""
     if table.test not in busbw.DIVIDED and row.count and row.elements_per_count != 1:
         why = f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
         raise refusal(row.line, why)
@@ -185,7 +195,7 @@ def _check_row(table: Table, row: Row) -> None:
 def _check_timing(table: Table, row: Row, timing: Timing) -> None:
     time, algbw = timing.time_us, timing.algbw
     if time.value <= 0:
-        raise refusal(row.line, f"time {time.text} us is not above 0")
+        raise refusal(row.line, f"time must be above 0 us, got {time.text}")
     low, high = algbw.range()
     share = None if table.ranks is None else float(busbw.factor(table.test, table.ranks))
     if table.is_computed:
@@ -205,14 +215,14 @@ def _check_timing(table: Table, row: Row, timing: Timing) -> None:
 
 
 def _is_old_definition(table: Table, timing: Timing, computed: Range, share: float) -> bool:
-    """Whether the algbw column is really the busbw, as before 2020-06."""
+    """Report whether the algbw column holds the busbw, as before 2020-06."""
     if table.test not in ("all_gather", "reduce_scatter") or timing.algbw.text != timing.busbw.text:
         return False
     return overlap(timing.algbw.range(), (computed[0] * share, computed[1] * share))
 
 
 def _add(table: Table, row: Row, timing: Timing) -> None:
-    """One timing of a row with data: algbw in bytes/s, computed from size and time where that can be."""
+    """Add a timing of a row with data: algbw in bytes/s, computed from size and time where possible."""
     seconds = timing.time_us.value * 1e-6
     value = timing.algbw.value * 1e9
     if table.is_computed:
@@ -233,7 +243,7 @@ def _add(table: Table, row: Row, timing: Timing) -> None:
 
 def _verification(table: Table, row: Row, timing: Timing) -> Verification | None:
     is_count = table.wrong_column == "#wrong"
-    # The old column is the largest difference; only the footer says whether any was out of bounds, not in which row.
+    # The old column is the largest difference. Only the footer counts wrong values, without their rows.
     if timing.wrong is None or (not is_count and table.out_of_bounds != 0):
         return None
     wrong = min(round(timing.wrong * TYPE_BYTES.get(row.type, 1)), 2**63 - 1) if is_count else 0
@@ -242,11 +252,11 @@ def _verification(table: Table, row: Row, timing: Timing) -> Verification | None
 
 
 def _closing_notes(table: Table) -> Iterable[str]:
-    """What a user must know of the whole table."""
+    """Yield the notes about the whole table."""
     timings = [timing for row in table.rows for timing in row.timings]
     if table.average is not None:
         average = f"the average bus bandwidth of {table.average.text} GB/s"
-        yield f"{average} is over all sizes and both placements: it says nothing about any size"
+        yield f"{average} averages all sizes and both placements: it says nothing about any size"
         mean = sum(timing.busbw.value for timing in timings) / max(len(timings), 1)
         slack = 0.0051 + 1e-5 * mean + table.average.half
         if abs(mean - table.average.value) > slack:
@@ -255,18 +265,18 @@ def _closing_notes(table: Table) -> Iterable[str]:
         yield "the data was not checked"
         if table.test == "all_to_all" and table.settings.get("validation") == 0:
             yield (
-                "without its check (-c 0) nccl-tests moves memory that nothing has written: on 4 H200 this all_to_all"
+                "without its check (-c 0) nccl-tests sends memory that was never written: on 4 H200 this all_to_all"
                 " takes up to a tenth less time than with data, from 32 MiB to 1 GiB"
             )
     elif table.wrong_column != "#wrong" and table.out_of_bounds != 0:
-        yield "which rows were wrong is not known: this version prints the largest error and one count for all rows"
+        yield "the wrong rows are unknown: this version prints the largest error and one count for all rows"
     if table.out_of_bounds:
         yield f"nccl-tests counted {table.out_of_bounds} values out of bounds: the data was wrong"
     if empty := sum(not row.sends for row in table.rows):
-        yield f"rows with less than 16 bytes per rank, where nothing was sent: {empty}, left out"
+        yield f"rows with less than 16 bytes per rank send nothing and are left out: {empty}"
     if table.algbw_is_busbw:
         yield "this version prints busbw in both columns: algbw was computed from size and time"
     if table.cpu_time:
         yield "the time column is CPU time (-C): bandwidths are as printed"
     if table.ranks == 1:
-        yield "1 rank: nothing crossed a link; nccl-tests built without MPI=1 runs like this in each process"
+        yield "1 rank: no data crossed a link; nccl-tests built without MPI=1 runs like this in each process"

@@ -1,4 +1,4 @@
-"""What nccl-tests prints: text of 2.0 to 2.19 and of its RCCL fork, and `-J` files (see `nccl_tests_json`).
+"""Reader of nccl-tests 2.0 to 2.19 and its RCCL fork, as text and as `-J` files (see `nccl_tests_json`).
 
 # nccl-tests version 2.18.3 nccl-headers=22809 nccl-library=22809      since 2.17
 # Collective test starting: all_gather_perf                            since 2.17
@@ -44,7 +44,7 @@ _PARAMETER = re.compile(r"([a-z][a-z ]{1,16}?): ?(\d{1,9})(?:\((\w{1,8})\))?")
 _VERSION = re.compile(r"nccl-tests version (\S{1,32})(?: nccl-headers=\S{1,16} nccl-library=(\d{1,8}))?")
 _PROGRAM = re.compile(r"\b(" + "|".join(OPERATION_OF) + r")_perf(?:_mpi)?\b")
 _NAMED = re.compile(r"(?:^|\s)(?:-t|--test|--collective)[ =](" + "|".join(OPERATION_OF) + r")(?:_perf)?(?![\w-])")
-"""How scripts that start the tests are told which, like Google's `run_nccl_tests.sh -t all_gather`."""
+"""The option that names the test in wrapper scripts, such as Google's `run_nccl_tests.sh -t all_gather`."""
 _RANK = re.compile(
     r"# {1,4}Rank +(\d{1,7})(?: +Group +(\d{1,7}))? +Pid +(\d{1,10}) on +(\S{1,255}) device +\d{1,4} "
     r"\[[0-9A-Fa-fx:.]{1,20}\] ?(.{0,80})"
@@ -60,12 +60,12 @@ _MAX_VARIABLES = 64
 
 
 def recognises(text: str) -> bool:
-    """Text with both bandwidth columns, or a `-J` file."""
+    """Report whether the text has both bandwidth columns, or is a `-J` file."""
     return ("algbw" in text and "busbw" in text) or nccl_tests_json.recognises(text)
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
-    """Every table. Raises UsageError for one that contradicts itself or cannot be told from another.
+    """Read every table. Raises UsageError for a contradictory or ambiguous table.
 
     `collective` is the operation of tables that do not name theirs.
     """
@@ -91,23 +91,23 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
 
 
 def _no_row(sections: Iterable[_Section]) -> UsageError:
-    """What is said of a text without a row; a run that printed its header had not ended its first size."""
+    """Return the error for a text without rows. A printed header shows that the run did not complete its first size."""
     for section in sections:
         if section.columns and section.devices and not section.closing_line:
             hosts = len({host for host, _ in section.devices.values()})
             return UsageError(
                 f"the run printed its header for {len(section.devices)} ranks on {hosts} hosts and no row: it hung or"
-                " died before its first size was done",
-                hint="run it with NCCL_DEBUG=INFO and give that log: it names the network that NCCL chose",
+                " died before it completed its first size",
+                hint="run it with NCCL_DEBUG=INFO and give that log, which names the network that NCCL chose",
             )
     return UsageError(
-        "no row of an nccl-tests table was found (size, count, type, ... time, algbw, busbw)",
+        "the output of nccl-tests must contain a row (size, count, type, ... time, algbw, busbw), got none",
         hint="give the output from the line '# nThread' to '# Avg bus bandwidth'",
     )
 
 
 def _parts(section: _Section) -> list[_Section]:
-    """The section, or one for each of the tables that several processes printed into one another."""
+    """Split a section into the tables of the processes that printed into one another."""
     rows, section.rows = section.rows, []
     try:
         for row in rows:
@@ -119,11 +119,11 @@ def _parts(section: _Section) -> list[_Section]:
         if not lanes:
             raise
         if not section.devices and len({row.size_bytes for row in rows}) == 1:
-            note = f"one size stands {len(rows)} times, without a header: each row is a run of the same test"
+            note = f"a size occurs {len(rows)} times without a header: each row is taken as a run of the same test"
             return [replace(section, rows=[row], results=[], notes=[note, *section.notes]) for row in rows]
         note = (
             f"{len(lanes)} tables of the same sizes are mixed: {len(lanes)} processes each ran alone, as nccl-tests"
-            " built without MPI=1 does; which row is of which process is not certain"
+            " built without MPI=1 does; the assignment of rows to processes is uncertain"
         )
         ranks = {rank for _, rank in section.devices}
         return [
@@ -138,20 +138,20 @@ def _parts(section: _Section) -> list[_Section]:
 
 
 class _Section(Table, kw_only=True):
-    """A table while it is read, with what was printed for it."""
+    """A table while it is read, with the output that belongs to it."""
 
     end: int = 0
-    """Its last line so far."""
+    """The last line so far."""
     stamp: int = 0
-    """How many words a time stamp adds to a row."""
+    """The number of words that a time stamp adds to a row."""
     devices: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
-    """(group, rank) to host and GPU name."""
+    """The host and GPU name of each (group, rank)."""
     closing_line: int = 0
-    """The line that ended it, 0 before."""
+    """The line that ended it; 0 while it is open."""
     torn: TornRow | None = None
-    """A row that NCCL's log cut, while its end is awaited."""
+    """A row cut by NCCL's log, until its end is found."""
     first_halves: int = 0
-    """Rows without their in-place half."""
+    """The number of rows without their in-place half."""
 
 
 def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
@@ -175,7 +175,7 @@ def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
 
 
 def _output(section: _Section, words: list[str], line: int, *, is_cut: bool) -> None:
-    """A row, or a part of one that NCCL's log cut off."""
+    """Read a row, or the part of a row that NCCL's log cut off."""
     if begins_row(words):
         _end_torn(section)
     if section.torn is not None:
@@ -191,7 +191,7 @@ def _output(section: _Section, words: list[str], line: int, *, is_cut: bool) -> 
 
 
 def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
-    """Takes the part that was read of a row without an end.
+    """Accept the part of a torn row that was read.
 
     Its first half is complete, because only the second half ends a row.
     """
@@ -204,11 +204,11 @@ def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
     elif text_ends:
         section.notes.append(cut_short(torn.line, len(torn.words), torn.width))
     else:
-        raise refusal(torn.line, f"{len(torn.words)} columns where the header has {torn.width}")
+        raise refusal(torn.line, f"a row must have {torn.width} columns, got {len(torn.words)}")
 
 
 def _begins(text: str, section: _Section) -> bool:
-    """Whether a comment belongs to the next run."""
+    """Report whether a comment belongs to the next run."""
     if "nccl-tests version" in text:
         return True
     if "Collective test starting" in text:
@@ -219,13 +219,13 @@ def _begins(text: str, section: _Section) -> bool:
 
 
 def _take_columns(section: _Section, text: str) -> bool:
-    """Whether a row without a header shows its columns."""
+    """Report whether a row without a header reveals its columns."""
     if section.devices or section.closing_line:
         return False
     section.columns = columns_of_row(text.split())
     if section.columns:
         section.wrong_column = "error" if "error" in section.columns else "#wrong"
-        section.notes.append("the table has no header: its columns are those of nccl-tests with as many words in a row")
+        section.notes.append("the table has no header: its columns are inferred from the number of words in a row")
     return bool(section.columns)
 
 
@@ -268,7 +268,7 @@ def _parameters(section: _Section, found: re.Match[str]) -> None:
 
 
 def _row(section: _Section, words: list[str], line: int) -> None:
-    """Reads one row. Other lines that begin with a digit are noise in the log and are ignored."""
+    """Read a row. Other lines that begin with a digit are noise in the log and are ignored."""
     if "count" not in section.columns or "type" not in section.columns:
         if len(words) == len(section.columns) and all(word[:1].isdigit() or word == "N/A" for word in words):
             _add_row(section, section.columns, words, line)
@@ -277,9 +277,9 @@ def _row(section: _Section, words: list[str], line: int) -> None:
         raise too_many_rows(line)
     if len(words) < 3 or not words[1].isdecimal() or words[2] not in TYPE_BYTES:
         if len(words) >= 6 and words[1].isdecimal() and not section.closing_line:
-            raise refusal(line, f"type {words[2][:40]!r} is not one of NCCL's")
+            raise refusal(line, f"type must be an NCCL type, got {words[2][:40]!r}")
         if line == section.last_line and not section.closing_line:
-            # A time stamp is one column of the header.
+            # A time stamp is a single column of the header.
             section.notes.append(cut_short(line, len(words), len(section.columns) + section.stamp // 2))
         return
     if len(words) == len(section.columns) + section.stamp:
@@ -312,12 +312,12 @@ def _add_row(section: _Section, columns: list[str], words: list[str], line: int)
 def _timings(columns: list[str], words: list[str], line: int) -> tuple[Timing, ...]:
     starts = [place for place, column in enumerate(columns) if column in _TIMES]
     if len(starts) > 2:
-        raise refusal(line, f"{len(starts)} time columns: a row has one out of place and one in place")
+        raise refusal(line, f"a row must have one time out of place and one in place, got {len(starts)} time columns")
     timings = []
     for placement, start, end in zip(("out_of_place", "in_place"), starts, [*starts[1:], len(columns)], strict=False):
         cells = dict(zip(columns[start:end], words[start:end], strict=True))
         if not {"algbw", "busbw"} <= cells.keys():
-            raise refusal(line, "the header has no algbw or no busbw for each time")
+            raise refusal(line, "the header must have algbw and busbw for each time")
         wrong = cells.get("#wrong", cells.get("error", "N/A"))
         extras = {_PER_ITERATION[k]: number(v, k, line).value * 1e-6 for k, v in cells.items() if k in _PER_ITERATION}
         timings.append(
@@ -334,20 +334,20 @@ def _timings(columns: list[str], words: list[str], line: int) -> tuple[Timing, .
 
 
 def _finish(section: _Section, around: list[Line]) -> None:
-    """Makes the rows results. `around` are the lines since the table before."""
+    """Convert the rows to results. `around` holds the lines since the previous table."""
     section.environment = _environment(around)
     logged_ranks = _logged_ranks(around)
     _settle_devices(section, logged_ranks)
     if not section.closing_line:
-        section.notes.append("the table has no end ('# Avg bus bandwidth'): it was cut off or the run died")
+        section.notes.append("the table has no end ('# Avg bus bandwidth'): it was truncated or the run died")
     if section.first_halves:
         halves = section.first_halves
-        section.notes.append(f"NCCL's log cut the rows apart, and of {halves} the in-place half is not in the text")
+        section.notes.append(f"NCCL's log cut the rows apart: the text lacks the in-place half of {halves}")
     section.finish(logged_ranks)
 
 
 def _program(lines: Iterable[Line]) -> str:
-    """The operation of the last program that the lines name."""
+    """Return the operation of the last program that the lines name."""
     names = [
         name
         for line in lines
@@ -359,21 +359,21 @@ def _program(lines: Iterable[Line]) -> str:
 
 
 def _environment(lines: Iterable[Line]) -> dict[str, str]:
-    """The NCCL variables that the lines name; the last value counts."""
+    """Return the NCCL variables that the lines set. The last value counts."""
     found = [pair for line in lines if "NCCL_" in line.text for pair in _VARIABLE.findall(line.text)]
     seen = {name: value.rstrip(".,") for name, value in found}
     return dict(list(seen.items())[:_MAX_VARIABLES])
 
 
 def _logged_ranks(lines: Iterable[Line]) -> int | None:
-    """The ranks of NCCL's communicators, when they are all the same."""
+    """Return the ranks of NCCL's communicators if all have the same number."""
     found = [_LOGGED_RANKS.search(line.text) for line in lines if " nranks " in line.text]
     counts = {int(one[1]) for one in found if one}
     return counts.pop() if len(counts) == 1 else None
 
 
 def _settle_devices(section: _Section, logged_ranks: int | None) -> None:
-    """Ranks, hosts and GPU names from the device lines. Where some of these are missing, NCCL's log has the ranks."""
+    """Take ranks, hosts and GPU names from the device lines, and the ranks from NCCL's log if lines are missing."""
     if not section.devices:
         return
     groups: dict[int, set[int]] = {}
@@ -384,9 +384,11 @@ def _settle_devices(section: _Section, logged_ranks: int | None) -> None:
     section.ranks = max(max(ranks) + 1, logged_ranks or 0)
     if len(groups) > 1:
         section.ranks = len(ranks)
-        section.notes.append(f"{len(groups)} groups ran at once; this table is of one of them")
+        section.notes.append(f"{len(groups)} groups ran at once; this table covers one of them")
     elif ranks != set(range(section.ranks)):
-        section.notes.append(f"{len(ranks)} of {section.ranks} device lines are there: the number of hosts is unknown")
+        section.notes.append(
+            f"only {len(ranks)} of {section.ranks} device lines are in the text: the number of hosts is unknown"
+        )
         if logged_ranks is None:
             section.named_ranks, section.ranks = section.ranks, None
     else:

@@ -1,12 +1,12 @@
-"""Rows of an nccl-tests table that NCCL's own log cut apart.
+"""Rows of an nccl-tests table that NCCL's log cut apart.
 
-nccl-tests prints a row in three parts (size to root, out of place, in place) and ends only the last one with a new
-line (nccl-tests src/common.cu). With NCCL_DEBUG=INFO, messages of NCCL come between them, directly behind a part:
+nccl-tests prints a row in three parts (size to root, out of place, in place) and ends only the last one with a new line
+(nccl-tests src/common.cu). With NCCL_DEBUG=INFO, messages of NCCL directly follow a part:
 
      1048576        262144     float     sum      -1node0:4263:4263 [0] NCCL INFO AllReduce: 1048576 Bytes -> ...
     79.32   13.22   13.22       0node0:4263:4263 [0] NCCL INFO AllReduce: 1048576 Bytes -> ...
 
-The parts are put together only where each ends at one of these places. Nothing is guessed.
+Parts are joined only if each ends at one of these places. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ONE_NUMBER = re.compile(r"-?\d{1,24}(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?|N/A")
 
 
 def writers_of(lines: Iterable[Line]) -> frozenset[str]:
-    """The `host:pid` of lines that NCCL alone wrote."""
+    """Return the `host:pid` of lines that only NCCL wrote."""
     writers: set[str] = set()
     for line in lines:
         found = _prefix(line.text)
@@ -37,9 +37,9 @@ def writers_of(lines: Iterable[Line]) -> frozenset[str]:
 
 
 def output_of(text: str, writers: frozenset[str]) -> tuple[str, bool]:
-    """The program's part of a line, and whether NCCL's log cut it off there.
+    """Return the program's part of a line, and whether NCCL's log cut it off there.
 
-    The whole line where no known host shows where the last number ends.
+    Returns the whole line if no known host marks the end of the last number.
     """
     found = _prefix(text)
     if found is None:
@@ -54,19 +54,19 @@ def output_of(text: str, writers: frozenset[str]) -> tuple[str, bool]:
 
 
 class TornRow(msgspec.Struct):
-    """A row whose end has not come yet. `starts` are the places where its two halves begin, `width` its columns."""
+    """A row without its end. `starts` are the offsets of its two halves, `width` is its number of columns."""
 
     line: int
     words: list[str]
     starts: tuple[int, ...]
     width: int
     stamp: int
-    """How many words a time stamp adds at the end."""
+    """The number of words that a time stamp adds at the end."""
 
     def add(self, words: Sequence[str], *, is_cut: bool, line: int) -> bool:
-        """Takes the next part, and says whether the row is whole now. Raises UsageError for a wrong part.
+        """Add the next part, and report whether the row is complete. Raises UsageError for a wrong part.
 
-        Words that are no numbers are somebody else's.
+        Words that are not numbers belong to other output and are ignored.
         """
         numbers = words[: -self.stamp] if self.stamp and len(self.words) + len(words) > self.width else words
         if not words or not all(_is_number(word) for word in numbers):
@@ -74,13 +74,15 @@ class TornRow(msgspec.Struct):
         found = len(self.words) + len(words)
         whole = found in (self.width, self.width + self.stamp)
         if not whole and not (is_cut and found in self.starts):
-            raise refusal(line, f"the row of line {self.line} goes on with {found} of {self.width} columns")
+            raise refusal(
+                line, f"the row of line {self.line} must have {self.width} columns, got {found} after its next part"
+            )
         self.words += words
         return whole
 
     @property
     def is_first_half(self) -> bool:
-        """Whether all of it up to the end of the out-of-place half came, and that half was not the row's end."""
+        """Report whether the row holds exactly everything up to the end of its out-of-place half."""
         return len(self.starts) > 1 and len(self.words) == self.starts[1]
 
 
@@ -89,9 +91,9 @@ def _is_number(word: str) -> bool:
 
 
 def _prefix(text: str) -> tuple[int, str] | None:
-    """Where `host:pid:thread [device]` of the first message of NCCL begins, and its `host:pid`.
+    """Find `host:pid:thread [device]` of the first message of NCCL. Returns its offset and its `host:pid`.
 
-    Other than in `nccl_log_lines`, the name may begin with any output of nccl-tests, like `N/A`.
+    Unlike in `nccl_log_lines`, any output of nccl-tests may precede the name, such as `N/A`.
     """
     mark = min((place for place in map(text.find, _MARKS) if place >= 0), default=-1)
     if mark < 0:

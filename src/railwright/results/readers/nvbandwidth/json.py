@@ -1,4 +1,4 @@
-"""nvbandwidth's `-j`: its matrices as lists of strings, turned into the lines that it prints otherwise."""
+"""Reader of nvbandwidth's `-j`, which converts its matrices of strings to the lines of its text output."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class _File(msgspec.Struct):
 
 
 def recognises(text: str) -> bool:
-    """The keys of its cases."""
+    """Report whether the text has the keys of its cases."""
     return '"nvbandwidth"' in text and '"bandwidth_matrix"' in text
 
 
 def as_printed(text: str) -> str:
-    """The text of the same run without `-j`. Raises UsageError for what is not its JSON."""
+    """Convert the JSON to the text that nvbandwidth prints without `-j`. Raises UsageError for any other text."""
     file = decoded_among(text, _File, "JSON file of nvbandwidth", "give the whole output of nvbandwidth -j")
     return "\n".join(_lines(file.body))
 
@@ -45,7 +45,7 @@ def _lines(body: _Body) -> Iterator[str]:
     yield f"nvbandwidth Version: {(body.version or body.git_version)[:_WORD]}"
     yield from (f"Device {device[:_WORD]}" for device in body.devices[:_WIDEST])
     for case in body.cases[:_MOST_CASES]:
-        if not case.matrix or "GB/s" not in case.description:  # not run, or of latencies
+        if not case.matrix or "GB/s" not in case.description:  # a test that did not run, or a latency
             continue
         yield f"Running {case.name[:_WORD]}."
         yield case.description[:_WORD]

@@ -1,4 +1,4 @@
-"""What NVIDIA's nvbandwidth prints: a matrix for each of its tests (0.2 to 0.8).
+"""Reader of NVIDIA's nvbandwidth 0.2 to 0.8: a matrix per test.
 
     Running device_to_device_memcpy_write_ce.
     memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)
@@ -8,7 +8,7 @@
 
     SUM device_to_device_memcpy_write_ce 552.26
 
-GB/s is 10^9 bytes/s (nvbandwidth README). The arrow says which way the data goes; a value of 0.00 or N/A is no copy.
+GB/s is 10^9 bytes/s (nvbandwidth README). The arrow gives the direction of the data; 0.00 or N/A means no copy.
 `device_local_copy` copies inside each GPU, and counts each byte once (device_local_copy in its README).
 """
 
@@ -35,7 +35,7 @@ _SAME = "same"
 
 
 class _Matrix(msgspec.Struct, kw_only=True):
-    """One test while it is read."""
+    """A test while it is read."""
 
     test: str
     row: str
@@ -47,20 +47,20 @@ class _Matrix(msgspec.Struct, kw_only=True):
 
 
 def recognises(text: str) -> bool:
-    """The words above each matrix."""
+    """Report whether the text has the heading of a matrix."""
     if nvbandwidth_json.recognises(text):
         return True
     return "memcpy " in text and ("(row)" in text or "local GPU(column)" in text) and "bandwidth (GB/s)" in text
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every run. Raises UsageError for a matrix that contradicts its sum."""
+    """Read every run. Raises UsageError for a matrix that contradicts its sum."""
     if nvbandwidth_json.recognises(text):
         text = nvbandwidth_json.as_printed(text)
     return files_of(
         map(_run, runs_of(text, lambda line: "nvbandwidth Version" in line.text)),
-        "no matrix of nvbandwidth was found (memcpy CE ... bandwidth (GB/s))",
-        "give the output from the line 'Running NAME.' on",
+        "nvbandwidth's output must contain a matrix (memcpy CE ... bandwidth (GB/s)), got none",
+        "give the output starting with the line 'Running NAME.'",
     )
 
 
@@ -121,4 +121,4 @@ def _check_sum(matrix: _Matrix | None, printed: str, line: int) -> None:
         return
     total = number(printed, "SUM", line)
     if abs(total.value - matrix.total) > total.half + matrix.half + 1e-6 * total.value:
-        raise refusal(line, f"SUM {total.text} is not that of the matrix, {matrix.total:.2f}")
+        raise refusal(line, f"SUM must be the sum of the matrix, {matrix.total:.2f}, got {total.text}")

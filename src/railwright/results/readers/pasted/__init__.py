@@ -1,1 +1,1 @@
-"""Pasted text before any tool is known: prefixes, marks, command lines, documents, numbers."""
+"""Cleaning of pasted text before the tool is known: prefixes, marks, command lines, documents, numbers."""

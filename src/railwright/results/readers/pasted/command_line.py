@@ -1,4 +1,4 @@
-"""What the command above a table says of its run: how many processes on how many hosts, and what was set for them."""
+"""The launcher's command above a table: its numbers of processes and hosts, and the variables that it set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_VARIABLES = 64
 
 
 class Launched(NamedTuple):
-    """Processes and hosts as the launcher's options say, None where they do not, and the words of the command."""
+    """Processes and hosts from the options of the launcher, or None, and the words of the command."""
 
     ranks: int | None = None
     hosts: int | None = None
@@ -31,7 +31,7 @@ class Launched(NamedTuple):
 
 
 def launched(above: Sequence[str]) -> Launched:
-    """What the last launcher's command in these lines says; nothing where there is none."""
+    """Parse the last launcher command in these lines. The result is empty if there is none."""
     for place in range(len(above) - 1, max(-1, len(above) - 1 - _MOST_LINES), -1):
         found = _LAUNCHER.search(above[place])
         if found is not None:
@@ -41,7 +41,7 @@ def launched(above: Sequence[str]) -> Launched:
 
 
 def _continued(above: Sequence[str], place: int) -> list[str]:
-    """The lines after one that ends with a backslash."""
+    """Return the lines after one that ends with a backslash."""
     lines: list[str] = []
     while above[place].rstrip().endswith("\\") and place + 1 < len(above) and len(lines) < _MOST_LINES:
         place += 1
@@ -52,7 +52,7 @@ def _continued(above: Sequence[str], place: int) -> list[str]:
 def _of_words(launcher: str, words: str) -> Launched:
     words = words.replace("\\", " ")
     ranks, hosts, each = _number(_RANKS, words), _number(_HOSTS, words), _number(_EACH, words)
-    if launcher != "srun" and hosts is not None:  # Open MPI's -N is the number of processes on each host
+    if launcher != "srun" and hosts is not None:  # Open MPI's -N is the number of processes per host
         each, hosts = each or hosts, None
     if ranks is None and hosts is not None:
         ranks = hosts * (each or 1)
@@ -68,7 +68,7 @@ def _number(pattern: re.Pattern[str], words: str) -> int | None:
 
 
 def environment_of(lines: Iterable[str]) -> dict[str, str]:
-    """The variables of communication libraries that are set in these lines, each where all lines agree.
+    """Return the variables of communication libraries on which all lines that set them agree.
 
     A parameter of Open MPI, `--mca btl tcp`, is under the name of its variable, OMPI_MCA_btl.
     """

@@ -1,8 +1,7 @@
-"""Texts in the form of what they were sent or kept in: quoted-printable of mails, HTML of their archives, markdown with
-its signs escaped, lines with their numbers, spaces that are none of ASCII.
+"""Removal of document formats: quoted-printable mail, HTML archives, escaped markdown, line numbers, Unicode spaces.
 
-No HTML parser: what is needed is the text between the tags, and Python's takes time that grows with the square, or
-more, of a page made to do so.
+It uses no HTML parser. Only the text between the tags is needed, and the time of Python's parser grows with the square
+or more on a malicious page.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 from itertools import pairwise
 
 _LOOKED_AT = 200_000
-"""Characters at the beginning that tell the form of a text."""
+"""The number of leading characters that decide the format of a text."""
 _LEAST_SIGNS = 4
 _ESCAPED = re.compile(r"=3D|=[0-9A-F]{2}=[0-9A-F]{2}")
 _SOFT_BREAK = re.compile(r"(?m)[^=\s]=$")
@@ -24,7 +23,7 @@ _ENTITY = re.compile(r"&(?:lt|gt|quot|nbsp);")
 _SLASHED = re.compile(r"\\([#_*\[\]<>|`~])")
 _SPACES = str.maketrans({**dict.fromkeys(map(chr, (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)), " "),
                          **dict.fromkeys(map(chr, (0x200B, 0x2060, 0xFEFF)), None)})  # fmt: skip
-"""Spaces of web pages and word processors, and signs of no width."""
+"""Spaces of web pages and word processors, and characters of zero width."""
 _NUMBERED = re.compile(r"[ \t]{0,8}(\d{1,6})(?:[:|\t-] ?| \| ?| {1,2}|$)")
 _LEAST_LINES = 6
 _LEAST_BY_COLON = 3
@@ -32,7 +31,7 @@ _LINES_LOOKED_AT = 400
 
 
 def plain(text: str) -> str:
-    """The text as the tool printed it; any other as it is. A line that the source broke stays broken."""
+    """Return the text as the tool printed it, or unchanged. A line that the source broke stays broken."""
     if not text.isascii():
         text = text.translate(_SPACES)
     text = _without_form(text.replace("\r\n", "\n"))
@@ -45,7 +44,7 @@ def plain(text: str) -> str:
 
 
 def _without_form(text: str) -> str:
-    """A mail or a web page as its text."""
+    """Convert a mail or a web page to its text."""
     begin = text[:_LOOKED_AT]
     if "=3D" in begin and len(_ESCAPED.findall(begin)) >= _LEAST_SIGNS and _SOFT_BREAK.search(begin):
         text = quopri.decodestring(text.encode()).decode(errors="replace")
@@ -56,7 +55,7 @@ def _without_form(text: str) -> str:
 
 
 def _without_numbers(text: str) -> str:
-    """The text without the numbers of its lines, as editors, `cat -n` and `grep -n` write them."""
+    """Remove the line numbers that editors, `cat -n` and `grep -n` write."""
     lines = text.split("\n")
     filled = [line for line in lines[:_LINES_LOOKED_AT] if line.strip()]
     found = [match for line in filled if (match := _NUMBERED.match(line))]

@@ -1,4 +1,4 @@
-"""What people write into a tool's lines before they post them: numbers in bold, an arrow and a remark behind a row."""
+"""Removal of manual marks in a tool's lines: numbers in bold, an arrow, or a remark after a row."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _MARK = (
     r"|\*{2,}[\s!A-Za-z]).*"
 )
 _REMARK = re.compile(rf"(?P<row>\d.*?\s\S{{1,40}}|\S.*?[\s|]\(?\d[\w.,%+/:()-]{{0,40}}){_MARK}")
-"""A row that begins with a number, or ends with one."""
+"""A row that begins or ends with a number."""
 _ARROW = re.compile(r"(?:-{1,3}>|={1,3}>|>{2,}|\u2192|\u21d2|\*)\s{0,4}(?=\d{1,19}\s{1,40}\d)")
 _SIGNS = ("**", "`", "~~", "<", ">", "//", "# ", "!!", "*", "\u2190", "\u21d0", "\u21d2", "\u2192", "\u26a0",
           "\u2705", "\u274c")  # fmt: skip
-"""One of them is in every line that is looked at: cheap to ask for."""
+"""Every line with a mark contains one of these characters, which makes the test cheap."""
 _LONGEST = 400
 
 
 def unmarked(line: str) -> str:
-    """A row without what a hand wrote into it; any other line as it is."""
+    """Remove manual marks from a row. Other lines are unchanged."""
     if len(line) > _LONGEST or not any(sign in line for sign in _SIGNS) or "NCCL " in line:
-        return line  # a message of NCCL's may be torn into a row: it is put together later
+        return line  # an NCCL message that may be torn into a row; the row is joined later
     if any(sign in line for sign in ("*", "`", "~~")):
         line = _BOLD.sub(r"\2", line)
     text = line.lstrip()

@@ -1,7 +1,7 @@
-"""The lines of a log as the tool printed them: launchers' prefixes, time stamps, colours and carriage returns removed.
+"""The lines of a log as the tool printed them, without launcher prefixes, time stamps, colors and carriage returns.
 
-A launcher that marks its ranks (`[1,0]<stdout>:`, Slurm's `0: `, Hydra's `[0] `) mixes their lines, so every line has
-its origin and a table is read from one origin only.
+A launcher that labels its ranks (`[1,0]<stdout>:`, Slurm's `0: `, Hydra's `[0] `) mixes their lines, so every line has
+its origin, and a table is read from a single origin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_CHARACTERS = 16 * 2**20
 MAX_LINES = 200_000
 MAX_LINE = 4096
 LEFT_OUT = "\x1e"
-"""A line of this and a number stands where lines were left out (`long_text`): the next line has that number."""
+"""The mark of omitted lines (`long_text`). The number after it is that of the next line."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 _PREFIXES = (
@@ -33,12 +33,12 @@ _PREFIXES = (
     re.compile(r"\[(?:rank|default)?(\d{1,7})\](?: |:)"),  # mpiexec -l, torchrun
     re.compile(r"[ ]{0,6}(\d{1,7}): "),  # srun --label
 )
-"""What may stand before a line. The group of a launcher's prefix is the rank that printed the line."""
+"""The prefixes of a line. The group of a launcher's prefix is the rank that printed the line."""
 _MAX_PREFIXES = 3
 
 
 class Line(NamedTuple):
-    """One line with its number in the text, counted from 1, and the rank that printed it."""
+    """A line with its number in the text, counted from 1, and the rank that printed it."""
 
     number: int
     origin: str
@@ -46,25 +46,27 @@ class Line(NamedTuple):
 
 
 def refusal(line: int, reason: str, hint: str = "") -> UsageError:
-    """The error for a table that is not what it claims."""
+    """Return the error for an invalid table."""
     return UsageError(
-        f"line {line}: {reason}", hint=hint or "give the tool's output as it was printed, from its header on"
+        f"line {line}: {reason}", hint=hint or "give the tool's output as it was printed, starting with its header"
     )
 
 
 def bounded(text: str) -> str:
-    """The text itself. Raises UsageError when it is too large to read."""
+    """Return the text. Raises UsageError if it is too large."""
     _refuse_more(len(text), "characters", MAX_CHARACTERS)
     return text
 
 
 def _refuse_more(found: int, unit: str, most: int) -> None:
     if found > most:
-        raise UsageError(f"the text has {found} {unit}, more than {most}", hint="cut out the part with the table")
+        raise UsageError(
+            f"the text must have at most {most} {unit}, got {found}", hint="cut out the part with the table"
+        )
 
 
 def lines_of(text: str) -> list[Line]:
-    """All lines, cleaned. Raises UsageError for a text that is too large."""
+    """Return all lines, cleaned. Raises UsageError for a text that is too large."""
     bounded(text)
     text = unwrapped(text.rstrip().replace("\r\n", "\n"))
     if "\x1b" in text:
@@ -87,7 +89,7 @@ def _numbered(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 def _line(number: int, raw: str, prefixes: Prefixes) -> Line:
     raw = raw[:MAX_LINE].rstrip("\r")
-    raw = raw.rpartition("\r")[2]  # a progress line that was written over
+    raw = raw.rpartition("\r")[2]  # an overwritten progress line
     origin, raw = prefixes.split(raw)
     for _ in range(_MAX_PREFIXES):
         if raw[:1] not in "[0123456789 \t" or _begins_plainly(raw):
@@ -101,27 +103,30 @@ def _line(number: int, raw: str, prefixes: Prefixes) -> Line:
 
 
 def _begins_plainly(raw: str) -> bool:
-    """Whether a line that begins with a space has no prefix: most rows of tables, told without patterns."""
+    """Report whether a line that begins with a space has no prefix.
+
+    This covers most rows of tables without patterns.
+    """
     return raw[:1] in " \t" and ": " not in raw[:16] and "]<std" not in raw[:120]
 
 
 def by_origin(lines: Iterable[Line]) -> list[list[Line]]:
-    """The lines of each origin. Origins are in the order of their first lines; unmarked lines are an origin too."""
+    """Group the lines by origin, in the order of their first lines. Unlabeled lines are an origin too."""
     return [group for _, group in grouped(lines, lambda line: line.origin)]
 
 
 def in_order_of_origin(text: str) -> list[Line]:
-    """All lines, those of one origin behind each other."""
+    """Return all lines, grouped by origin."""
     return [line for stream in by_origin(lines_of(text)) for line in stream]
 
 
 def runs_of(text: str, begins: Callable[[Line], bool]) -> list[list[Line]]:
-    """The lines of each run. Ranks that a launcher marked are read apart."""
+    """Return the lines of each run. Labeled ranks are read separately."""
     return [part for stream in by_origin(lines_of(text)) for part in sections(stream, begins) if part]
 
 
 def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list[Line]]:
-    """The lines, divided before each line that begins a run. The lines above the first such line are a part too."""
+    """Split the lines before each line that begins a run. The lines above the first such line are a part too."""
     parts: list[list[Line]] = [[]]
     for line in lines:
         if begins(line):
@@ -131,18 +136,18 @@ def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list
 
 
 def last_row(lines: list[Line]) -> int:
-    """The number of the last line that begins with a digit, as the rows of tables do: only there may a row be cut off.
+    """Return the number of the last line that begins with a digit, the only row that may be truncated.
 
-    What people write behind a table is no part of it.
+    Text that people write after a table is not part of it.
     """
     return next((line.number for line in reversed(lines) if line.text.lstrip()[:1].isdigit()), lines[-1].number)
 
 
 def columns_of(header: str, known: re.Pattern[str], line: int, shown: str = "", least: int = 1) -> list[str]:
-    """The columns of a header. Raises UsageError when it has words that are no known column."""
+    """Return the columns of a header. Raises UsageError if it has words that are not known columns."""
     columns = known.findall(header)
     if "".join(columns).replace(" ", "") != header.replace(" ", "") or len(columns) < least:
-        raise refusal(line, f"the columns {shown or header[:100]!r} are not known")
+        raise refusal(line, f"unknown columns: {shown or header[:100]!r}")
     return columns
 
 
@@ -151,5 +156,5 @@ ENDS_INSIDE = "the text ends inside line "
 
 
 def cut_short(line: int, found: int, expected: int) -> str:
-    """The note for a last row that was cut off."""
+    """Return the note for a truncated last row."""
     return f"{ENDS_INSIDE}{line} ({found} of {expected} columns): that row is left out"

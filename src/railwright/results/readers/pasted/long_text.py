@@ -1,7 +1,7 @@
-"""Texts too long to be held: read once, in pieces. NCCL's messages go to their reader, what may be a table's is kept.
+"""Texts too long for memory, read once in pieces. NCCL's messages go to their reader; possible table lines are kept.
 
-Kept are the lines that NCCL did not write, and of NCCL's own those that a table is read with: the first of each
-thread, settings, numbers of ranks, and those that cut a row. Where lines were left out stands the number of the next.
+It keeps the lines that NCCL did not write, and NCCL's lines that help to read a table: the first of each thread,
+settings, numbers of ranks, and those that cut a row. The number of the next line replaces omitted lines.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from railwright.results.readers.nccl_log.model import NcclLog
 from railwright.results.readers.pasted.log_lines import LEFT_OUT, MAX_CHARACTERS, MAX_LINES
 
 _PLAIN_CHARACTERS = 8 * 2**20
-"""Up to here every line that is not NCCL's is kept; further on what looks like a tool's."""
+"""The amount of text up to which every line that is not NCCL's is kept. After it, only likely tool output is."""
 _LONGEST_LINE = 2**20
 _MOST_OF_NCCL = 4096
-"""Of NCCL's lines, how many of each reason are kept."""
+"""The maximum number of NCCL's lines kept for each reason."""
 _MARKS = (b"NCCL INFO ", b"NCCL WARN ")
 _TITLES = re.compile(rb"#|IoType: | Test$|_perf|^\s{0,40}SUM ")
 _CUT_ROW = re.compile(rb"(?:^|\s)[\d.]{1,24}\s{1,24}[\d.]{1,24}\s")
@@ -28,16 +28,16 @@ _MOST_OF_A_ROW = 400
 
 
 class LongText(msgspec.Struct, frozen=True, kw_only=True):
-    """What was kept of each of several texts, and what NCCL's log in all of them says."""
+    """The kept lines of each text, and the NCCL log in all of them."""
 
     names: tuple[str, ...]
     texts: tuple[str, ...]
     log: NcclLog | UsageError | None
-    """The error where the log says nothing, or contradicts itself; None where NCCL wrote no line."""
+    """The error if the log is empty or contradictory; None if NCCL wrote no line."""
 
 
 def read_long(sources: Sequence[tuple[str, Iterable[bytes]]]) -> LongText:
-    """Reads each named text in pieces of any size. Raises UsageError where one has too much besides NCCL's log."""
+    """Read each named text in pieces of any size. Raises UsageError if one has too much besides NCCL's log."""
     from railwright.results.readers.nccl_log import log as nccl_log
 
     kept = [_Kept() for _ in sources]
@@ -58,7 +58,7 @@ def read_long(sources: Sequence[tuple[str, Iterable[bytes]]]) -> LongText:
     except UsageError as error:
         log = error
         if not of_sources:
-            collections.deque(lines, maxlen=0)  # the tables behind it can be read all the same
+            collections.deque(lines, maxlen=0)  # the tables after it remain readable
     if of_sources:
         raise of_sources[0]
     if not any(one.has_messages for one in kept):
@@ -69,7 +69,7 @@ def read_long(sources: Sequence[tuple[str, Iterable[bytes]]]) -> LongText:
 
 
 class _Kept:
-    """The lines that are kept of one text."""
+    """The kept lines of a text."""
 
     def __init__(self) -> None:
         self.has_messages = False
@@ -85,7 +85,7 @@ class _Kept:
         return "\n".join(self._lines)
 
     def take(self, pieces: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
-        """NCCL's lines with their numbers; the others are kept. Raises UsageError for too many."""
+        """Yield NCCL's lines with their numbers and keep the others. Raises UsageError for too many."""
         for number, line in enumerate(_lines(pieces), 1):
             self.lines = number
             mark = line.find(b"NCCL ")
@@ -95,7 +95,7 @@ class _Kept:
                     self._keep(number, line, name)
                 yield number, line.decode("utf-8", errors="replace")
                 continue
-            if mark >= 0 and line.startswith(b"version ", mark + 5):  # rank 0 prints it without a mark of NCCL's
+            if mark >= 0 and line.startswith(b"version ", mark + 5):  # rank 0 prints it without NCCL's mark
                 yield number, line.decode("utf-8", errors="replace")
             if self._characters < _PLAIN_CHARACTERS or _may_be_of_a_table(line):
                 self._keep(number, line, name)
@@ -122,14 +122,14 @@ class _Kept:
         self._characters += len(words) + 1
         if self._characters > MAX_CHARACTERS - 16 * len(self._lines) or len(self._lines) >= MAX_LINES - 1:
             raise UsageError(
-                f"{name} has more than {MAX_CHARACTERS // 2**20} MiB or {MAX_LINES} lines besides NCCL's that may be of"
-                f" a table, at line {number}",
+                f"{name} must have at most {MAX_CHARACTERS // 2**20} MiB and {MAX_LINES} lines besides NCCL's that may"
+                f" be rows of a table, got more at line {number}",
                 hint="give the part with the table",
             )
 
 
 def _may_be_of_a_table(line: bytes) -> bool:
-    """Whether a line has a title's words, or ends in two numbers."""
+    """Report whether a line has words of a title, or ends in two numbers."""
     last = line[-60:].split()[-2:]
     if len(last) == 2 and all(word[:1].isdigit() or word == b"N/A" for word in last):
         return True
@@ -137,7 +137,7 @@ def _may_be_of_a_table(line: bytes) -> bool:
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines, each at most a megabyte of it."""
+    """Yield the lines, each truncated to a megabyte."""
     rest, cut = b"", False
     for piece in pieces:
         lines = (rest + piece).split(b"\n")

@@ -1,8 +1,7 @@
-"""What launchers, containers and collectors of logs put around the lines of a tool, taken off again.
+"""Removal of the prefixes that launchers, containers and log collectors add to the lines of a tool.
 
-Nobody can list all of them. But a tool begins its output with words that are always the same, so what stands before
-those words is what was put there, and every line that begins alike has it taken off. Digits may differ (time stamps,
-ranks), the rest may not.
+Nobody can list all of them. But a tool begins its output with fixed words, so the text before those words is a prefix,
+and it is removed from every line that begins alike. Digits may differ (time stamps, ranks); the rest may not.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from itertools import islice, takewhile
 import msgspec
 
 MAX_PREFIXES = 4096
-"""Different beginnings that are followed: a job of so many pods whose lines stand in one text."""
+"""The maximum number of distinct prefixes, as in the combined log of that many pods."""
 _MOST_PLAIN = 10_000
-"""Lines of a tool without a beginning, after which none is looked for where none was found."""
+"""The number of tool lines without a prefix after which the search for prefixes ends."""
 _LONGEST = 200
 _MOST_PARTS = 100
-"""Numbers, words, spaces and signs in one beginning: a line of kubectl has 20 of them, one of syslog 24."""
+"""The maximum number of parts (numbers, words, spaces, signs) of a prefix. kubectl has 20 of them, syslog 24."""
 _MOST_SPACE = 24
-"""Spaces before a beginning, and behind it."""
+"""The maximum number of spaces before and after a prefix."""
 _END = ""
-"""Marks a part of the tree where a beginning may end."""
+"""Marks a node of the tree where a prefix may end."""
 _ANCHOR = re.compile(
     r"# nThread|# nccl-tests version|# Collective test starting|# Using devices|# Out of bounds|# Avg bus bandwidth"
     r"|#\s{1,24}size\s{1,24}(?:count|time)|\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:float|half|double|bfloat16|u?int\d{0,2}"
@@ -35,7 +34,7 @@ _ANCHOR = re.compile(
     r"|access\s{1,8}bw\(MiB/s\)|Operation\s{8,40}Max\s"
     r"|\|\s{1,8}(?:Stage|Test)\s{1,8}\| # iterations|Final:\s{4,40}\d|\[thread \d"
 )
-"""The words that a line of a known tool begins with."""
+"""The first words of the lines of known tools."""
 _WORDS = (
     "#",
     " sum",
@@ -58,11 +57,11 @@ _WORDS = (
     "Final",
     "[thread ",
 )
-"""One of them is in every line with an anchor: looked for first, because it is cheap."""
+"""Every line with an anchor contains one of these words, which makes the first test cheap."""
 _STAMP = re.compile(r"\d{1,4}[-/:.]\d\d[-/:.]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
 _PARTS = re.compile(r"\d+|\s+|[^\W\d_]+|.")
 _CLOSES = frozenset(":|]>-+})Z")
-"""What a beginning ends with that all lines have, so that no word of a table is taken for one: signs, and UTC's Z."""
+"""The last characters of a common prefix, so that no word of a table is taken for one: signs, and UTC's Z."""
 _LEAST_LINES = 3
 _JSON_KEYS = ("log", "message", "msg", "line", "text", "MESSAGE", "stdout")
 _QUOTE = re.compile(r"(?:[ \t]{0,12}>[ \t]?){1,4}")
@@ -74,7 +73,7 @@ _Tree = dict[str, "_Tree"]
 
 
 class Prefixes:
-    """The beginnings of the lines of one text, as a tree of their parts: a line is looked up once, however many."""
+    """The prefixes of a text, as a tree of their parts, so that each line needs a single lookup."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._tree: _Tree = {}
@@ -93,7 +92,7 @@ class Prefixes:
                 count += self._add(before.strip())
 
     def _add(self, before: str) -> bool:
-        """Whether this beginning is new. One of too many parts is none that a launcher writes."""
+        """Add a prefix, and report whether it is new. No launcher writes a prefix of too many parts."""
         parts = [_alike(part) for part in _PARTS.findall(before)]
         if len(parts) > _MOST_PARTS:
             return False
@@ -105,7 +104,7 @@ class Prefixes:
         return is_new
 
     def split(self, line: str) -> tuple[str, str]:
-        """(what was put before it, without time stamps; the line)."""
+        """Split a line into its prefix, without time stamps, and the rest."""
         end = self._end_of(line) if self._tree else 0
         if not end:
             return "", line
@@ -113,12 +112,12 @@ class Prefixes:
         tag = _STAMP.sub("", prefix).strip()
         rest = rest[len(rest[:_MOST_SPACE]) - len(rest[:_MOST_SPACE].lstrip()) :]
         if "[" in tag and "NCCL " not in rest:
-            rest = rest.replace(tag, "")  # mpirun and Hydra tag each write of a line, and a row is three of them
+            rest = rest.replace(tag, "")  # mpirun and Hydra tag each write, and a row is three writes
         origin = " ".join(_STAMP.sub("", prefix).split())
         return origin if any(map(str.isalnum, origin)) else "", rest
 
     def _end_of(self, line: str) -> int:
-        """Where the longest beginning ends that this line has: what begins like a shorter one may be more than that."""
+        """Return the end of the longest prefix of the line. A shorter match may be part of a longer prefix."""
         tree, end = self._tree, 0
         start = len(line[:_MOST_SPACE]) - len(line[:_MOST_SPACE].lstrip())
         for part in _PARTS.finditer(line, start, start + 2 * _LONGEST):
@@ -132,7 +131,7 @@ class Prefixes:
 
 
 def without_common(text: str) -> str:
-    """The text out of other formats, without what all its lines begin with where a sign of a log's ends that."""
+    """Return the text without document formats and without a common prefix that ends in a log's sign."""
     text = unwrapped(text)
     lines = text.split("\n")
     common: list[str] = []
@@ -153,27 +152,27 @@ def without_common(text: str) -> str:
 
 
 def _behind(line: str, parts: int) -> str:
-    """What follows the first parts of a line and one space."""
+    """Return the rest of a line after its first parts and one space."""
     last = next(islice(_PARTS.finditer(line), parts - 1, None), None)
     return line[last.end() :].removeprefix(" ") if last is not None else line
 
 
 def _may_stand_before(before: str, anchor: str) -> bool:
-    """Whether it can be a prefix: a number directly before a row's size would be a part of the row."""
+    """Report whether it can be a prefix. A number directly before a row's size is part of the row."""
     return not (anchor[:1].isdigit() and (not before[-1:].isspace() or before.rstrip()[-1:].isdigit())) and not (
         before.rstrip().endswith(("echo", '"', "'")) and not before.lstrip().startswith(('"', "'"))
     )
 
 
 def _alike(part: str) -> str:
-    """The same for any number, and for any space between two words."""
+    """Normalize numbers, and spaces between words."""
     return "0" if part[0].isdigit() else " " if part.isspace() else part
 
 
 def unwrapped(text: str) -> str:
-    """The text with its lines as they were printed, where another format holds them.
+    """Return the lines as they were printed, if another format wraps them.
 
-    Carriage returns alone, JSON log lines, Ansible's lists of lines, markdown quotes.
+    The formats are bare carriage returns, JSON log lines, Ansible's lists of lines, and markdown quotes.
     """
     if "\n" not in text.strip() and "\r" in text:
         text = text.replace("\r", "\n")
@@ -189,7 +188,7 @@ def unwrapped(text: str) -> str:
 
 
 def _are_strings(lines: list[str]) -> bool:
-    """Whether most lines are strings of JSON, or all between the brackets of a list."""
+    """Report whether most lines are JSON strings, or all lines between the brackets of a list are."""
     strings = sum(_STRING.fullmatch(line) is not None for line in lines)
     return strings * 2 > len(lines) or (strings > 0 and any(_LIST.search(line) for line in lines))
 

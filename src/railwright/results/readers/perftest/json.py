@@ -1,6 +1,6 @@
-"""perftest's `--out_json`: what was set under `test_info`, and one size under `results`.
+"""Reader of perftest's `--out_json`: the options under `test_info`, and one size under `results`.
 
-The unit of its bandwidths is not in it: messages x size tells it.
+The file does not name the unit of its bandwidths. It follows from messages x size.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class _File(msgspec.Struct):
 
 
 def recognises(text: str) -> bool:
-    """The keys of its two parts."""
+    """Report whether the text has the keys of both parts."""
     return '"test_info"' in text and '"BW_average"' in text and '"MsgRate"' in text
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """The one size of a file. Raises UsageError for a rate that is in no known unit that of its messages."""
+    """Read the single size of a file. Raises UsageError if no known unit makes the rate agree with the messages."""
     file = decoded_among(text, _File, "JSON file of perftest", "give the whole file of --out_json_file")
     found = _TEST.search(str(file.test_info.get("test", "")).replace("RDMA_", ""))
     draft = Draft(tool="perftest", test=f"ib_{found[1].lower()}_{found[2].lower()}" if found else "ib_bw", ranks=2)
@@ -59,7 +59,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     unit = next((unit for unit, scale in _UNITS.items() if _agrees(result, scale)), "")
     if not unit:
         raise UsageError(
-            f"{result.average} is in no unit of perftest {result.rate} Mpps x {result.size} bytes",
+            f"average {result.average} matches perftest's {result.rate} Mpps x {result.size} bytes in no known unit",
             hint="give the file as perftest wrote it",
         )
     settings: dict[str, Scalar] = {"iterations": result.iterations}
@@ -70,7 +70,9 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         Measured("messages_per_s", result.rate * 1e6, f"{result.rate} Mpps"),
     ]
     draft.add(1, values, {"size_bytes": result.size}, settings)
-    return files_of([draft], "no result of perftest was found", "give the whole file of --out_json_file")
+    return files_of(
+        [draft], "perftest's file must contain a result, got none", "give the whole file of --out_json_file"
+    )
 
 
 def _agrees(result: _Results, scale: float) -> bool:

@@ -1,4 +1,4 @@
-"""What perftest (ib_write_bw, ib_read_bw, ib_send_bw, ib_atomic_bw and their _lat) prints, 4.x to 6.x.
+"""Reader of perftest 4.x to 6.x: ib_write_bw, ib_read_bw, ib_send_bw, ib_atomic_bw and their _lat.
 
                         RDMA_Write BW Test
      Dual-port       : OFF          Device         : mlx5_0
@@ -6,8 +6,8 @@
      #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
      65536      5000             197.82             197.80               0.377276
 
-Three units, by the header: MiB/sec, MB/sec (older versions; the same 2^20 bytes/s) and Gb/sec (10^9 bits/s).
-The message rate times the size is the average bandwidth, which proves the unit.
+The header names one of three units: MiB/sec, MB/sec (older versions; the same 2^20 bytes/s) and Gb/sec (10^9 bits/s).
+The message rate times the size is the average bandwidth, which confirms the unit.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _COLUMN = re.compile(
 )
 _HEADER = re.compile(r"#bytes\b|\bbytes(?=\s{1,24}#?iterations\b)")
 _BARE = re.compile(r"(?<!#)\biterations\b")
-"""The second column where its sign was taken for a title's, or left out."""
+"""The second column if its sign was taken for that of a heading, or left out."""
 _UNIT = re.compile(r"BW average\[(\S{1,8})\]")
 _BYTES_PER_S = {"MiB/sec": 2.0**20, "MB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
 _ROW_ALONE = re.compile(
     r"(?m)^[ \t]{0,16}(\d{1,12})\s{1,24}\d{1,12}\s{1,24}\d[\d.]{2,16}\s{1,24}(\d[\d.]{2,16})"
     r"\s{1,24}(\d\.\d{3,9})[ \t]*$"
 )
-"""Five numbers, of which the last two times the first are one rate: a row whose header is not in the text."""
+"""Five numbers, of which the last two times the first give one rate: a row whose header is not in the text."""
 _COLUMNS_ALONE = ("#bytes", "#iterations", "BW peak[{}]", "BW average[{}]", "MsgRate[Mpps]")
 _VERB = {"Send": "send", "RDMA_Write": "write", "RDMA_Read": "read", "Atomic": "atomic"}
 
@@ -70,7 +70,7 @@ _SETTING = re.compile(
 )
 
 _KNOWN_TO = 0.01
-"""How well a message rate has to be known to tell a unit."""
+"""The relative precision that a message rate needs to identify a unit."""
 _ORDER = ("t_min[usec]", "t_typical[usec]", "99% percentile[usec]", "99.9% percentile[usec]", "t_max[usec]")
 
 
@@ -80,7 +80,7 @@ class _Test(Draft, kw_only=True):
 
 
 def recognises(text: str) -> bool:
-    """The words of the table's header."""
+    """Report whether the text has the header of the table."""
     if perftest_json.recognises(text):
         return True
     is_table = "BW average[" in text or ("t_avg[usec]" in text and "#repetitions" not in text)
@@ -88,12 +88,12 @@ def recognises(text: str) -> bool:
 
 
 def has_rows(text: str) -> bool:
-    """Whether a text without the header has rows whose numbers can be nothing else."""
+    """Report whether a text without the header has unmistakable rows."""
     return any(_unit_of(found) for found in _ROW_ALONE.finditer(text))
 
 
 def _unit_of(row: re.Match[str]) -> str:
-    """The unit of a row's bandwidths, by its message rate; "" where it is no row with five columns."""
+    """Derive the unit of a row's bandwidths from its message rate; "" if it is not a row of five columns."""
     size, average, rate = int(row[1]), number(row[2], "BW average", 0), number(row[3], "MsgRate", 0)
     if not size or average.value <= 0 or rate.half > _KNOWN_TO * rate.value:
         return ""
@@ -102,13 +102,16 @@ def _unit_of(row: re.Match[str]) -> str:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every table of the text. Raises UsageError for one that contradicts itself or does not name its test."""
+    """Read every table of the text.
+
+    Raises UsageError for a contradictory table, or one without the name of its test.
+    """
     if perftest_json.recognises(text):
         return perftest_json.read(text)
     return files_of(
         map(_test, runs_of(text, _begins)),
-        "no row of a perftest table was found (#bytes, #iterations, ...)",
-        "give the client's output from the line '... BW Test' or '... Latency Test' on",
+        "perftest's output must contain a row (#bytes, #iterations, ...), got none",
+        "give the client's output starting with the line '... BW Test' or '... Latency Test'",
     )
 
 
@@ -117,7 +120,7 @@ def _begins(line: Line) -> bool:
 
 
 def _test(part: list[Line]) -> _Test:
-    """One table. Where no title names its test, the last program named above it does."""
+    """Read a table. Without a title, its test is the last program named above it."""
     test = _Test(tool="perftest", ranks=2, last_line=last_row(part))
     failed = ""
     title = _TITLE.search(part[0].text)
@@ -133,7 +136,7 @@ def _test(part: list[Line]) -> _Test:
             if found := _UNIT.search(text):
                 test.unit = found[1]
                 if test.unit not in _BYTES_PER_S:
-                    raise refusal(line.number, f"unit {test.unit!r} is not one of {', '.join(_BYTES_PER_S)}")
+                    raise refusal(line.number, f"unit must be one of {', '.join(_BYTES_PER_S)}, got {test.unit!r}")
         elif test.columns and (found := _ERROR.search(text)):
             failed = failed or f"{ENDED_BY_ERROR}: {found[0]}"
         elif test.columns or ((row := _ROW_ALONE.match(text)) and (unit := _unit_of(row))):
@@ -168,14 +171,14 @@ def _row(test: _Test, words: list[str], line: int) -> None:
     if len(words) < 2 or not words[0].isdecimal() or not words[1].isdecimal():
         return
     if len(words) == len(test.columns) + 1 and test.unit and "MsgRate[Mpps]" not in test.columns:
-        test.columns.append("MsgRate[Mpps]")  # what was cut off the header when it was copied
+        test.columns.append("MsgRate[Mpps]")  # the header lost this column when it was copied
     cells = test.cells(words, line)
     if not cells:
         return
     if not test.test:
         latency = any("t_avg" in column or "t_typical" in column for column in test.columns)
         test.test = "ib_lat" if latency else "ib_bw"
-        test.notes.append(f"the text does not say which test of perftest this is: its columns are those of {test.test}")
+        test.notes.append(f"the text does not name the perftest program; {test.test} has the same columns")
     size = whole(cells.pop("#bytes"), "#bytes", line)
     test.rise_to(size, line, may_repeat=True)
     iterations = whole(cells.pop("#iterations"), "#iterations", line)
@@ -209,7 +212,7 @@ def _add_latency(test: _Test, numbers: dict[str, Number], size: int, iterations:
     else:
         for before, after in pairwise(numbers[name] for name in _ORDER if name in numbers):
             if before.low > after.high:
-                raise refusal(line, f"{after.text} us is below {before.text} us: min, typical, 99 % and max must rise")
+                raise refusal(line, f"min, typical, 99 % and max must rise, got {after.text} us after {before.text} us")
         least, median, p99, p99_9, most = (numbers.get(name, typical).value * 1e-6 for name in _ORDER)
         summary = percentiles(iterations, least, median, p99, most)
         value = Measured("latency_s", median, f"{typical.text} usec t_typical", summary)
@@ -221,10 +224,10 @@ def _add_latency(test: _Test, numbers: dict[str, Number], size: int, iterations:
 def _notes(test: _Test) -> Iterator[str]:
     yield "the data was not checked"
     if test.unit == "MB/sec":
-        yield "MB/sec of perftest is 2^20 bytes/s: newer versions print the same as MiB/sec"
+        yield "MB/sec of perftest is 2^20 bytes/s: newer versions print the same value as MiB/sec"
     elif test.unit:
         yield f"{test.unit} is {'2^20 bytes/s' if test.unit == 'MiB/sec' else '10^9 bits/s'}"
     if test.parameters["direction"] == "both":
         yield "bidirectional: the bandwidth is the sum of both directions"
     if "t_stdev[usec]" in test.columns:
-        yield "t_stdev is computed in whole microseconds by perftest, so it is left out"
+        yield "perftest computes t_stdev in whole microseconds, so it is left out"

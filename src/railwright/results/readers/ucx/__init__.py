@@ -1,1 +1,1 @@
-"""Output of UCX: ucx_perftest, and the protocols that UCX logs."""
+"""Readers of UCX: ucx_perftest, and the protocols that UCX logs."""

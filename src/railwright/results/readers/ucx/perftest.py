@@ -1,12 +1,13 @@
-"""What ucx_perftest prints (UCX 1.3 to 1.20): the table of its stages, and the CSV of -v.
+"""Reader of ucx_perftest (UCX 1.3 to 1.20): the table of its stages, and the CSV of -v.
 
     |    Stage     | # iterations | 50.0%ile | average | overall |  average |  overall |  average  |  overall  |
     Final:                    10      0.353  2202.916  2202.916    45394.37   45394.37         454         454
 
-Eight numbers: iterations; time of a message at the percentile, since the last line, overall; bandwidth and message rate
-since the last line and overall. MB is 2^20 bytes (`print_progress` of src/tools/perf/perftest.c). One is printed each
-second, and what stands at the end is over all of the run. In a test of latency the time is one way; in one of bandwidth
-it is what posting a message took (`overhead`) and, overall, the inverse of the message rate.
+The eight numbers are iterations; time per message at the percentile, since the last line, and overall; and bandwidth
+and message rate, each since the last line and overall. MB is 2^20 bytes (`print_progress` of
+src/tools/perf/perftest.c). It prints a line per second, and the last line covers the whole run. In a latency test the
+time is one way. In a bandwidth test it is the time to post a message (`overhead`) and, overall, the inverse of the
+message rate.
 """
 
 from __future__ import annotations
@@ -33,37 +34,37 @@ _TITLE = re.compile(r"={4,80} ([a-z_]{3,24}) ={4,80}|^\+([a-z_]{3,24})(?:/\S{1,8
 _BOX = re.compile(r"\| (API|Test|Send memory|Recv memory|Message size|Window size):\s{1,20}(\S.{0,80}?)\s{1,100}\|")
 _VERSION = re.compile(r"\bUCP version is (\d[\d.]{0,15})")
 _ABOVE = 60
-"""Lines above a table in which its command may be."""
+"""The number of lines above a table that are searched for its command."""
 _COLUMNS = ("iterations", "percentile", "average", "overall", "bandwidth", "bandwidth_overall", "rate", "rate_overall")
 _MB = 2.0**20
 _DIFFER_BY = 2.0
 _FEW_SECONDS = 4
 _KNOWN_TO = 1e-3
-"""A size is computed from rate and time where both have so many digits."""
+"""The relative precision that rate and time need to compute a size."""
 
 
 _Row = tuple[int, dict[str, Number]]
-"""A line of results by its number."""
+"""A line of results with its number."""
 
 
 class _Run(Draft, kw_only=True):
     is_latency: bool | None = None
-    """Whether the time is that of a message one way; None where the text does not say."""
+    """Whether the time is that of a message one way; None if the text does not say."""
     size: int | None = None
     final: list[_Row] = field(default_factory=list)
     seconds: dict[str, list[_Row]] = field(default_factory=dict)
-    """Every line of progress, by thread: the last of each counts where no final one was printed."""
+    """The progress lines by thread. The last of each counts if there is no final line."""
     is_cut: bool = False
 
 
 def recognises(text: str) -> bool:
-    """The words of the table's header, or of the CSV's, or its last line."""
+    """Report whether the text has the header of the table or of the CSV, or the last line."""
     is_headed = ("# iterations |" in text and "overall" in text) or "overall_lat,avg_bw,overall_bw" in text
     return is_headed or ("Final:" in text and _FINAL.search(text) is not None)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Every table. Raises UsageError for a message rate that is not the inverse of the time of a message."""
+    """Read every table. Raises UsageError for a message rate that is not the inverse of the time per message."""
     above: list[Line] = []
     runs = []
     is_csv = False
@@ -72,14 +73,14 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         run = _run(part, above[-_ABOVE:], is_csv)
         runs.append(run)
         above = [*([] if run.results else above), *(line for line in part if line.number > run.last[0])]
-    nothing = "no line of ucx_perftest's results was found"
+    nothing = "the output of ucx_perftest must contain a line of results, got none"
     if any(run.is_cut for run in runs):
         nothing = "the text ends inside its only line of results"
-    return files_of(runs, nothing, "give the client's output from its header on, to the end")
+    return files_of(runs, nothing, "give the client's whole output, starting with its header")
 
 
 def _begins(line: Line) -> bool:
-    """A header, or the title of the next test of a batch, which has none."""
+    """Report whether the line is a header, or the title of the next test of a batch, which has none."""
     return any(pattern.search(line.text) is not None for pattern in (_HEAD, _CSV, _TITLE))
 
 
@@ -90,7 +91,7 @@ def _run(part: list[Line], above: list[Line], is_csv: bool) -> _Run:
         found = _row_of(line.text, is_csv) if line.number >= part[0].number else None
         if found is not None:
             _row(run, *found, line.number)
-        elif not run.line:  # what follows the results is of the next test
+        elif not run.line:  # lines after the results belong to the next test
             _told(run, line.text)
     _results(run)
     from_gpu, to_gpu = (is_gpu_memory(run.settings.get(end)) for end in ("send_memory", "receive_memory"))
@@ -112,7 +113,7 @@ def _row(run: _Run, stage: str, words: list[str], line: int) -> None:
 
 
 def _told(run: _Run, text: str) -> None:
-    """What a line says of the test: its command, its title in a batch, the box that the server prints."""
+    """Read a description of the test: its command, its title in a batch, or the box that the server prints."""
     if (command := _COMMAND.search(text)) is not None:
         run.hosts = 1 if _ONE_HOST.search(f"{command[1]} ") else run.hosts
         for option, value in _OPTION.findall(command[1]):
@@ -159,7 +160,7 @@ def _boxed(run: _Run, what: str, value: str) -> None:
 
 
 def _row_of(text: str, is_csv: bool) -> tuple[str, list[str]] | None:
-    """(the stage, its words), or None for a line that is no result."""
+    """Return the stage and its words, or None for a line without results."""
     if is_csv:
         words = text.strip().split(",")[-len(_COLUMNS) :]
         return ("", words) if len(words) == len(_COLUMNS) and words[0].isdecimal() else None
@@ -183,7 +184,7 @@ def _check(values: dict[str, Number], line: int) -> None:
 def _results(run: _Run) -> None:
     rows = run.final or [rows[-1] for rows in run.seconds.values()]
     if not run.final and rows:
-        run.notes.append("the final line is not in the text: what stands here is up to its last one")
+        run.notes.append("the text lacks the final line: these are the values up to the last line")
     if run.is_latency is None and rows:
         run.is_latency = run.settings.get("header") == "latency"
     run.settings.pop("header", None)
@@ -192,11 +193,11 @@ def _results(run: _Run) -> None:
     for line, values in rows:
         _add(run, line, values, {"over": "all"} if fastest else {})
     if fastest:
-        line, values = fastest  # it is a row too: what it reached, nothing of the machine forbids
+        line, values = fastest  # also a row, because no limit of the machine forbids this rate
         at = {**_at(run, values), "over": "fastest second"}
         run.add(line, [bandwidth(values["bandwidth"], _MB, "MB/s")], at)
     if not run.is_latency and run.results:
-        run.notes.append("the sender counts what it has sent, also where the last of it has not arrived yet")
+        run.notes.append("the sender counts sent messages, even those that have not arrived yet")
 
 
 def _at(run: _Run, values: dict[str, Number]) -> dict[str, Scalar]:
@@ -218,17 +219,17 @@ def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) 
 
 
 def _fastest(run: _Run) -> _Row | None:
-    """The line of the fastest second, where seconds differ by far."""
+    """Return the line of the fastest second, if seconds differ widely."""
     seconds = [row for rows in run.seconds.values() for row in rows]
     rates = [values["bandwidth"].value for _, values in seconds]
     if run.is_latency or len(run.seconds) != 1 or len(rates) < _FEW_SECONDS or max(rates) < _DIFFER_BY * min(rates):
         return None
-    run.notes.append(f"the rate alternates: from {min(rates):.0f} to {max(rates):.0f} MB/s by the second")
+    run.notes.append(f"the rate alternates between {min(rates):.0f} and {max(rates):.0f} MB/s from second to second")
     return max(seconds, key=lambda second: second[1]["bandwidth"].value)
 
 
 def _size_from(values: dict[str, Number]) -> int | None:
-    """Bandwidth x time of a message, where both are printed well enough; the roundest number within their digits."""
+    """Compute the size as bandwidth x time per message, if both are precise enough, as the roundest possible number."""
     bandwidth, time = values["bandwidth_overall"], values["overall"]
     if bandwidth.value <= 0 or time.value <= 0:
         return None

@@ -1,8 +1,7 @@
 """The protocols that UCX chose, from its log with `UCX_PROTO_INFO=y` (seen with UCX 1.20 and 1.23).
 
-Each table has a line that names the configuration (`i intra-node cfg#1`; `self` is the agent talking to itself), one
-that names the operation (`remote memory write by ucp_put*(multi) from cuda/GPU0 to host`), and a row per range of
-sizes.
+Each table has a line that names the configuration (`i intra-node cfg#1`; `self` means the agent itself), one that names
+the operation (`remote memory write by ucp_put*(multi) from cuda/GPU0 to host`), and a row per size range.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from railwright.units import parse_size
 
 Operation = Literal["put", "get"]
 Memories = tuple[str, str]
-"""The local memory and the remote one, as UCX calls their kinds: `host`, `cuda`, `rocm` ..."""
+"""The local and the remote memory, by UCX's names: `host`, `cuda`, `rocm` ..."""
 _Heading = tuple[Operation, Memories, bool]
-"""What the line above a table's rows says: the operation, and whether many transfers are one."""
+"""The heading of a table: the operation, the memories, and whether it covers many transfers at once."""
 
 EMULATION = "software emulation"
-"""How UCX describes a transfer that no transport can make: active messages whose pieces the CPUs copy."""
+"""UCX's description of a transfer that no transport supports: active messages whose pieces the CPUs copy."""
 
 _OPERATION = re.compile(
     r"remote memory (?:write|read) by ucp_(put|get)\*(?:\(([^)]*)\))?"
@@ -33,23 +32,23 @@ _MOST_TITLE_CHARACTERS = 500
 
 
 class Protocol(NamedTuple):
-    """What UCX does with transfers of a range of sizes between this process and another one, or within this one."""
+    """The protocol that UCX uses for a range of sizes, between this process and another one or within this one."""
 
     operation: Operation
     first_bytes: int
     last_bytes: int
     description: str
-    """`zero-copy`, `multi-frag copy-in`, `software emulation` ..."""
+    """The protocol's name, such as `zero-copy`, `multi-frag copy-in` or `software emulation`."""
     transport: str
-    """`cma/memory`, `cuda_ipc/cuda`, `tcp/lo`, `rc_mlx5/mlx5_0:1` ..."""
+    """The transport and its device, such as `cma/memory`, `cuda_ipc/cuda`, `tcp/lo` or `rc_mlx5/mlx5_0:1`."""
     memories: Memories = ("host", "host")
     to_self: bool = False
     multi: bool = False
-    """Whether it is for many transfers at once, as NIXL needs them; UCX makes others for its own use."""
+    """Whether it is for many transfers at once, as NIXL needs; UCX also makes others for its own use."""
 
 
 def read(lines: Iterable[str]) -> tuple[Protocol, ...]:
-    """All put and get protocols, in the order of the log; unreadable rows are left out."""
+    """Read all put and get protocols, in the order of the log. Unreadable rows are skipped."""
     protocols: list[Protocol] = []
     to_self: bool | None = None
     heading: _Heading | None = None
@@ -57,7 +56,7 @@ def read(lines: Iterable[str]) -> tuple[Protocol, ...]:
         cells = [cell.strip() for cell in line.partition("|")[2].rstrip().rstrip("|").split("|")]
         if "cfg#" in cells[0]:
             to_self = " self " in f" {cells[0]} "
-            # Both are in one line, as UCX 1.23 and later may print them.
+            # UCX 1.23 and later may print both on one line.
             heading = _heading(cells[1]) if len(cells) == 2 else None
         elif len(cells) == 1 and cells[0] and to_self is not None:
             heading = _heading(cells[0])
@@ -83,9 +82,9 @@ def chosen(
     *,
     to_self: bool = False,
 ) -> Protocol | None:
-    """The protocol for one size; the last table counts, since UCX chooses anew when an endpoint changes.
+    """Return the protocol for a size. The last table counts, because UCX chooses again when an endpoint changes.
 
-    Tables for many transfers go before the others, where there are any.
+    Tables for many transfers take precedence over the others.
     """
     wanted = (operation, memories, to_self)
     alike = [one for one in protocols if (one.operation, one.memories, one.to_self) == wanted]
