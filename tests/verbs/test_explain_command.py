@@ -172,7 +172,7 @@ def test_a_setting_that_was_seen_comes_before_what_a_curve_suggests() -> None:
     assert done.stdout.splitlines()[3].startswith("seen      ")
     assert "NCCL_MAX_NCHANNELS=4" in done.stdout
     assert "NCCL_ALGO=Ring" in done.stdout
-    assert "settings that the table came with" in done.stdout
+    assert "settings recorded with the table" in done.stdout
     assert "likely" not in done.stdout
 
 

@@ -195,7 +195,7 @@ def _by_algorithm(value: float, expected: Expected) -> str:
 
 
 def _doubt(seen: str, expected: Expected) -> Verdict:
-    why = expected.doubt or "the ceiling itself varies as much"
+    why = expected.doubt or "the limit (measured) itself varies as much"
     return Verdict(state="unknown", why=f"{seen}, but {why}", needs=_NEEDS_QUIET)
 
 
