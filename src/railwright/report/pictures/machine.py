@@ -3,7 +3,7 @@
 A CPU is a box as tall as the devices on it. So every link is a straight line on its own row and no labels overlap,
 with two devices or with forty. NVSwitches are a bar on the other side of their GPUs.
 A link is as thick as the highest rate measured over it. Its title names the paths, and it leads to the path that
-decided its colour (`said_of_link`).
+decided its colour (`judge_link`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def draw_machine(topology: Topology, rows: Sequence[Row]) -> tuple[str, str]:
         drawing = _Drawing(topology, rows)
     except RailwrightError:
         return "", ""
-    verdicts = drawing.said_of_each()
+    verdicts = drawing.judge_links()
     cleared = any(verdict.cleared for verdict in verdicts) and all(verdict.state != "slow" for verdict in verdicts)
     words = "No link is slow: over each link another path reached the rate that the slow ones need." if cleared else ""
     return drawing.document() if drawing.leaves else "", words

@@ -106,7 +106,7 @@ class _Rings:
 
     def _draw_host(self, host: str) -> None:
         """Draw a panel with GPUs above and NICs below; a frame joins those of a PCIe switch."""
-        sheet, groups = self._sheet, self._groups_of(host)
+        sheet, groups = self._sheet, self._list_groups(host)
         columns = sum(group.columns for group in groups)
         if columns > _MAX_COLUMNS:
             sheet.note(f"{clean(host)}: {columns} columns of GPUs and NICs are too many to draw")

@@ -88,8 +88,8 @@ def _straggler_lines(found: WatchedHosts) -> Iterator[str]:
         if held > 1 and not found.why_not:
             yield line("stragglers", f"none: the {held} hosts compute equally long and begin together")
         return
-    for host in found.stragglers:
-        yield line("straggler", f"{visible(host.host)} {straggler_words(host)}")
+    for straggler in found.stragglers:
+        yield line("straggler", f"{visible(straggler.host)} {straggler_words(straggler)}")
 
 
 def straggler_words(straggler: Straggler) -> str:
