@@ -77,8 +77,8 @@ def test_rows_are_leaves_if_there_are_too_many_ports() -> None:
 def test_the_matrix_of_round_trips_shows_hop_classes_and_marks_the_late_pair() -> None:
     pairs = [pair("host0:r0", f"host{n}:r0", 1.0, "leaf0") for n in (1, 2)]
     times = tuple(
-        PairTime(source=f"host{one}:r0", destination=f"host{other}:r0", switches=hops, seconds=seconds, tries=2)
-        for one, other, hops, seconds in ((0, 1, 1, 20e-6), (0, 2, 3, 51e-6), (2, 0, 3, 300e-6))
+        PairTime(source=f"host{first}:r0", destination=f"host{second}:r0", switches=hops, seconds=seconds, tries=2)
+        for first, second, hops, seconds in ((0, 1, 1, 20e-6), (0, 2, 3, 51e-6), (2, 0, 3, 300e-6))
     )
     classes = tuple(HopClass(switches=hops, pairs=2, median_s=20e-6 * hops, spread_s=1e-6) for hops in (1, 3))
     late = SlowPair(source="host2:r0", destination="host0:r0", switches=3, round_trip_s=300e-6, tries=2, times=5.0)

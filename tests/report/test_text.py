@@ -80,8 +80,8 @@ def test_the_band_is_next_to_the_measured_value() -> None:
 def test_equal_gpus_are_described_once() -> None:
     host = expand("hgx-h100", {})
     assert wording.gpu_words(host) == "8 x NVIDIA H100 SXM5 80GB"
-    known = [replace(one, facts={"nvidia_driver": "580.1", "cuda": "13.0"}) if one.kind == "host" else one
-             for one in host.devices]  # fmt: skip
+    known = [replace(device, facts={"nvidia_driver": "580.1", "cuda": "13.0"}) if device.kind == "host" else device
+             for device in host.devices]  # fmt: skip
     assert wording.gpu_words(replace(host, devices=tuple(known))).endswith(", driver 580.1, CUDA 13.0")
     assert wording.gpu_words(expand("laptop", {})) == ""
 
@@ -171,8 +171,8 @@ def test_lines_that_are_not_a_report_are_refused() -> None:
 
 def collective(ranks: int, path: str = "gpu0>gpu7") -> Diagnosis:
     head = replace(sample.diagnosis().points[0], benchmark="nccl_all_reduce", path=path, ranks=ranks)
-    one = replace(sample.diagnosis().paths[0], benchmark=head.benchmark, path=path, path_kind="NVL", headline=head)
-    return Diagnosis(points=(head,), paths=(one,), findings=(), exit_status=EXIT_UNJUDGED)
+    judged = replace(sample.diagnosis().paths[0], benchmark=head.benchmark, path=path, path_kind="NVL", headline=head)
+    return Diagnosis(points=(head,), paths=(judged,), findings=(), exit_status=EXIT_UNJUDGED)
 
 
 @pytest.mark.parametrize(("ranks", "words"), [(2, ""), (7, "7 ranks"), (8, "8 ranks")])
@@ -215,16 +215,16 @@ def test_the_answer_comes_first_and_names_its_baselines() -> None:
 
 
 def test_paths_without_a_verdict_are_grouped_by_reason_with_the_next_step() -> None:
-    one = sample.diagnosis().paths[0]
+    path = sample.diagnosis().paths[0]
     verdict = Verdict(state="unknown", why="no sockets", needs="railwright run tcp_stream mpi_latency")
-    paths = tuple(replace(one, parameters={"threads": number}, verdict=verdict) for number in range(9))
+    paths = tuple(replace(path, parameters={"threads": number}, verdict=verdict) for number in range(9))
     text = rendered(140, diagnosis=Diagnosis(points=(), paths=paths, findings=(), exit_status=EXIT_UNJUDGED))
     assert text.count("unknown: no sockets") == text.count("to judge it: railwright run tcp_stream") == 1
     assert "and 6 more (--verbose lists them)" in text
 
 
 def test_paths_not_run_have_a_line_for_each_reason() -> None:
-    point = next(one for one in sample.diagnosis().points if one.verdict.state == "waived")
+    point = next(candidate for candidate in sample.diagnosis().points if candidate.verdict.state == "waived")
     points = tuple(replace(point, benchmark=name) for name in ("gpu_copy", "gpu_latency"))
     text = rendered(140, diagnosis=Diagnosis(points=points, paths=(), findings=(), exit_status=EXIT_UNJUDGED))
     assert text.count(point.verdict.why) == 1

@@ -46,8 +46,8 @@ def _row(size_bytes: int, group: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
         return
     best = min(group, key=lambda point: (point.value, point is not free_choice))
     free_s, best_s = free_choice.value or 0.0, best.value or 0.0
-    free_low_s = min((one.median_low for one in free_choice.launches), default=free_s)
-    best_high_s = max((one.median_high for one in best.launches), default=best_s)
+    free_low_s = min((launch.median_low for launch in free_choice.launches), default=free_s)
+    best_high_s = max((launch.median_high for launch in best.launches), default=best_s)
     chosen = (seen.value for seen in free_choice.evidence if seen.claim == _CLAIM and seen.value != "unknown")
     yield (
         format_size(size_bytes),

@@ -81,8 +81,8 @@ def _is_usable(result: Result) -> bool:
 def _title(result: Result) -> str:
     source, _, target = result.path.partition(">")
     verb, drive = ("Writes", target) if result.parameters.get("operation") == "write" else ("Reads", source)
-    own = "a file for each thread" if result.parameters.get("files") == "own" else ""
-    return ", ".join(filter(None, (verb, drive, str(result.parameters.get("order", "")), own)))
+    files = "a file for each thread" if result.parameters.get("files") == "own" else ""
+    return ", ".join(filter(None, (verb, drive, str(result.parameters.get("order", "")), files)))
 
 
 def _key(result: Result) -> tuple[Scalar, ...]:

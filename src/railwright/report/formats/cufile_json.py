@@ -31,9 +31,9 @@ def _setting_lines(setting: Setting) -> Iterator[str]:
     yield f"{indent}{msgspec.json.encode(setting.key).decode()}: {msgspec.json.encode(setting.value).decode()}"
 
 
-def told_lines(told: Iterable[Told]) -> Iterator[str]:
+def told_lines(checked: Iterable[Told]) -> Iterator[str]:
     """Yield a line for each checked setting, with its remedy."""
-    for item in told:
+    for item in checked:
         yield from labelled(item.state, f"{item.key}: {item.seen}", indent=2)
         if item.remedy:
             yield from labelled("remedy", item.remedy, indent=14)

@@ -103,7 +103,7 @@ class _Writer:
         self._nic_numbers = {nic.id: number for number, nic in enumerate(nics)}
 
     def cpus(self) -> Iterator[Element]:
-        """The CPUs that have devices: NCCL has no use for one without."""
+        """Yield the CPUs that have devices; NCCL does not need the others."""
         for cpu in self._tree.roots:
             facts = cpu.facts
             attributes = {

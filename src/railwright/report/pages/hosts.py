@@ -43,7 +43,7 @@ def render_hosts_html(
     fields = {
         "title": answer(table),
         "is_bad": bool(outliers) or (found is not None and found.said.is_bad),
-        "told": [(host.name, link_of(host.name), describe_host(host, table),
+        "outliers": [(host.name, link_of(host.name), describe_host(host, table),
                   [describe_lag(cell, table.columns[cell.column]) for cell in host.behind[1:_MOST_BEHIND]])
                  for host in outliers[:_MOST_TOLD]],
         "left_out": max(0, len(outliers) - _MOST_TOLD),

@@ -94,11 +94,12 @@ def build_times(found: Located, leaf_of: dict[str, str]) -> RoundTrips:
     ports = sorted(leaf_of, key=natural_key)
     if len(ports) > MOST_ROWS:
         return RoundTrips((), {}, frozenset())
-    classes = {one.switches: number for number, one in enumerate(found.latency.classes)}
+    classes = {entry.switches: number for number, entry in enumerate(found.latency.classes)}
     cells = {
-        (one.source, one.destination): (one.seconds, classes[one.switches]) for one in reversed(found.latency.pairs)
+        (entry.source, entry.destination): (entry.seconds, classes[entry.switches])
+        for entry in reversed(found.latency.pairs)
     }
-    late = frozenset((one.source, one.destination) for one in found.latency.slow_pairs)
+    late = frozenset((entry.source, entry.destination) for entry in found.latency.slow_pairs)
     return RoundTrips(tuple(ports), cells, late)
 
 

@@ -45,7 +45,7 @@ def answer(found: Found) -> str:
 
 def find_notable_pairs(found: Found) -> list[PairJudged]:
     """Return the pairs that are slow, suspicious, failed or behind and have no suspect as an end."""
-    named = {pair.id.partition(":")[0] for pair in found.said.suspects if pair.kind in ("host", "nic")}
+    named = {suspect.id.partition(":")[0] for suspect in found.said.suspects if suspect.kind in ("host", "nic")}
     return [
         pair
         for pair in found.pairs
@@ -84,18 +84,21 @@ def format_collective(path: JudgedPath) -> tuple[str, str, str, State]:
 
 def rows(found: Found) -> Iterator[tuple[str, str]]:
     """Yield cost, limits and gaps of the measurement as pairs of label and text."""
-    said = found.said
-    if said.rounds:
-        yield "cost", f"{count(said.rounds, 'round')}, {format_duration(said.seconds)}, {said.sent_bytes / 1e9:.3g} GB"
+    summary = found.said
+    if summary.rounds:
+        yield (
+            "cost",
+            f"{count(summary.rounds, 'round')}, {format_duration(summary.seconds)}, {summary.sent_bytes / 1e9:.3g} GB",
+        )
     for text in format_limits(found):
         yield "limit", text
-    for host, reason in said.left_out.items():
+    for host, reason in summary.left_out.items():
         yield "left out", f"{host}: {reason}"
-    for part, reason in said.not_measured.items():
+    for part, reason in summary.not_measured.items():
         yield "not measured", f"{part}: {reason}"
-    for text in said.unjudged:
+    for text in summary.unjudged:
         yield "unknown", text
-    for text in said.cannot_tell:
+    for text in summary.cannot_tell:
         yield "cannot tell", text
 
 

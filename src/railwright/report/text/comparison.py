@@ -86,12 +86,12 @@ class _Printer(Page):
         self._row([self.text(name.strip(), "dim") for name in (*_WIDTHS, "statement")])
         for title, group in grouped(points, _curve_words):
             self.line(title, "bold")
-            told: set[str] = set()  # a reason is printed once for each curve; every row has its numbers
+            shown: set[str] = set()  # a reason is printed once for each curve; every row has its numbers
             for point in group:
                 self._point(point)
-                if point.reason and point.reason not in told:
+                if point.reason and point.reason not in shown:
                     self.line(point.why, "dim", indent=_INDENT * 2)
-                told.add(point.reason)
+                shown.add(point.reason)
 
     def _point(self, point: ComparedPoint) -> None:
         cells = [

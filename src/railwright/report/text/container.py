@@ -25,7 +25,7 @@ def render_container(
         page.line(f"not taken  {item}")
     for side, reason in entered.troubles.items():
         page.line(f"{side}: {reason}", "bold yellow")
-    page.heading("Differences" if differ else "No difference in what was read of the machine")
+    page.heading("Differences" if differ else "The facts read of the machine do not differ")
     for difference in differ:
         host, container = _format_value(difference.host), _format_value(difference.container)
         page.line(f"{difference.what}: {host} on the host, {container} in the container", indent=2)

@@ -65,7 +65,7 @@ def _lines(found: Explained) -> Iterator[str]:
 def _title(found: Explained) -> str:
     ranks = f", {count(found.ranks, 'rank')}" if found.ranks else ""
     hosts = f" on {count(found.hosts, 'host')}" if found.hosts else ""
-    against = f", held against {wording.visible(found.machine)}" if found.machine else ", no machine given"
+    against = f", compared with {wording.visible(found.machine)}" if found.machine else ", no machine given"
     test = "" if found.test == found.tool.rpartition(" ")[2].lower() else found.test
     return f"{wording.visible(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
 
@@ -84,7 +84,8 @@ def _held_against(found: Explained) -> Iterator[str]:
         return
     if row.expected is not None:
         yield from labelled("expected", f"{wording.band_words(row.expected, _OPEN_BAND)}{unit}: {row.expected.because}")
-    yield from labelled("limit", f"{format_quantity(row.quantity, row.limit.value)}{unit}: {row.limit.because}")
+    kind = "" if row.limit.kind == "derived" else " (measured)"
+    yield from labelled("limit", f"{format_quantity(row.quantity, row.limit.value)}{unit}{kind}: {row.limit.because}")
     yield from labelled("source", "; ".join(map(str, row.limit.sources)))
 
 

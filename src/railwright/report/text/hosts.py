@@ -1,4 +1,4 @@
-"""A table of hosts on one screen: what stands out first."""
+"""A table of hosts on one screen, outliers first."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ class _Printer(Page):
                 self.console.print()
 
     def absent(self, found: Sequence[Absent]) -> None:
-        """Print what was not run or failed, a line for each reason; --verbose lists all names."""
+        """Print the paths that were not run or failed, a line for each reason; --verbose lists all names."""
         if not found:
             return
         self.heading("Not measured")

@@ -117,8 +117,8 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
 def _named(rows: _Rows) -> Iterator[str]:
     for label, design in rows:
         name = wording.visible(design.name)
-        own = "" if label.rstrip() == name else f"{name}, "
-        yield f"  {label}  {own}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
+        full_name = "" if label.rstrip() == name else f"{name}, "
+        yield f"  {label}  {full_name}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
 
 
 def _collectives(rows: _Rows) -> Iterator[str]:
