@@ -157,7 +157,9 @@ def _hover(name: str, point: Judged) -> str:
     limit, share = wording.limit_and_share(point)
     if limit != wording.ABSENT:
         lines.append(f"limit {limit}, reached {share}")
-    lines.append(f"{point.verdict.state}, spread of launches {wording.percent(point.launch_spread)}")
+    lines.append(
+        f"{wording.state_word(point.verdict.state)}, spread of launches {wording.percent(point.launch_spread)}"
+    )
     return "<br>".join(plotly_text(line) for line in lines)
 
 

@@ -46,7 +46,7 @@ def _lines(found: Explained) -> Iterator[str]:
     yield ""
     if found.contradictions:
         yield from labelled("but", *found.contradictions)
-    yield from labelled("verdict", f"{found.verdict.state}: {found.verdict.why}")
+    yield from labelled("verdict", f"{wording.state_word(found.verdict.state)}: {found.verdict.why}")
     yield from _cause(found)
     yield from _held_against(found)
     yield ""
@@ -133,7 +133,8 @@ def _table(found: Explained) -> Iterator[str]:
         value = format_quantity(row.quantity, row.value) if row.value is not None else "none"
         share = f"{row.fraction_of_limit:.3f}" if row.fraction_of_limit is not None else ""
         band = wording.band_words(row.expected, _OPEN_BAND)
-        table.append((name, wording.visible(shown)[:_WIDEST_SHOWN], value, share, band, row.verdict.state))
+        state = wording.state_word(row.verdict.state)
+        table.append((name, wording.visible(shown)[:_WIDEST_SHOWN], value, share, band, state))
     wide = max(len(row[4]) for row in table)
     # A narrow terminal drops the tool's own string first, then the share of the limit.
     wanted = (0 if found.bandwidths_are else _WIDEST_SHOWN + 2, 10 * judged, (wide + 1) * judged)

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from railwright.report.text.wording import visible
+from railwright.report.text.wording import state_word, visible
 from railwright.results.declarations import Declarations, benchmarks_with
 from railwright.results.records import Result
 from railwright.results.statistics import quantile
@@ -65,7 +65,7 @@ def _add(ways: dict[_Key, _Way], result: Result) -> None:
     way = ways.setdefault((model, dtype, buckets, overlap), _Way({}, [], [], result))
     absurd = [sample for sample in result.samples if abs(sample) > _MOST]
     if result.outcome != "measured" or absurd:
-        reason = f"{result.outcome}: {visible(result.reason)}"
+        reason = f"{state_word(result.outcome)}: {visible(result.reason)}"
         if absurd:
             part = visible(str(result.parameters.get("part", "a step")))
             reason = f"left out: {absurd[0]:g} is not a plausible sample of {part}"

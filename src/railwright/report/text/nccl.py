@@ -235,9 +235,7 @@ def _range(sizes_range: SizeRange) -> str:
 def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[str]:
     real = [finding for finding in findings if finding.certainty != "could not look"]
     blind = [finding for finding in findings if finding.certainty == "could not look"]
-    machine = (
-        f"compared with {topology.name}" if topology else "no machine given: only the log's own tables"
-    )
+    machine = f"compared with {topology.name}" if topology else "no machine given: only the log's own tables"
     yield f"Contradictions ({visible(machine)})"
     for finding in real:
         for line in finding_lines(finding):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST, format_quantity
+from railwright.diagnosis.verdicts.verdict import state_word as state_word
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import grouped
@@ -60,11 +61,6 @@ EXIT_MEANING = {
     EXIT_USAGE: "wrong usage, or an error of railwright itself",
     EXIT_UNJUDGED: "something could not be judged, and nothing is worse",
 }
-
-
-def state_word(state: str) -> str:
-    """Return the word shown for a verdict; records keep `reference` and `waived`."""
-    return {"reference": "baseline", "waived": "not run"}.get(state, state)
 
 
 def scalar(key: str, value: Scalar) -> str:
