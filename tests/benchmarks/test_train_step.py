@@ -371,7 +371,7 @@ def test_noise_below_zero_draws_no_bar_and_hides_all():
 def test_a_sample_that_cannot_be_is_said_and_not_drawn():
     text = rendered([*way(0.03, 0.02, 0.01), recorded("iteration", [1e308, 1e308], overlap="no"),
                               recorded("compute", [0.02], overlap="no")])  # fmt: skip
-    assert "fp16 25M after compute left out: 1e+308 is no sample of iteration" in text
+    assert "fp16 25M after compute left out: 1e+308 is not a plausible sample of iteration" in text
     assert text.count(" iteration ") == 1, "the row of the other way"
     assert "█" not in rendered(way(0.0, 0.0, 0.0)), "nothing has no scale"
     assert "█" in rendered(way(1e-300, 1e17, 0.0))

@@ -150,7 +150,7 @@ def test_the_status_is_3_where_nothing_applies_or_nobody_could_look_and_0_where_
     status, text = audited(machine(), tmp_path, capsys)
     assert (status, text.splitlines()[0].partition("faults: ")[2]) == (
         0,
-        f"0 found, 0 could not be looked for, {len(OF_MACHINES) - 11} looked for and fine, 11 do not apply",
+        f"0 found, 0 could not be checked, {len(OF_MACHINES) - 11} checked and fine, 11 do not apply",
     )
     assert audited(silent(machine()), tmp_path, capsys)[0] == 3
     bare = without_gpus(machine())
@@ -158,7 +158,7 @@ def test_the_status_is_3_where_nothing_applies_or_nobody_could_look_and_0_where_
     status, text = audited(bare, tmp_path, capsys)
     assert (status, text.splitlines()[-1]) == (
         3,
-        "None of them could be looked for here: this says nothing of the machine.",
+        "None of them could be checked here, so this says nothing about the machine.",
     )
 
 

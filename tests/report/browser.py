@@ -1,4 +1,4 @@
-"""A headless Chromium for tests; without one the test fails and says how to get it."""
+"""A headless Chromium for tests; a test without it fails with the command that installs it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def _program(*names: str) -> str:
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
-    """A browser with a profile of its own, that keeps its console's messages."""
+    """Start a browser with its own profile that keeps the messages of its console."""
     options = webdriver.ChromeOptions()
     options.binary_location = _program("chromium", "chromium-browser", "google-chrome")
     for flag in (*FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    # With the driver named, selenium does not look for one on the network.
+    # With an explicit driver, selenium does not search the network for one.
     driver = webdriver.Chrome(options=options, service=Service(_program("chromedriver")))
     try:
         yield driver
@@ -46,6 +46,6 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
         driver.quit()
 
 
-def said_by_the_page(driver: webdriver.Chrome) -> list[str]:
-    """The messages of the console but for those of the browser's own pages, which a slow machine makes it say."""
+def read_console(driver: webdriver.Chrome) -> list[str]:
+    """Return the console's messages, without those of the browser's own pages, which a slow machine may cause."""
     return [entry["message"] for entry in driver.get_log("browser") if not entry["message"].startswith("chrome://")]

@@ -1,4 +1,4 @@
-"""Reads the records of `--json` back, to prove that they hold all that a report shows."""
+"""Reader of the records of `--json`, to prove that they contain everything a report shows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ComparisonRecord = ComparedRuns | Difference | ComparedPoint | OneSided | ExitRe
 
 
 def place_of(kind: type, words: object) -> Place:
-    """A record does not tell of what kind a place was."""
+    """Decode a place; a record does not contain its kind."""
     if kind is not Place or not isinstance(words, str):
         raise ValueError(f"expected `str`, got `{type(words).__name__}`")
     return Place(words)
@@ -32,7 +32,7 @@ def _of(kind: type[Kind], records: Iterable[object]) -> tuple[Kind, ...]:
 
 
 def read_json_lines(lines: Iterable[str]) -> tuple[Run, Diagnosis, End | None]:
-    """The judged run that `json_lines` wrote. Raises UsageError for lines that are not such records."""
+    """Decode the judged run that `json_lines` wrote. Raises UsageError for other lines."""
     decoder = msgspec.json.Decoder(ReportRecord, dec_hook=place_of)
     records: list[ReportRecord] = []
     for number, line in enumerate(lines, start=1):
@@ -41,12 +41,12 @@ def read_json_lines(lines: Iterable[str]) -> tuple[Run, Diagnosis, End | None]:
         except msgspec.MsgspecError as error:
             raise UsageError(
                 f"line {number} is not a record of a judged run: {error}",
-                hint="give what a command printed with --json",
+                hint="give the output of a command with --json",
             ) from error
     runs, exits, ends = _of(Run, records), _of(ExitRecord, records), _of(End, records)
     if len(runs) != 1 or len(exits) != 1:
         raise UsageError(
-            f"a judged run has one run and one exit record, here are {len(runs)} and {len(exits)}",
+            f"a judged run must have one run and one exit record, got {len(runs)} and {len(exits)}",
             hint="give the whole output of one command with --json",
         )
     diagnosis = Diagnosis(
@@ -61,17 +61,19 @@ def read_json_lines(lines: Iterable[str]) -> tuple[Run, Diagnosis, End | None]:
 
 
 def read_comparison_lines(lines: Iterable[str]) -> Comparison:
-    """The comparison that `comparison_lines` wrote. Raises UsageError for lines that are not such records."""
+    """Decode the comparison that `comparison_lines` wrote. Raises UsageError for other lines."""
     decoder = msgspec.json.Decoder(ComparisonRecord)
     try:
         records = [decoder.decode(line) for line in lines]
     except msgspec.MsgspecError as error:
         raise UsageError(
-            f"not the records of a comparison: {error}", hint="give what railwright compare printed with --json"
+            f"not the records of a comparison: {error}", hint="give the output of railwright compare --json"
         ) from error
     heads, exits = _of(ComparedRuns, records), _of(ExitRecord, records)
     if len(heads) != 1 or len(exits) != 1:
-        raise UsageError("not one whole comparison", hint="give the whole output of railwright compare --json")
+        raise UsageError(
+            "not exactly one complete comparison", hint="give the whole output of railwright compare --json"
+        )
     return Comparison(
         a=heads[0].a,
         b=heads[0].b,

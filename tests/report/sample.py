@@ -1,4 +1,4 @@
-"""A run of a small virtual machine with a row of every verdict, and with names that try to break a report."""
+"""A run of a small virtual machine with a row for every verdict, and with names that try to break a report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Band = tuple[float, float | None]
 
 
 class Curve:
-    """A curve to be made: a law for the value over size, its limit and its band as fractions of that limit."""
+    """The recipe for a curve: its value by size, its limit, and its band as fractions of that limit."""
 
     def __init__(self, benchmark: str, quantity: Quantity, path: str, parameters: dict[str, Scalar],
                  limit: float | None, reached: float, band: Band | None = (0.7, None), *,
@@ -39,13 +39,13 @@ class Curve:
         self.half_bytes, self.launches, self.sizes = half_bytes, launches, sizes
 
     def value(self, size: int) -> float:
-        """The true median at that size."""
+        """Return the true median at a size."""
         if self.quantity == "latency_s":
             return self.reached * (1 + size / self.half_bytes)
         return self.reached * size / (size + self.half_bytes) if self.half_bytes else self.reached
 
     def limit_at(self, size: int) -> Limit | NoLimit:
-        """The limit of that point."""
+        """Return the limit at a size."""
         if self.limit is None:
             return NoLimit(
                 quantity=self.quantity, why="this link is inside the hypervisor", missing=("nic0: line rate",)
@@ -66,7 +66,7 @@ class Curve:
         )  # fmt: skip
 
     def expected_at(self, size: int) -> Expected | None:
-        """The band of that point: only where the size no longer matters for a bandwidth."""
+        """Return the band at a size; a bandwidth has one only at sizes where it is saturated."""
         limit = self.limit_at(size)
         if self.band is None or isinstance(limit, NoLimit):
             return None
@@ -96,7 +96,7 @@ CURVES = (
 
 
 def results(curves: tuple[Curve, ...] = CURVES, *, seed: int = 1, spread: float = 0.02) -> tuple[Result, ...]:
-    """What was measured, with a launch's own error of `spread` and 20 samples a point."""
+    """Make results with 20 samples per point; `spread` is the deviation of the launches."""
     chance = random.Random(seed)
     made = []
     for curve in curves:
@@ -134,7 +134,7 @@ def _unmeasured() -> tuple[Result, ...]:
 
 
 def run() -> Run:
-    """The machine."""
+    """Make the run of the machine."""
     topology = Topology(
         name="vm-1", source="live",
         devices=(
@@ -165,7 +165,7 @@ def run() -> Run:
 
 
 def end() -> End:
-    """The run's last line."""
+    """Make the last record of the run."""
     return End(finished_at="2026-11-21T22:11:35Z", counters_moved={"TcpRetransSegs": 12, f"nic0 {MARKUP_NAME}": 3})
 
 
@@ -184,7 +184,7 @@ MACHINE_FINDING = Finding(
 
 
 def diagnosis(curves: tuple[Curve, ...] = CURVES, measured: tuple[Result, ...] | None = None) -> Diagnosis:
-    """The run, judged by the product's own rule."""
+    """Judge the run by the product's own rule."""
     found = results(curves) if measured is None else measured
     points: list[Judged] = []
     paths: list[JudgedPath] = []
@@ -200,10 +200,10 @@ def diagnosis(curves: tuple[Curve, ...] = CURVES, measured: tuple[Result, ...] |
 
 def _judged(curve: Curve, size: int, found: tuple[Result, ...]) -> Judged:
     parameters = {**curve.parameters, "size_bytes": size}
-    same = [each for each in found if each.parameters == parameters and each.benchmark == curve.benchmark
-            and each.quantity == curve.quantity and each.path == curve.path]  # fmt: skip
-    launches = tuple(each.summary for each in same if each.summary)
-    medians = [each.median for each in launches]
+    same = [result for result in found if result.parameters == parameters and result.benchmark == curve.benchmark
+            and result.quantity == curve.quantity and result.path == curve.path]  # fmt: skip
+    launches = tuple(result.summary for result in same if result.summary)
+    medians = [result.median for result in launches]
     middle = summarise(medians)
     limit, expected = curve.limit_at(size), curve.expected_at(size)
     return Judged(

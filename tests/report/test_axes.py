@@ -1,4 +1,4 @@
-"""The axes of figures hold whatever a results file may hold."""
+"""The axes of figures accept every value that a results file may contain."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ VALUES = (SMALLEST, 1e-320, 1e-300, 1e-9, 1.0, 5e11, 1e300, 1e308, LARGEST)
 
 def numbers(part: object) -> list[float]:
     if isinstance(part, dict):
-        return [number for each in part.values() for number in numbers(each)]
+        return [number for item in part.values() for number in numbers(item)]
     if isinstance(part, list | tuple):
-        return [number for each in part for number in numbers(each)]
+        return [number for item in part for number in numbers(item)]
     return [part] if isinstance(part, int | float) else []
 
 

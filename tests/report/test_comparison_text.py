@@ -26,7 +26,7 @@ CURVES = sample.CURVES[4:6]
 
 
 def scaled(results: tuple[Result, ...], factor: float, **changed: object) -> tuple[Result, ...]:
-    """The same results, each value times `factor`."""
+    """Multiply the values of the results by `factor`."""
     made = []
     for result in results:
         if result.summary is not None:
@@ -36,14 +36,14 @@ def scaled(results: tuple[Result, ...], factor: float, **changed: object) -> tup
     return tuple(made)
 
 
-def a_file(results: tuple[Result, ...]) -> ResultFile:
+def make_file(results: tuple[Result, ...]) -> ResultFile:
     return ResultFile(run=sample.run(), results=results, end=sample.end())
 
 
 def pair(factor: float, *, spread: float = 0.004, **changed: object) -> tuple[ResultFile, ResultFile]:
     first = sample.results(CURVES, seed=1, spread=spread)
     second = scaled(sample.results(CURVES, seed=2, spread=spread), factor, **changed)
-    return a_file(first), a_file(second)
+    return make_file(first), make_file(second)
 
 
 def rendered(comparison: Comparison, width: int = 80) -> str:
@@ -54,7 +54,7 @@ def rendered(comparison: Comparison, width: int = 80) -> str:
     return file.getvalue()
 
 
-def test_every_point_has_both_medians_the_ratio_its_interval_and_a_word() -> None:
+def test_every_point_has_both_medians_the_ratio_its_interval_and_a_statement() -> None:
     comparison = compare(*pair(0.8))
     text = rendered(comparison)
     row = next(line for line in text.splitlines() if line.strip().startswith("2 MiB"))
@@ -62,13 +62,13 @@ def test_every_point_has_both_medians_the_ratio_its_interval_and_a_word() -> Non
     assert words[:2] == ["2", "MiB"]
     assert words[-1] == "slower"
     assert "GB/s" in words
-    assert f"{next(each.ratio for each in comparison.points if each.parameters['size_bytes'] == 2**21):.2f}" in words
-    assert "90 % sure" in text
+    assert f"{next(item.ratio for item in comparison.points if item.parameters['size_bytes'] == 2**21):.2f}" in words
+    assert "90 % confidence interval" in text
     assert " ".join(text.split()).endswith("Exit status 1: something is slower beyond noise.")
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_no_line_is_wider_than_the_console_and_none_is_a_control_code(width: int) -> None:
+def test_no_line_is_wider_than_the_console_or_has_control_codes(width: int) -> None:
     other = msgspec.structs.replace(sample.run().context, kernel=sample.CONTROL_NAME, host=sample.MARKUP_NAME * 20)
     first, second = pair(0.8, ranks=4)
     second = msgspec.structs.replace(second, run=msgspec.structs.replace(second.run, context=other))
@@ -79,7 +79,7 @@ def test_no_line_is_wider_than_the_console_and_none_is_a_control_code(width: int
     assert "[red]x[/red]" in text
 
 
-def test_an_unfair_pair_is_called_so_first() -> None:
+def test_an_unfair_comparison_is_announced_first() -> None:
     text = rendered(compare(*pair(0.8, ranks=512)))
     assert "Not a fair comparison" in text
     assert "ranks: 2 in A, 512 in B" in text
@@ -89,8 +89,8 @@ def test_an_unfair_pair_is_called_so_first() -> None:
 
 def test_points_of_one_run_are_listed_with_the_reason() -> None:
     first, second = pair(1.0)
-    fewer = tuple(each for each in second.results if each.parameters.get("transport") != "tcp")
-    text = " ".join(rendered(compare(first, a_file(fewer))).split())
+    fewer = tuple(item for item in second.results if item.parameters.get("transport") != "tcp")
+    text = " ".join(rendered(compare(first, make_file(fewer))).split())
     assert "Only in A" in text
     assert "transport tcp bandwidth 8 B to 2 MiB (10 sizes)" in text
 
@@ -100,7 +100,7 @@ def test_the_json_records_decode_to_exactly_the_same_text() -> None:
     again = read_comparison_lines(list(comparison_lines(comparison)))
     assert again == comparison
     assert rendered(again) == rendered(comparison)
-    with pytest.raises(UsageError, match="not one whole comparison"):
+    with pytest.raises(UsageError, match="not exactly one complete comparison"):
         read_comparison_lines(list(comparison_lines(comparison))[:-1])
 
 
@@ -126,7 +126,7 @@ def test_the_command_ends_with_the_status_of_the_comparison(
     assert read_comparison_lines(records.output.splitlines()).exit_status == status
 
 
-def test_the_command_refuses_what_it_cannot_use(tmp_path: Path) -> None:
+def test_the_command_refuses_unknown_parameters_and_files(tmp_path: Path) -> None:
     here = str(write(tmp_path / "a", pair(1.0)[0]))
     with pytest.raises(UsageError, match="no parameter in these runs named 'transprot'"):
         CliRunner().invoke(verb.compare, [here, here, "--across", "transprot"], catch_exceptions=False)

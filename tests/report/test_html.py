@@ -1,4 +1,4 @@
-"""The page as text: one file, no network, nothing from a machine can become code."""
+"""The page as text: a single file, no network, and nothing from a machine can become code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import sample
 
 
 class Page(HTMLParser):
-    """Collects scripts, attributes and visible text as a browser's parser would."""
+    """A parser that collects scripts, attributes and visible text like a browser."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def test_hostile_names_are_text_and_nothing_else(page: Page) -> None:
     assert "disk\\x1b[31m\\u202ered\\n" in page.text
 
 
-def test_only_the_two_scripts_that_we_wrote_into_the_page_may_run(page: Page) -> None:
+def test_only_our_two_scripts_may_run(page: Page) -> None:
     policy = next(attributes["content"] for tag, attributes in page.tags if attributes.get("http-equiv"))
     assert policy is not None
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -90,11 +90,11 @@ def test_the_page_refers_to_nothing_outside_itself(source: str, page: Page) -> N
     assert not [style for style in styles if "url(" in style or "@import" in style]
 
 
-def test_it_says_what_was_measured_against_what_and_why(page: Page) -> None:
+def test_the_page_shows_verdicts_limits_and_reasons(page: Page) -> None:
     for words in (
         "1 of 11 paths is slow",
-        "12 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok, 1 waived.",
-        "DDR5-4800, 1 channel, one read and one write for each byte copied (derived)",
+        "12 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok, 1 not run.",
+        "limit (derived): DDR5-4800, 1 channel, one read and one write for each byte copied",
         "4800 MT/s x 8 B x 1 channel 38.4 GB/s",
         "JEDEC JESD79-5, DDR5 SDRAM",
         "there is no GPU on this machine",
@@ -116,7 +116,7 @@ def test_the_data_of_the_figures_cannot_end_its_script(source: str) -> None:
                if "text" in trace)  # fmt: skip
 
 
-def test_the_figures_are_what_plotly_accepts() -> None:
+def test_plotly_accepts_the_figures() -> None:
     for figure in figures(sample.diagnosis().points):
         text = re.sub(
             r"--[a-z]+(-\d+(-band)?)?", "rgb(1, 2, 3)", json.dumps({"data": figure.data, "layout": figure.layout})
@@ -148,7 +148,7 @@ def test_one_bad_sample_does_not_squeeze_the_curves_flat() -> None:
     assert 10**low > min(point.value for point in points if point.value) / 5
 
 
-def test_a_setting_that_changes_with_the_size_is_told_as_a_range() -> None:
+def test_a_setting_that_changes_with_the_size_is_shown_as_a_range() -> None:
     measured = tuple(
         msgspec.structs.replace(result, settings={"iterations": 10 * place, "order": "random", "kept": place % 2})
         for place, result in enumerate(sample.results(sample.CURVES[:1]))
@@ -158,7 +158,7 @@ def test_a_setting_that_changes_with_the_size_is_told_as_a_range() -> None:
     assert "iterations 0 to 290, order random, kept 0 / 1." in text
 
 
-def test_what_the_gpus_did_is_told_in_words_and_not_as_settings() -> None:
+def test_the_state_of_the_gpus_is_shown_in_words_and_not_as_settings() -> None:
     seen = {"gpu_samples": 5, "gpu_clock_min_hz": 1.98e9, "gpu_clock_median_hz": 1.98e9, "gpu_clock_min_of": "gpu0",
             "gpu_power_max_w": 244.878, "gpu_throttle": "none"}  # fmt: skip
     measured = tuple(
@@ -178,9 +178,9 @@ def test_what_the_gpus_did_is_told_in_words_and_not_as_settings() -> None:
 
 
 def test_many_curves_are_spread_over_several_figures() -> None:
-    one = sample.CURVES[0]
+    template = sample.CURVES[0]
     curves = tuple(
-        sample.Curve(one.benchmark, one.quantity, one.path, {"threads": threads}, 19.2e9, 1e9 * threads)
+        sample.Curve(template.benchmark, template.quantity, template.path, {"threads": threads}, 19.2e9, 1e9 * threads)
         for threads in range(1, 15)
     )
     drawn = figures(sample.diagnosis(curves).points)
@@ -188,7 +188,7 @@ def test_many_curves_are_spread_over_several_figures() -> None:
     assert [len({row.series for row in figure.rows}) for figure in drawn] == [MAX_SERIES, MAX_SERIES, 2]
 
 
-def test_values_that_a_logarithm_does_not_have_are_not_drawn() -> None:
+def test_values_without_a_logarithm_are_not_drawn() -> None:
     points = sample.diagnosis().points
     for value in (0.0, -1.0, float("nan"), float("inf"), None):
         broken = tuple(msgspec.structs.replace(point, value=value) for point in points)

@@ -1,4 +1,4 @@
-"""The page in a real browser: no error, nothing fetched, figures drawn, and it fits, in light and in dark."""
+"""The page in a real browser, light and dark: no error, no request, all figures drawn, and no overflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railwright.report.pages.run import render_html
 from railwright.report.view import view_of
 
 from . import sample
-from .browser import chromium, said_by_the_page
+from .browser import chromium, read_console
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -75,10 +75,10 @@ def test_it_opens_without_an_error_and_fits(browser: Chrome, address: str, width
     visible = browser.execute_script("return document.documentElement.clientWidth")
     assert shown <= visible, "the page scrolls sideways"
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
-    assert said_by_the_page(browser) == []
+    assert read_console(browser) == []
 
 
-def test_a_link_of_the_drawing_tells_its_paths_to_who_comes_by_keyboard(browser: Chrome, address: str) -> None:
+def test_a_link_of_the_drawing_shows_its_paths_to_keyboard_users(browser: Chrome, address: str) -> None:
     show(browser, address, 1280, "light")
     told = "return [link.querySelector('title').textContent, document.querySelector('.pointed').textContent]"
     title, seen = browser.execute_script(f"const link = document.querySelector('.machine a'); link.focus(); {told}")
@@ -100,7 +100,7 @@ def test_a_script_that_is_not_ours_is_refused(browser: Chrome, address: str) -> 
     script = "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s);"
     browser.execute_script(script)
     assert browser.execute_script("return window.ran") is None
-    assert "Content Security Policy" in said_by_the_page(browser)[0]
+    assert "Content Security Policy" in read_console(browser)[0]
 
 
 def test_figures_follow_the_colour_scheme_and_paper_is_light(browser: Chrome, address: str) -> None:
@@ -122,7 +122,7 @@ def test_figures_follow_the_colour_scheme_and_paper_is_light(browser: Chrome, ad
     assert browser.execute_script("return document.querySelectorAll('details[open]').length") == 0
 
 
-def test_on_paper_nothing_reaches_beyond_the_sheet_or_over_something_else(browser: Chrome, address: str) -> None:
+def test_on_paper_nothing_overflows_or_overlaps(browser: Chrome, address: str) -> None:
     show(browser, address, 1280, "light")
     sheet = {"width": SHEET_PX, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sheet)
@@ -133,7 +133,7 @@ def test_on_paper_nothing_reaches_beyond_the_sheet_or_over_something_else(browse
         found = [box for box in browser.execute_script(boxes) if box[1] > box[0]]
         assert len(found) >= 2 * FIGURES
         assert max(right for _, right, _, _ in found) <= SHEET_PX
-        # Below each other, or one upon the other: a figure has several layers.
+        # Boxes are below each other or identical, since a figure has several layers.
         for left, right, top, bottom in found:
             for box in found:
                 assert box[2] >= bottom or box[3] <= top or box == [left, right, top, bottom]
@@ -143,7 +143,7 @@ def test_on_paper_nothing_reaches_beyond_the_sheet_or_over_something_else(browse
 
 
 def test_words_have_enough_contrast(browser: Chrome, address: str) -> None:
-    """WCAG 2.2, 1.4.3: 4.5 to 1 for text, in both schemes, for every named colour that is used for words."""
+    """WCAG 2.2, 1.4.3: 4.5 to 1 for text, in both schemes, for every named colour of words."""
     for scheme in ("light", "dark"):
         show(browser, address, 1280, scheme)
         names = ["ink", "muted", "ok", "slow", "suspicious", "failed", "unknown", "waived", "reference"]

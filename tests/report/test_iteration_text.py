@@ -1,4 +1,4 @@
-"""The table of training iterations fits into the columns that there are, and leaves out what has no room."""
+"""The table of training iterations fits into the terminal's width and drops the columns that do not fit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lines(width: int) -> list[str]:
         (30, ["median"]),
     ],
 )
-def test_as_many_statistics_are_shown_as_have_room(width: int, heads: list[str]) -> None:
+def test_the_statistics_that_fit_are_shown(width: int, heads: list[str]) -> None:
     found = lines(width)
     (head,) = [line for line in found if line.split() and set(line.split()) <= {"mean", "median", "min", "max", "std"}]
     assert sorted(head.split()) == sorted(heads)

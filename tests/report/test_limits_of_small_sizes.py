@@ -1,4 +1,4 @@
-"""A limit that bounds nothing, as of the bytes of a small operation, is neither printed nor drawn."""
+"""A limit that bounds nothing, like that of a few bytes, is neither printed nor drawn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BAND = Expected(quantity="latency_s", low=6.3e-6, high=39.5e-6, because="NCCL's 
 
 def point(floor_s: float) -> Judged:
     floor = Limit(quantity="latency_s", value=floor_s, kind="derived", because="ring: NVLink 4 x18")
-    first = next(one for one in sample.diagnosis().points if one.outcome == "measured")
+    first = next(candidate for candidate in sample.diagnosis().points if candidate.outcome == "measured")
     return replace(first, quantity="latency_s", value=9.7e-6, limit=floor, expected=BAND,
                    fraction_of_limit=floor_s / 9.7e-6)  # fmt: skip
 
@@ -29,18 +29,18 @@ def point(floor_s: float) -> Judged:
 @pytest.mark.parametrize(
     ("floor_s", "limit", "share"), [(1.8e-11, "-", "-"), (6e-8, "-", "-"), (4.08e-6, "4.08 us", "0.42")]
 )
-def test_a_floor_far_below_what_is_expected_is_not_shown(floor_s: float, limit: str, share: str) -> None:
+def test_a_floor_far_below_the_band_is_not_shown(floor_s: float, limit: str, share: str) -> None:
     head = point(floor_s)
     assert wording.limit_and_share(head) == (limit, share)
     assert (not _limit_value(head)) == (limit == wording.ABSENT)
-    one = replace(sample.diagnosis().paths[0], quantity="latency_s", headline=head)
-    judged = Diagnosis(points=(head,), paths=(one,), findings=(), exit_status=EXIT_OK)
+    path = replace(sample.diagnosis().paths[0], quantity="latency_s", headline=head)
+    judged = Diagnosis(points=(head,), paths=(path,), findings=(), exit_status=EXIT_OK)
     shown = wording.quantity("latency_s", floor_s)
     for report in (rendered(140, diagnosis=judged), render_html(view_of(sample.run(), judged, sample.end(), ()))):
         assert (shown in report) == (limit != wording.ABSENT)
         assert "6.30 us to 39.5 us" in report
 
 
-def test_where_there_is_no_band_or_no_point_nothing_is_said_to_bound_nothing() -> None:
+def test_a_limit_without_a_band_is_shown() -> None:
     assert wording.limit_and_share(replace(point(1e-9), expected=None))[0] == "1.00 ns"
     assert wording.limit_and_share(None) == ("-", "-")

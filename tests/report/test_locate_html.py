@@ -1,4 +1,4 @@
-"""The page of a search: what was found stands in it as text, nothing of it as markup, and its pictures show pairs."""
+"""The page of a search: it shows the suspects as text, nothing becomes markup, and its pictures show the pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railwright.diagnosis.localise.latency import HopClass, Latency, PairTime, S
 from railwright.diagnosis.localise.records import Suspect
 from railwright.locate.search import Located, PairSeen
 from railwright.report.pages.locate import render_located_html
-from railwright.report.pictures.locate_map import map_of, matrix_of, natural
+from railwright.report.pictures.locate_map import build_map, build_matrix, natural_key
 
 HOSTILE = "host1</svg><script>alert(1)</script>"
 
@@ -36,7 +36,7 @@ SLOW = Suspect(
 )  # fmt: skip
 
 
-def test_the_page_names_each_suspect_with_its_next_step_and_what_was_not_tested() -> None:
+def test_the_page_names_each_suspect_with_its_next_step_and_the_untested_links() -> None:
     page = render_located_html(
         located(
             pair("host0:r0", "host2:r0", 0.7, "leaf0", "spine1", "leaf1"),
@@ -60,25 +60,25 @@ def test_levels_follow_the_paths_and_a_cell_keeps_the_lowest_rate() -> None:
         pair("host10:r0", "host2:r0", 0.4, "leaf1", "spine0", "leaf0"),
         pair("host2:r0", "host3:r0", 1.0, "leaf0"),
     )
-    there = map_of(found)
+    there = build_map(found)
     assert there.levels == (("host2:r0", "host3:r0", "host10:r0"), ("leaf0", "leaf1"), ("spine0",))
-    assert matrix_of(found, there.leaf_of).cells["host10:r0", "host2:r0"] == 0.4
-    assert sorted(["a10", "a9", "", "b", "a"], key=natural) == ["", "a", "a9", "a10", "b"]
+    assert build_matrix(found, there.leaf_of).cells["host10:r0", "host2:r0"] == 0.4
+    assert sorted(["a10", "a9", "", "b", "a"], key=natural_key) == ["", "a", "a9", "a10", "b"]
 
 
-def test_rows_are_leaves_where_there_are_too_many_ports() -> None:
+def test_rows_are_leaves_if_there_are_too_many_ports() -> None:
     pairs = [pair(f"host{n}:r0", f"host{n + 40}:r0", 1.0, "leaf0", "spine0", "leaf1") for n in range(40)]
     found = located(*pairs)
-    matrix = matrix_of(found, map_of(found).leaf_of)
+    matrix = build_matrix(found, build_map(found).leaf_of)
     assert (matrix.what, matrix.names) == ("leaf", ("leaf0", "leaf1"))
     assert "leaf0 to leaf1: 100%" in render_located_html(found)
 
 
-def test_round_trips_stand_in_a_matrix_by_hop_class_and_the_late_pair_is_marked() -> None:
+def test_the_matrix_of_round_trips_shows_hop_classes_and_marks_the_late_pair() -> None:
     pairs = [pair("host0:r0", f"host{n}:r0", 1.0, "leaf0") for n in (1, 2)]
     times = tuple(
-        PairTime(source=f"host{one}:r0", destination=f"host{other}:r0", switches=hops, seconds=seconds, tries=2)
-        for one, other, hops, seconds in ((0, 1, 1, 20e-6), (0, 2, 3, 51e-6), (2, 0, 3, 300e-6))
+        PairTime(source=f"host{first}:r0", destination=f"host{second}:r0", switches=hops, seconds=seconds, tries=2)
+        for first, second, hops, seconds in ((0, 1, 1, 20e-6), (0, 2, 3, 51e-6), (2, 0, 3, 300e-6))
     )
     classes = tuple(HopClass(switches=hops, pairs=2, median_s=20e-6 * hops, spread_s=1e-6) for hops in (1, 3))
     late = SlowPair(source="host2:r0", destination="host0:r0", switches=3, round_trip_s=300e-6, tries=2, times=5.0)
@@ -87,6 +87,11 @@ def test_round_trips_stand_in_a_matrix_by_hop_class_and_the_late_pair_is_marked(
     )
     drawn = page[page.index("Pairs: round trip") :]
     assert [drawn.count(f'class="{style}"><title>host') for style in ("t0", "t1", "m3")] == [1, 1, 1]
-    for words in ("20.0 us", "60.0 us", "below one leaf", "host2:r0 to host0:r0: 300 us, 5 times its class"):
+    for words in (
+        "20.0 us",
+        "60.0 us",
+        "below one leaf",
+        "host2:r0 to host0:r0: 300 us, 5 times the median of its class",
+    ):
         assert words in drawn, words
     assert "round trip, in" not in render_located_html(located(pair("host0:r0", "host1:r0", 1.0, "leaf0")))

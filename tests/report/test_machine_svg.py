@@ -1,4 +1,4 @@
-"""The drawing of the machine: nothing overlaps, everything is said, nothing from a machine becomes markup."""
+"""The drawing of the machine: labels do not overlap, each device has one, and no name becomes markup."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ HOSTS = ("2cpu-firecracker-vm", "2xh200-probed-vm", "8xh200-probed-vm", "8xh100-
 
 
 def rows(*changes: dict[str, object]) -> list[Row]:
-    one = next(path for path in sample.diagnosis().paths if path.headline and path.headline.value)
-    paths = tuple(replace(one, **change) for change in changes)
+    path = next(path for path in sample.diagnosis().paths if path.headline and path.headline.value)
+    paths = tuple(replace(path, **change) for change in changes)
     return list(view_of(sample.run(), replace(sample.diagnosis(), paths=paths), sample.end()).every)
 
 
@@ -32,7 +32,7 @@ def drawn(topology, found=()):
 
 
 def place(text):
-    """(left, right, baseline) of a word, 6 units a letter at most."""
+    """Return (left, right, baseline) of a word, at 6.2 units a letter."""
     x, width = float(text.get("x")), 6.2 * len(text.text)
     return x - width / 2, x + width / 2, float(text.get("y"))
 
@@ -53,14 +53,18 @@ def replace_path(row, path):
     return row._replace(path=path, judged=replace(row.judged, path=path))
 
 
-def over_gpu0(picture):
-    """The class of every shape of a link to gpu0, and the titles."""
-    links = [one for one in picture.iter() if one.tag in (f"{SVG}a", f"{SVG}g")]
-    titled = [(one, one.findtext(f"{SVG}title") or "") for one in links]
-    return [(one.find(f"{SVG}path").get("class"), title) for one, title in titled if one.find(f"{SVG}path") is not None]
+def links_to_gpu0(picture):
+    """Return the class and the title of every link to gpu0."""
+    links = [element for element in picture.iter() if element.tag in (f"{SVG}a", f"{SVG}g")]
+    titled = [(element, element.findtext(f"{SVG}title") or "") for element in links]
+    return [
+        (element.find(f"{SVG}path").get("class"), title)
+        for element, title in titled
+        if element.find(f"{SVG}path") is not None
+    ]
 
 
-def test_a_link_over_which_another_path_got_what_the_slow_one_needs_is_not_slow() -> None:
+def test_a_link_that_carries_the_needed_rate_for_another_path_is_not_slow() -> None:
     host = load("testdata/hosts/2xh200-probed-vm/machine.jsonl")
     fine = next(path for path in sample.diagnosis().paths if path.verdict.state == "ok" and path.headline.expected)
     slow = next(path for path in sample.diagnosis().paths if path.verdict.state == "slow")
@@ -72,7 +76,7 @@ def test_a_link_over_which_another_path_got_what_the_slow_one_needs_is_not_slow(
         {"path": "gpu0>memory0", "verdict": fine.verdict, "headline": fast, "quantity": slow.quantity},
         {"path": "gpu0>gpu1", "verdict": slow.verdict, "headline": slow.headline, "quantity": slow.quantity},
     )
-    shown = over_gpu0(drawn(host, found))
+    shown = links_to_gpu0(drawn(host, found))
     cleared = [(style, title) for style, title in shown if "must be slow elsewhere" in title]
     assert cleared
     assert all("ok" in style for style, _ in cleared)
@@ -84,7 +88,7 @@ def test_a_link_over_which_another_path_got_what_the_slow_one_needs_is_not_slow(
     assert draw_machine(host, found[:2])[1].startswith("No link is slow")
 
 
-def test_a_link_leads_to_the_path_that_it_is_coloured_for() -> None:
+def test_a_link_leads_to_the_path_that_decided_its_colour() -> None:
     host = load("testdata/hosts/2xh200-probed-vm/machine.jsonl")
     fine = sample.diagnosis().paths[0]
     slow = next(path for path in sample.diagnosis().paths if path.verdict.state == "slow")
@@ -97,13 +101,13 @@ def test_a_link_leads_to_the_path_that_it_is_coloured_for() -> None:
     assert {link.get("href") for link in slowed} == {"#path-2"}
     assert any("gpu0>memory0" in (link.find(f"{SVG}title").text or "") for link in slowed)
     marks = [text.text for text in picture.iter(f"{SVG}text") if "mark" in text.get("class", "").split()]
-    assert marks == [wording.STATES["slow"].sign] * len(slowed), "colour does not stand alone"
+    assert marks == [wording.STATES["slow"].sign] * len(slowed), "colour is not the only sign"
     assert all(float(shape.get("stroke-width", 1)) > 0 for shape in picture.iter(f"{SVG}path"))
 
 
 def test_names_of_a_machine_are_text() -> None:
     host = expand("laptop", {})
-    odd = replace(host, devices=tuple(replace(one, name="<script>&\x1b") for one in host.devices))
+    odd = replace(host, devices=tuple(replace(device, name="<script>&\x1b") for device in host.devices))
     text, _ = draw_machine(odd, rows({"path": "memory0>memory0", "benchmark": "<b>"}))
     ET.fromstring(text)
     assert not re.search(r"<(script|b)>|\x1b", text)

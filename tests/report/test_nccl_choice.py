@@ -1,4 +1,4 @@
-"""The table of what NCCL's own choice costs against the best one that was forced."""
+"""The table of the cost of NCCL's own choice against the best forced combination."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def point(size, seconds, algorithm=None, protocol=None, *, chosen="", quantity="
 
 
 def table(*points):
-    """The cells of each row: two blanks at least stand between two of them."""
+    """Split each row into cells at two or more blanks."""
     _, _, *rows = cost_lines(points)
     return [re.split(r"\s{2,}", row.strip()) for row in rows]
 
 
-def test_each_size_has_its_best_and_what_nccl_s_own_costs_against_it():
+def test_each_size_has_the_best_choice_and_the_cost_of_nccls_own():
     rows = table(
         point(8, 12e-6, "free", "free", chosen="Ring/LL"),
         point(8, 10e-6, "Tree", "LL"),
@@ -56,12 +56,12 @@ def test_a_difference_smaller_than_the_samples_spread_is_called_noise():
     assert (row[1], row[-1]) == ("Ring", "within noise")
 
 
-def test_without_both_a_free_and_a_forced_one_there_is_no_table():
+def test_no_table_without_a_free_and_a_forced_point():
     for points in ([point(8, 1e-6)], [point(8, 1e-6, "Tree"), point(8, 2e-6, "Ring")], []):
         assert list(cost_lines(points)) == [], points
 
 
-def test_what_failed_was_waived_or_is_a_bandwidth_does_not_take_part():
+def test_failures_points_not_run_and_bandwidths_are_ignored():
     rows = table(
         point(8, 12e-6, "free"),
         point(8, 11e-6, "Ring"),
@@ -72,7 +72,7 @@ def test_what_failed_was_waived_or_is_a_bandwidth_does_not_take_part():
     assert [(row[1], row[3]) for row in rows] == [("Ring", "not known")]
 
 
-def test_curves_that_differ_in_anything_else_have_tables_of_their_own():
+def test_each_curve_has_its_own_table():
     points = [
         point(8, 2e-6, algorithm, launched=launched)
         for algorithm in ("free", "Ring")

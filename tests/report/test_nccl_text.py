@@ -1,4 +1,4 @@
-"""The page and the picture of NCCL's log: what a person must see, and what a hostile log must not do."""
+"""The page and the picture of NCCL's log: rings, connections and choices are visible, and a hostile log is harmless."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_control_characters_and_markup_of_a_log_are_shown_as_what_they_are():
 
 
 def test_a_log_without_rings_says_so_in_the_picture():
-    assert "No ring is in this log" in draw(nccl_log.read("h:1:2 [0] NCCL INFO Using network IB\n"), None)
+    assert "No rings in this log" in draw(nccl_log.read("h:1:2 [0] NCCL INFO Using network IB\n"), None)
 
 
 def test_many_hosts_are_counted_instead_of_drawn():

@@ -1,4 +1,4 @@
-"""The OpenMetrics file is what the format's own parser accepts, with the units in the names."""
+"""The format's own parser accepts the OpenMetrics file, and the names contain the units."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_parser_reads_every_value_back() -> None:
     families = parsed(diagnosis)
     values = [*families["railwright_bandwidth_bytes_per_second"], *families["railwright_latency_seconds"],
               *families["railwright_rate_operations_per_second"]]  # fmt: skip
-    assert sorted(each.value for each in values) == sorted(point.value for point in diagnosis.points if point.value)
+    assert sorted(item.value for item in values) == sorted(point.value for point in diagnosis.points if point.value)
     first = values[0]
     assert first.labels["benchmark"] == "memory_copy"
     assert first.labels["threads"] == "1"
@@ -34,14 +34,14 @@ def test_the_parser_reads_every_value_back() -> None:
 
 def test_limits_fractions_and_noise_are_there() -> None:
     families = parsed(sample.diagnosis())
-    assert {each.labels["limit_kind"] for each in families["railwright_bandwidth_limit_bytes_per_second"]} == {
+    assert {item.labels["limit_kind"] for item in families["railwright_bandwidth_limit_bytes_per_second"]} == {
         "derived",
         "measured_ceiling",
     }
-    assert max(each.value for each in families["railwright_fraction_of_limit_ratio"]) == pytest.approx(1.15, abs=0.01)
+    assert max(item.value for item in families["railwright_fraction_of_limit_ratio"]) == pytest.approx(1.15, abs=0.01)
     assert families["railwright_noise_lost_ratio"][0].value == pytest.approx(0.013)
     assert families["railwright_exit_status"][0].value == 1
-    assert [each.labels["fault"] for each in families["railwright_finding"]] == [
+    assert [item.labels["fault"] for item in families["railwright_finding"]] == [
         "loopback_mtu",
         "transparent_huge_pages",
     ]
@@ -51,7 +51,7 @@ def test_exactly_one_state_of_a_point_is_set() -> None:
     diagnosis = sample.diagnosis()
     samples = parsed(diagnosis)["railwright_verdict"]
     assert len(samples) == 7 * len(diagnosis.points)
-    states = [each.labels["railwright_verdict"] for each in samples if each.value]
+    states = [item.labels["railwright_verdict"] for item in samples if item.value]
     assert states == [point.verdict.state for point in diagnosis.points]
 
 

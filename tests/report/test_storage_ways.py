@@ -1,4 +1,4 @@
-"""Files by each way, in one table and one figure."""
+"""Files by each way, as a table and a figure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright.results.statistics import summarise
 
 
 def seen(benchmark: str, rate: float, path: str = "nvme0n1>gpu0", cost: object = 0.5, **more: object) -> list[Result]:
-    """A rate and the latency of its operations."""
+    """Make the records of a rate and of the latency of its operations."""
     parameters = {"size_bytes": 2**20, "depth": 4, "threads": 1, "order": "random"} | more
     both = (("bandwidth_bytes_per_s", (rate, rate * 1.2, rate)), ("latency_s", (1e-3, 1e-3, 2e-3)))
     return [
@@ -32,7 +32,7 @@ def records() -> list[Result]:
     ]
 
 
-def test_ways_stand_side_by_side_with_the_gain_of_with_over_without() -> None:
+def test_ways_are_listed_together_with_the_gain_of_cufile() -> None:
     (table,) = storage_ways.way_tables(records())
     assert table.title == "Reads, nvme0n1, random"
     first, other = table.points
@@ -50,7 +50,7 @@ def test_ways_stand_side_by_side_with_the_gain_of_with_over_without() -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_one_way_alone_and_what_was_not_measured_make_no_table() -> None:
+def test_a_single_way_or_a_missing_measurement_makes_no_table() -> None:
     assert storage_ways.way_tables(seen("gpu_file_read", 1e9, way="gds")) == ()
     waived = [Result(benchmark="gpu_file_read", quantity="latency_s", path="a>b", outcome="waived")]
     assert storage_ways.way_tables(waived) == ()
@@ -59,7 +59,7 @@ def test_one_way_alone_and_what_was_not_measured_make_no_table() -> None:
     assert "\x1b" not in text
 
 
-def test_reads_and_writes_and_drives_have_tables_of_their_own() -> None:
+def test_reads_writes_and_drives_have_their_own_tables() -> None:
     written = [*seen("gpu_file_write", 2e9, path="gpu0>nvme0n1", way="gds", operation="write"),
                *seen("gpu_file_write", 2e9, path="gpu0>nvme0n1", way="bounce", operation="write")]  # fmt: skip
     other = [*seen("gpu_file_read", 2e9, path="md0>gpu0", way="gds"),
@@ -68,9 +68,11 @@ def test_reads_and_writes_and_drives_have_tables_of_their_own() -> None:
     assert titles == ["Reads, nvme0n1, random", "Writes, nvme0n1, random", "Reads, md0, random"]
 
 
-def test_what_differs_in_order_or_files_is_apart() -> None:
-    sequential = [one for way in ("gds", "bounce") for one in seen("gpu_file_read", 1e9, way=way, order="sequential")]
-    own = [one for way in ("gds", "bounce") for one in seen("gpu_file_read", 1e9, way=way, files="own")]
+def test_orders_and_file_layouts_have_their_own_tables() -> None:
+    sequential = [
+        record for way in ("gds", "bounce") for record in seen("gpu_file_read", 1e9, way=way, order="sequential")
+    ]
+    own = [record for way in ("gds", "bounce") for record in seen("gpu_file_read", 1e9, way=way, files="own")]
     titles = [table.title for table in storage_ways.way_tables(records() + sequential + own)]
     assert titles[1:] == ["Reads, nvme0n1, sequential", "Reads, nvme0n1, random, a file for each thread"]
 

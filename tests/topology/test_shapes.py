@@ -76,7 +76,7 @@ def test_every_device_of_a_machine_names_its_source(name):
 def test_every_machine_can_be_drawn(name):
     topology = expand(name, {})
     text = render_topology(topology)
-    assert "at no CPU" not in text
+    assert "connected to no known CPU" not in text
     for device in topology.of_kind("gpu", "nic", "drive"):
         assert f" {device.id}  " in text
     assert render_topology_svg(topology).startswith("<svg")

@@ -29,7 +29,7 @@ def test_hosts_that_are_alike_and_have_no_fault(tmp_path, capsys):
     status, text, _ = audited(capsys, "--from", *write(tmp_path, **alike(3)))
     assert (status, text) == (
         0,
-        "audit of 3 hosts: 0 faults found, 0 differences, 0 hosts not like most\n",
+        "audit of 3 hosts: 0 faults found, 0 differences, 0 hosts unlike most\n",
     )
 
 
@@ -38,7 +38,7 @@ def test_one_that_is_not_alike_is_named(tmp_path, capsys):
     status, text, _ = audited(capsys, "--from", *write(tmp_path, **alike(3), odd=odd))
     assert status == 1
     assert "  odd: host kernel 5.15.0, 3 hosts have 6.8.0-41-generic\n" in text
-    assert "not told by some hosts:\n  host0-2: nic driver\n" in text
+    assert "not reported by some hosts:\n  host0-2: nic driver\n" in text
 
 
 def test_what_cannot_be_read_is_named_and_the_others_are_audited(tmp_path, capsys):
@@ -46,7 +46,7 @@ def test_what_cannot_be_read_is_named_and_the_others_are_audited(tmp_path, capsy
     (tmp_path / "broken.json").write_text("{}")
     status, text, _ = audited(capsys, "--from", *files, str(tmp_path / "gone.json"))
     assert status == 3
-    assert text.startswith("audit of 2 hosts: 0 faults found, 0 differences, 0 hosts not like most, 2 could not")
+    assert text.startswith("audit of 2 hosts: 0 faults found, 0 differences, 0 hosts unlike most, 2 could not")
     assert "  broken: " in text
     assert "  gone: there is no file or directory" in text
 

@@ -43,7 +43,7 @@ def _signs(facts: Facts) -> Findings:
         benchmarks = ", ".join(dict.fromkeys(result.benchmark for result in off))
         yield FAULT.finding(
             (Place("environment"),),
-            f"NVLS (NVLink SHARP) is waived: {NVLS_VARIABLE}=0 switches it off, and limits are those without it",
+            f"NVLS (NVLink SHARP) is not run: {NVLS_VARIABLE}=0 switches it off, and limits are those without it",
             Evidence(claim="setting", value=f"{NVLS_VARIABLE}=0", seen=f"{off[0].ranks} ranks, {benchmarks}"),
             certainty="possible",
             costs=_COSTS,

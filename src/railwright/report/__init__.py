@@ -1,1 +1,1 @@
-"""What people and machines read."""
+"""Reports for people and for machines."""

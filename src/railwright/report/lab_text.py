@@ -1,4 +1,4 @@
-"""A lab's state, and what packets met in it, as plain lines."""
+"""A lab's state, and the paths of probe packets in it, as plain lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright.units import format_duration
 
 
 def status_lines(seen: LabStatus) -> Iterator[str]:
-    """The lab, its nodes with what each lacks, and the way from host to host."""
+    """Yield the lab, its nodes with missing routes, and the ssh command between hosts."""
     yield f"lab {seen.name}: {seen.state}"
     for node in seen.nodes:
         routes = f"{node.routes_expected - node.routes_incomplete} of {node.routes_expected} routes"
@@ -22,16 +22,16 @@ def status_lines(seen: LabStatus) -> Iterator[str]:
 
 
 def probe_lines(seen: Probe) -> Iterator[str]:
-    """The two ends, and each way between them that packets took."""
-    way = seen.route
-    yield f"{way.source} {way.source_address} to {way.destination} {way.destination_address}, rail {way.rail}"
-    for one in seen.ways:
+    """Yield the two ends, then each path that packets took between them."""
+    route = seen.route
+    yield f"{route.source} {route.source_address} to {route.destination} {route.destination_address}, rail {route.rail}"
+    for way in seen.ways:
         delay = "nothing arrived"
-        if one.delay_median_s is not None and one.delay_max_s is not None:
-            delay = f"one way {format_duration(one.delay_median_s)}, at most {format_duration(one.delay_max_s)}"
-        flows = f"{len(one.source_ports)} flow{'' if len(one.source_ports) == 1 else 's'}"
-        rate = f"TCP {one.bandwidth_bytes_per_s * 8 / 1e6:.3g} Mb/s"
-        if one.failed_flows:
-            rate += f" ({one.failed_flows} without a connection)"
-        yield f"  {' '.join(one.nodes)}: {flows}, {one.lost} of {one.sent} packets lost, {delay}, {rate}"
+        if way.delay_median_s is not None and way.delay_max_s is not None:
+            delay = f"one way {format_duration(way.delay_median_s)}, at most {format_duration(way.delay_max_s)}"
+        flows = f"{len(way.source_ports)} flow{'' if len(way.source_ports) == 1 else 's'}"
+        rate = f"TCP {way.bandwidth_bytes_per_s * 8 / 1e6:.3g} Mb/s"
+        if way.failed_flows:
+            rate += f" ({way.failed_flows} without a connection)"
+        yield f"  {' '.join(way.nodes)}: {flows}, {way.lost} of {way.sent} packets lost, {delay}, {rate}"
     yield f"  TCP in all {seen.bandwidth_bytes_per_s * 8 / 1e6:.3g} Mb/s"

@@ -1,7 +1,7 @@
-"""Files to and from memory by each way, in one table and one figure: with GPUDirect Storage and without it.
+"""Transfers between files and memory by each way, with and without GPUDirect Storage, as a table and a figure.
 
-From the records of direct reads and writes, whichever benchmark made them: those with a `way` to a GPU, and those of
-the same drive and host memory. Pure.
+Uses the records of direct reads and writes of any benchmark: those with a `way` to a GPU, and those between the same
+drive and host memory. Pure.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from railwright.units import format_duration
 TITLE = "Files by each way"
 COLUMNS = ("size", "at once", "way", "rate", "median", "p99", "CPU s/GB", "gain")
 NOTE = (
-    "At once: threads x operations in flight of each. CPU s/GB: CPU seconds of the process for 10^9 bytes. "
-    "Gain: of cuFile over pinned buffers (bounce)."
+    "At once: threads x operations in flight per thread. CPU s/GB: CPU seconds of the process per 10^9 bytes. "
+    "Gain: rate of cuFile over that of pinned buffers (bounce)."
 )
 HOST, WITHOUT = "host memory", "bounce"
 _WAYS = (HOST, "bounce", "cufile compat", "gds")
@@ -33,7 +33,7 @@ _NEEDED = {*_KEY, "order"}
 
 
 class WayRow(NamedTuple):
-    """One way at one point."""
+    """The measurements of a way at a point."""
 
     way: str
     quantity: Quantity
@@ -45,35 +45,35 @@ class WayRow(NamedTuple):
 
 
 class WayPoint(NamedTuple):
-    """One size, depth and number of threads, by each way that was measured."""
+    """A size, depth and number of threads, with each way that was measured."""
 
     parameters: dict[str, Scalar]
     ways: tuple[WayRow, ...]
 
     def gain(self, row: WayRow) -> float | None:
-        """How many times as fast as through pinned buffers; None for host memory, and where those were not measured."""
+        """Return the ratio to the rate of pinned buffers; None for host memory, or if those were not measured."""
         without = next((other.rate for other in self.ways if other.way == WITHOUT), 0.0)
         return row.rate / without if without and row.way not in (HOST, WITHOUT) else None
 
 
 class WayTable(NamedTuple):
-    """All points of one direction and order at one drive."""
+    """All points of a direction and order at a drive."""
 
     title: str
     points: tuple[WayPoint, ...]
 
 
 def way_tables(results: Iterable[Result]) -> tuple[WayTable, ...]:
-    """A table for each drive, direction and order where anything was measured by more than one way."""
+    """Build a table for each drive, direction and order that was measured by more than one way."""
     found = []
-    for title, group in grouped(filter(_counts, results), _title):
+    for title, group in grouped(filter(_is_usable, results), _title):
         points = tuple(_point(parameters, same) for parameters, same in grouped(group, _key))
         if any(len(point.ways) > 1 for point in points):
             found.append(WayTable(wording.visible(title), points))
     return tuple(found)
 
 
-def _counts(result: Result) -> bool:
+def _is_usable(result: Result) -> bool:
     sized = size_of(result.parameters) is not None and result.parameters.keys() >= _NEEDED
     return result.outcome == "measured" and result.summary is not None and sized
 
@@ -81,8 +81,8 @@ def _counts(result: Result) -> bool:
 def _title(result: Result) -> str:
     source, _, target = result.path.partition(">")
     verb, drive = ("Writes", target) if result.parameters.get("operation") == "write" else ("Reads", source)
-    own = "a file for each thread" if result.parameters.get("files") == "own" else ""
-    return ", ".join(filter(None, (verb, drive, str(result.parameters.get("order", "")), own)))
+    files = "a file for each thread" if result.parameters.get("files") == "own" else ""
+    return ", ".join(filter(None, (verb, drive, str(result.parameters.get("order", "")), files)))
 
 
 def _key(result: Result) -> tuple[Scalar, ...]:
@@ -90,10 +90,10 @@ def _key(result: Result) -> tuple[Scalar, ...]:
 
 
 def _point(key: Sequence[Scalar], results: Sequence[Result]) -> WayPoint:
-    """Of several kinds of pages the faster one."""
+    """Build a point; if a way was measured with several kinds of pages, the fastest counts."""
     rows = []
-    for way, of_way in grouped(results, lambda one: str(one.parameters.get("way", HOST))):
-        kinds = [_row(way, same) for _, same in grouped(of_way, lambda one: one.parameters.get("pages", ""))]
+    for way, way_results in grouped(results, lambda result: str(result.parameters.get("way", HOST))):
+        kinds = [_row(way, same) for _, same in grouped(way_results, lambda result: result.parameters.get("pages", ""))]
         if fastest := max(filter(None, kinds), key=lambda row: row.rate, default=None):
             rows.append(fastest)
     rows.sort(key=lambda row: _WAYS.index(row.way) if row.way in _WAYS else len(_WAYS))
@@ -101,17 +101,17 @@ def _point(key: Sequence[Scalar], results: Sequence[Result]) -> WayPoint:
 
 
 def _row(way: str, results: Sequence[Result]) -> WayRow | None:
-    rates = [one for one in results if one.quantity != "latency_s"]
+    rates = [result for result in results if result.quantity != "latency_s"]
     if not rates:
         return None
-    times = [one.summary for one in results if one.quantity == "latency_s" and one.summary is not None]
-    costs = [one.settings.get("cpu_s_per_gb") for one in rates]
+    times = [result.summary for result in results if result.quantity == "latency_s" and result.summary is not None]
+    costs = [result.settings.get("cpu_s_per_gb") for result in rates]
     return WayRow(
         way=way,
         quantity=rates[0].quantity,
-        rate=statistics.median(one.summary.median for one in rates if one.summary is not None),
-        median_s=_median([one.median for one in times]),
-        p99_s=_median([one.p99 for one in times]),
+        rate=statistics.median(result.summary.median for result in rates if result.summary is not None),
+        median_s=_median([result.median for result in times]),
+        p99_s=_median([result.p99 for result in times]),
         cpu_s_per_gb=_median([float(cost) for cost in costs if isinstance(cost, int | float)]),
     )
 
@@ -121,7 +121,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def cells(point: WayPoint, row: WayRow) -> tuple[str, ...]:
-    """A line of the table, in the order of COLUMNS."""
+    """Return a line of the table, in the order of COLUMNS."""
     gain = point.gain(row)
     return (
         wording.size_words(point.parameters),
@@ -136,14 +136,14 @@ def cells(point: WayPoint, row: WayRow) -> tuple[str, ...]:
 
 
 def lines(tables: Iterable[WayTable]) -> Iterator[str]:
-    """The tables as text, each under its title."""
+    """Yield the tables as text, each under its title."""
     for table in tables:
         rows = [cells(point, row) for point in table.points for row in point.ways]
         yield from wording.table_lines(table.title, [COLUMNS, *rows])
 
 
 def figures(tables: Iterable[WayTable]) -> tuple[Figure, ...]:
-    """A figure for each table and quantity: a line for each point, a mark for each way."""
+    """Build a figure for each table and quantity, with a row for each point and a mark for each way."""
     found = []
     for table in tables:
         for quantity in dict.fromkeys(row.quantity for point in table.points for row in point.ways):
@@ -163,7 +163,7 @@ def _figure(title: str, quantity: Quantity, points: Sequence[WayPoint]) -> Figur
         title=title,
         summary=f"{title}: {span}{wording.quantity(quantity, max(row.rate for _, _, row in rows))}. "
         f"Ways: {', '.join(ways)}.",
-        caption="Higher is better. A mark for each way: median of the launches. The table of ways has the numbers.",
+        caption="Higher is better. Each mark is the median of a way's launches. The table of ways has the numbers.",
         data=tuple(_marks(way, [(label, point, row) for label, point, row in rows if row.way == way]) for way in ways),
         layout={**layout, "showlegend": True, "height": layout["height"] + 40},
     )

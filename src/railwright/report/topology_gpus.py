@@ -1,4 +1,4 @@
-"""What NVIDIA's libraries say of a machine's GPUs, as plain lines; GPUs that are alike are told together."""
+"""The GPUs of a machine as NVIDIA's libraries describe them, as plain lines; equal GPUs share lines."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _CAN = {
 
 
 def gpu_lines(topology: Topology) -> list[str]:
-    """Parts, abilities and settings of each kind of GPU; empty where NVIDIA's libraries were not asked."""
-    told = [gpu for gpu in topology.of_kind("gpu") if _FROM_LIBRARIES & set(gpu.facts)]
-    if not told:
+    """Return parts, abilities and settings of each kind of GPU; empty if NVIDIA's libraries were not queried."""
+    listed = [gpu for gpu in topology.of_kind("gpu") if _FROM_LIBRARIES & set(gpu.facts)]
+    if not listed:
         return []
     host = next(iter(topology.of_kind("host")), None)
     versions = [(name, host.facts.get(key)) for name, key in (("driver", "nvidia_driver"), ("CUDA", "cuda")) if host]
     head = ", ".join(f"{name} {clean(str(value))}" for name, value in versions if value)
 
-    def described(gpu: Device) -> tuple[str, ...]:
+    def describe(gpu: Device) -> tuple[str, ...]:
         return _parts(gpu.facts), _abilities(gpu.facts), _settings(gpu.facts)
 
     lines = [f"GPUs  {head}".rstrip()]
-    for words, gpus in grouped(told, described):
+    for words, gpus in grouped(listed, describe):
         start = clean(runs(gpu.id for gpu in gpus))
         for line in filter(None, words):
             lines.append(f"  {start}  {line}")
             start = " " * len(start)
-    return [*lines, *_peer_lines(told)]
+    return [*lines, *_peer_lines(listed)]
 
 
 def _parts(facts: dict[str, Scalar]) -> str:
@@ -62,7 +62,7 @@ def _abilities(facts: dict[str, Scalar]) -> str:
 
 
 def _hidden(facts: dict[str, Scalar]) -> str:
-    """Why no program can use it. CUDA_VISIBLE_DEVICES hides only what the driver has, and NVML lists all of that."""
+    """Explain why no program can use the GPU; NVML lists all GPUs of the driver, CUDA_VISIBLE_DEVICES hides some."""
     visible, listed = facts.get("cuda_visible"), facts.get("nvml_lists")
     if facts.get("withheld") is True:
         return "not given to this container or job"
@@ -103,8 +103,8 @@ def _peer_lines(gpus: list[Device]) -> list[str]:
     if len(gpus) < 2:
         return []
     reached = {gpu.id: set(str(gpu.facts.get("peers", "")).split(",")) - {""} for gpu in gpus}
-    every = {gpu.id for gpu in gpus}
-    if all(reached[name] >= every - {name} for name in every):
+    all_gpus = {gpu.id for gpu in gpus}
+    if all(reached[name] >= all_gpus - {name} for name in all_gpus):
         return ["  every GPU reaches the memory of every other"]
     return [
         f"  {gpu.id} may not reach {clean(str(gpu.facts['peers_refused']))}"

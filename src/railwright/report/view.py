@@ -1,7 +1,7 @@
-"""One view of a judged run: its order, groups, words and numbers, made once. Reports only lay them out.
+"""The view of a judged run: its order, groups, words and numbers. Reports only lay them out.
 
-The order is that of the questions: what is the answer, what is slow and why, what could not be judged and what would
-judge it, every path, what was not measured.
+The order follows the reader's questions: the answer, the slow paths with their causes, the unjudged paths with the
+commands that would judge them, all paths, and those not measured.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from railwright.topology.devices import Scalar
 from railwright.units import count
 
 METER_LIMIT = 80.0
-"""Where the limit stands on a bar that is 100 long: what is above the limit must be seen to be above it."""
+"""The position of the limit on a bar of length 100, with room to show values above it."""
 
 
 class Meter(NamedTuple):
-    """The fraction of limit as a bar: how far it reaches, and where the expected band begins."""
+    """The fraction of limit as a bar: its length, and the start of the expected band."""
 
     reached: float
     band_from: float | None
@@ -35,45 +35,45 @@ class Meter(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One path as every report shows it, in words."""
+    """A path in words, as every report shows it."""
 
     number: int
-    """Its place in the run, counted from 1: what links point at."""
+    """Its place in the run, counted from 1; links use it."""
     state: State
     benchmark: str
     path: str
     kind: str
     ranks: str
     varied: str
-    """What tells it from others of the same benchmark and path, with its size."""
+    """The parameters that differ from others of the same benchmark and path, with the size."""
     common: str
-    """What it shares with the others of its benchmark and path."""
+    """The parameters shared with others of the same benchmark and path."""
     measured: str
     spread: str
     limit: str
     share: str
     because: str
-    """What sets the limit, or why there is none."""
+    """The kind and the reason of the limit, or the reason why there is none."""
     expected: str
     why: str
-    """What the verdict says; empty where `because` says it."""
+    """The verdict's reason; empty if `because` states it."""
     needs: str
     meter: Meter | None
     judged: JudgedPath
 
     @property
     def name(self) -> str:
-        """Its benchmark, its way and what was varied."""
+        """The benchmark, the path and the varied parameters."""
         return ", ".join(filter(None, (f"{self.benchmark} {self.path}", self.varied)))
 
     @property
     def head(self) -> Judged | None:
-        """The point that stands for it."""
+        """The point that represents the path."""
         return self.judged.headline
 
 
 class Group(NamedTuple):
-    """Paths that share a reason."""
+    """A group of paths that share a reason."""
 
     state: State
     reason: str
@@ -82,69 +82,71 @@ class Group(NamedTuple):
 
 
 class Absent(NamedTuple):
-    """What was not measured for one reason, once."""
+    """The paths that were not measured for a common reason."""
 
     state: State
     reason: str
     what: tuple[str, ...]
-    """Each benchmark with its path and what was varied."""
+    """Each benchmark with its path and its parameters."""
 
 
 class View(NamedTuple):
-    """A judged run in the order in which it is told."""
+    """A judged run in the order of its reports."""
 
     run: Run
     end: End | None
-    """How it ended; None where it was cut off."""
+    """The run's last record; None if the run was cut off."""
     results: tuple[Result, ...]
-    """The raw records, of what was held while measuring."""
+    """The raw records, with samples and settings."""
     watched: str
-    """What the GPUs did meanwhile."""
+    """The state of the GPUs during the run, in words."""
     diagnosis: Diagnosis
-    """Every point in the run's order, what was found of the machine, and the exit status."""
+    """All points in the run's order, the findings on the machine, and the exit status."""
     state: State
-    """The worst verdict, which the answer is about."""
+    """The worst verdict, which the answer states."""
     answer: str
     relative: str
-    """What the answer rests on: references, which nothing judged; empty where there are none."""
+    """A note on the baselines behind the answer; empty if there are none."""
     counts: tuple[tuple[State, int], ...]
     closing: str
     slow_groups: tuple[Group, ...]
-    """What is slow, by benchmark and by what explains it, which is the group's reason."""
+    """The slow paths by benchmark and cause; the cause is the group's reason."""
     causes: tuple[Finding, ...]
-    """What explains the slow paths, each once."""
+    """The causes of the slow paths, each once."""
     unjudged: tuple[Group, ...]
     all_rows: tuple[Row, ...]
-    """Every path in the run's order, whatever became of it."""
+    """All paths in the run's order, whatever their verdict."""
     rows: tuple[Row, ...]
-    """Every path but references and those that were not measured."""
+    """All measured paths except the baselines."""
     references: tuple[Row, ...]
     best_by_size: tuple[str, ...]
-    """What a forced choice would win at each size, as lines; empty where nothing was forced."""
+    """The gain of a forced choice at each size, as lines; empty if nothing was forced."""
     ways: tuple[WayTable, ...]
-    """Files to and from memory by each way, where more than one was measured."""
+    """Transfers between files and memory by each way, if more than one was measured."""
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
-    """Of the machine's settings, which no slow path shows."""
+    """The findings on the machine's settings that explain no slow path."""
 
     @property
     def every(self) -> tuple[Row, ...]:
-        """All paths that were measured, in the run's order."""
+        """All measured paths, in the run's order."""
         return tuple(row for row in self.all_rows if row.state != "waived")
 
     @property
     def all_findings(self) -> tuple[Finding, ...]:
         """The causes of the paths, then the findings of the machine, each once."""
-        return _once((*(cause for row in self.all_rows for cause in row.judged.causes), *self.diagnosis.findings))
+        return _deduplicate(
+            (*(cause for row in self.all_rows for cause in row.judged.causes), *self.diagnosis.findings)
+        )
 
 
 def view_of(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[Result] = ()) -> View:
-    """The view of a judged run; `results` are needed for what is told from samples and settings."""
-    shared = _shared(diagnosis.paths)
+    """Build the view of a judged run; `results` provide the parts that need samples and settings."""
+    shared = _find_shared(diagnosis.paths)
     rows = [_row(number, path, shared) for number, path in enumerate(diagnosis.paths, start=1)]
     counts = wording.state_counts(path.verdict.state for path in diagnosis.paths)
     slow = tuple(row for row in rows if row.state == "slow")
-    causes = _once(cause for row in slow for cause in row.judged.causes)
+    causes = _deduplicate(cause for row in slow for cause in row.judged.causes)
     measured = [row for row in rows if row.state != "waived"]
     references = tuple(row for row in measured if row.state == "reference")
     known = {row.number for row in references}
@@ -154,9 +156,9 @@ def view_of(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[R
         results=tuple(results),
         watched=wording.visible(watched_words(results)),
         diagnosis=diagnosis,
-        state=_worst(dict(counts), diagnosis),
+        state=_find_worst(dict(counts), diagnosis),
         answer=_answer(dict(counts), slow, diagnosis),
-        relative=_relative(references),
+        relative=_baseline_words(references),
         counts=counts,
         closing=wording.closing_words(diagnosis),
         slow_groups=_slow_groups(slow),
@@ -172,7 +174,7 @@ def view_of(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[R
     )
 
 
-def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _deduplicate(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for finding in findings:
         if finding not in found:
@@ -181,18 +183,18 @@ def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def slow_edge(point: Judged) -> float | None:
-    """The end of the expected band beyond which its value is slow."""
+    """Return the end of the expected band beyond which the point's value is slow."""
     if point.expected is None:
         return None
     return point.expected.high if point.quantity == "latency_s" else point.expected.low
 
 
-def _shared(paths: Sequence[JudgedPath]) -> dict[tuple[str, str], dict[str, Scalar]]:
-    """The parameters that several paths of one benchmark and way have in common, so that no row repeats them."""
+def _find_shared(paths: Sequence[JudgedPath]) -> dict[tuple[str, str], dict[str, Scalar]]:
+    """Return the parameters that all paths of a benchmark and path name share, so that no row repeats them."""
     found = {}
     for key, group in grouped(paths, lambda path: (path.benchmark, path.path)):
-        every = [set(path.parameters.items()) for path in group]
-        found[key] = dict(set.intersection(*every)) if len(every) > 1 else {}
+        parameter_sets = [set(path.parameters.items()) for path in group]
+        found[key] = dict(set.intersection(*parameter_sets)) if len(parameter_sets) > 1 else {}
     return found
 
 
@@ -238,7 +240,7 @@ def _meter(head: Judged | None) -> Meter | None:
     return Meter(reached=round(min(head.fraction_of_limit * METER_LIMIT, 100.0), 2), band_from=band_from)
 
 
-def _worst(counts: dict[State, int], diagnosis: Diagnosis) -> State:
+def _find_worst(counts: dict[State, int], diagnosis: Diagnosis) -> State:
     if diagnosis.required:
         return (
             "slow" if any(state == "slow" for _, state in diagnosis.unmet) else "unknown" if diagnosis.unmet else "ok"
@@ -248,10 +250,10 @@ def _worst(counts: dict[State, int], diagnosis: Diagnosis) -> State:
 
 
 def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis) -> str:
-    """One sentence: how it went, of what was or should have been judged."""
+    """Summarize in one sentence the paths that were judged or should have been."""
     if diagnosis.required:
         return _answer_of_required(diagnosis)
-    fine, not_judged = counts.get("ok", 0), sum(counts.get(one, 0) for one in ("suspicious", "failed", "unknown"))
+    fine, not_judged = counts.get("ok", 0), sum(counts.get(state, 0) for state in ("suspicious", "failed", "unknown"))
     total = count(len(slow) + fine + not_judged, "path")
     if slow:
         first = f"{slow[0].benchmark} {slow[0].path}"
@@ -269,26 +271,29 @@ def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis)
 
 def _answer_of_required(diagnosis: Diagnosis) -> str:
     if not diagnosis.unmet:
-        return f"All that was required is ok: {wording.visible(', '.join(diagnosis.required))}"
-    unmet = [f"{wording.visible(name)} is {state}" for name, state in diagnosis.unmet]
-    return f"Not all that was required is ok: {wording.first_of(unmet, _NAMED)}"
+        return f"All required paths are ok: {wording.visible(', '.join(diagnosis.required))}"
+    unmet = [f"{wording.visible(name)} is {wording.state_word(state)}" for name, state in diagnosis.unmet]
+    return f"Not all required paths are ok: {wording.join_first(unmet, _NAMED)}"
 
 
 _NAMED = 3
 
 
-def _relative(references: Sequence[Row]) -> str:
+def _baseline_words(references: Sequence[Row]) -> str:
     if not references:
         return ""
     names = ", ".join(dict.fromkeys(row.benchmark for row in references))
     known = any(row.limit != wording.ABSENT for row in references)
-    own = "which were held against their own limits alone" if known else "which nothing judged"
-    return f"That is relative to {count(len(references), 'reference')} of this run, {own}: {names}"
+    judge = "They were compared with their own limits only" if known else (
+        "Nothing outside the machine says whether those are good")  # fmt: skip
+    return f"These verdicts use this machine's own {names} as baselines. {judge}"
 
 
 def _slow_groups(rows: Sequence[Row]) -> tuple[Group, ...]:
-    """What is slow, by benchmark and cause: one fault can hold back many paths."""
-    causes = {row.number: ", ".join(f"{one.fault} ({one.certainty})" for one in row.judged.causes) for row in rows}
+    """Group the slow paths by benchmark and cause, because a fault can slow many paths."""
+    causes = {
+        row.number: ", ".join(f"{cause.fault} ({cause.certainty})" for cause in row.judged.causes) for row in rows
+    }
     return tuple(
         Group("slow", wording.visible(reason), "", tuple(group))
         for (_, reason), group in grouped(rows, lambda row: (row.benchmark, causes[row.number]))
@@ -296,7 +301,7 @@ def _slow_groups(rows: Sequence[Row]) -> tuple[Group, ...]:
 
 
 def _unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
-    """What should have been judged and could not, by reason, the worst first."""
+    """Group the paths without a verdict by reason, the worst first."""
     found = [row for row in rows if row.state in ("suspicious", "failed", "unknown")]
     groups = [
         Group(state, reason, needs, tuple(group))
@@ -307,7 +312,7 @@ def _unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
 
 
 def _absent(diagnosis: Diagnosis) -> tuple[Absent, ...]:
-    """What was waived, one line for each reason; what failed is there too, with the points that did."""
+    """Group the points that were not run or failed by reason."""
     missing = (point for point in diagnosis.points if point.verdict.state in ("waived", "failed"))
     found = []
     for (state, reason), group in grouped(missing, _reason):

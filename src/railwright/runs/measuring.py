@@ -140,10 +140,10 @@ def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset()) -> No
             continue
         name = f"  {one.title}".ljust(26)
         if one.plan.waived:
-            note(f"{name} waived: {one.plan.waived}")
+            note(f"{name} not run: {one.plan.waived}")
             continue
         cost = f"about {format_duration(one.plan.seconds)}, moves {format_size(one.plan.moved_bytes)}"
-        cost += ", a ceiling of the others (--alone leaves it out)" * (one.benchmark.name in ceilings)
+        cost += ", gives others their limit (measured); --alone leaves it out" * (one.benchmark.name in ceilings)
         where = f" on {count(len(one.job.hosts), 'host')}" if one.job.hosts else ""
         note(f"{name} {one.job.ranks} rank{'s' * (one.job.ranks > 1)}{where}, {cost}")
         for file in one.plan.files:
@@ -179,7 +179,7 @@ class _Display:
         if not self._left[name]:
             every = [each for each in self._proof.plan if each.benchmark.name == name]
             waived = all(each.plan.waived for each in every)
-            note(f"done: {name} ({'waived' if waived else count(len(every), 'launch', 'launches')})")
+            note(f"not run: {name}" if waived else f"done: {name} ({count(len(every), 'launch', 'launches')})")
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:

@@ -10,7 +10,7 @@ import msgspec
 from railwright.diagnosis.acceptance.agreement import PAIRS, Bound, Item, Spec
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, State, Verdict
 from railwright.diagnosis.verdicts.pair import PairJudged
-from railwright.diagnosis.verdicts.verdict import fraction_of_limit
+from railwright.diagnosis.verdicts.verdict import fraction_of_limit, state_word
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.limits.limit import Limit, NoLimit, Quantity
 from railwright.results.records import Point, point_of
@@ -182,9 +182,9 @@ def _held(item: Item, one: Seen) -> tuple[Standing, str]:
     if state == "failed":
         return "not met", f"failed: {why}"
     if one.value is None or state in ("waived", "suspicious"):
-        return "not judged", f"{state}: {why}"
+        return "not judged", f"{state_word(state)}: {why}"
     if not item.bounds:
-        return _BY_VERDICT.get(state, "not judged"), why if state == "ok" else f"{state}: {why}"
+        return _BY_VERDICT.get(state, "not judged"), why if state == "ok" else f"{state_word(state)}: {why}"
     found = [_against(bound, one, one.value) for bound in item.bounds]
     standing = worst(each for each, _ in found)
     return standing, next(words for each, words in found if each == standing)

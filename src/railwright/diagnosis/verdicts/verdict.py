@@ -30,6 +30,7 @@ LAUNCHES_APART = 2.0
 """Our choice: above what healthy launches differ by (docs/limits.md), below what most faults take."""
 
 WORST_FIRST: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown", "ok", "reference", "waived")
+_STATE_WORDS = {"reference": "baseline", "waived": "not run"}
 
 _NEEDS_QUIET = "more launches on a quiet machine: --launches 10"
 _NEEDS_ALONE = "the same run while nothing else works on this host"
@@ -43,6 +44,11 @@ class Standing(NamedTuple):
     """Others are held against it, and it against its own limit alone."""
     needs: str = ""
     """What would judge it where there is no limit: a command or a fact."""
+
+
+def state_word(state: str) -> str:
+    """Return the word shown for a verdict or an outcome; records keep `reference` and `waived`."""
+    return _STATE_WORDS.get(state, state)
 
 
 def format_quantity(quantity: str, value: float) -> str:
@@ -195,7 +201,7 @@ def _by_algorithm(value: float, expected: Expected) -> str:
 
 
 def _doubt(seen: str, expected: Expected) -> Verdict:
-    why = expected.doubt or "the ceiling itself varies as much"
+    why = expected.doubt or "the limit (measured) itself varies as much"
     return Verdict(state="unknown", why=f"{seen}, but {why}", needs=_NEEDS_QUIET)
 
 

@@ -1,4 +1,4 @@
-"""cuFile's configuration as text: JSON with a comment above each line, as cuFile's own file has them."""
+"""cuFile's configuration as text: JSON with a comment above each line, like cuFile's own file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WIDTH = 100
 
 
 def render_cufile_json(name: str, settings: Iterable[Setting]) -> str:
-    """The whole file, for the machine of that name."""
+    """Render the whole file for the machine of that name."""
     lines = [f"// For {visible(name)}. Name it in CUFILE_ENV_PATH_JSON, or put it in /etc/cufile.json.", "{",
              '    "properties": {']  # fmt: skip
-    written = [list(_setting_lines(one)) for one in settings]
-    for place, own in enumerate(written):
-        lines += [*own[:-1], own[-1] + ("," if place < len(written) - 1 else "")]
+    written = [list(_setting_lines(setting)) for setting in settings]
+    for place, entry in enumerate(written):
+        lines += [*entry[:-1], entry[-1] + ("," if place < len(written) - 1 else "")]
     return "\n".join([*lines, "    }", "}"]) + "\n"
 
 
@@ -31,9 +31,9 @@ def _setting_lines(setting: Setting) -> Iterator[str]:
     yield f"{indent}{msgspec.json.encode(setting.key).decode()}: {msgspec.json.encode(setting.value).decode()}"
 
 
-def told_lines(told: Iterable[Told]) -> Iterator[str]:
-    """One line for each thing that was looked at, with what to do about it."""
-    for one in told:
-        yield from labelled(one.state, f"{one.key}: {one.seen}", indent=2)
-        if one.remedy:
-            yield from labelled("remedy", one.remedy, indent=14)
+def told_lines(checked: Iterable[Told]) -> Iterator[str]:
+    """Yield a line for each checked setting, with its remedy."""
+    for item in checked:
+        yield from labelled(item.state, f"{item.key}: {item.seen}", indent=2)
+        if item.remedy:
+            yield from labelled("remedy", item.remedy, indent=14)

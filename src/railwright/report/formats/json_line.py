@@ -8,14 +8,14 @@ from railwright.checks.finding import Place
 
 
 def json_line(record: object) -> str:
-    """A record as JSON, without a line end."""
+    """Encode a record as JSON, without a line end."""
     return _encoder.encode(record).decode()
 
 
 def _words(place: object) -> str:
-    """What a finding points at is its words in every record."""
+    """Encode the place of a finding as its text."""
     if not isinstance(place, Place):
-        raise NotImplementedError(f"{type(place)} is in no record")
+        raise NotImplementedError(f"{type(place)} is not part of any record")
     return str(place)
 
 

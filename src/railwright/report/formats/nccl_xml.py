@@ -1,10 +1,10 @@
-"""A topology as the XML file that NCCL reads by NCCL_TOPO_FILE.
+"""A topology as the XML file that NCCL reads from NCCL_TOPO_FILE.
 
-In a VM the PCIe tree is not the real one, so NCCL is given the tree of the bare-metal host, with the addresses that
-the devices have in the VM.
-Names and rules after NCCL src/graph/xml.cc and topo.cc (2026-06): root ports and downstream ports are left out, a
-switch stands at its upstream port; NCCL fills in ranks, GPUDirect support and, where they are absent, NVLinks.
-Its parser knows no XML declaration, no entities and no line break within a tag.
+In a VM the PCIe tree is not the real one. So the file has the tree of the bare-metal host, with the addresses of the
+devices in the VM.
+Names and rules follow NCCL src/graph/xml.cc and topo.cc (2026-06): root ports and downstream ports are left out, and a
+switch has the address of its upstream port. NCCL fills in ranks, GPUDirect support and, if they are absent, NVLinks.
+NCCL's parser supports no XML declaration, no entities and no line break within a tag.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ XML_VERSION = "1"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.,:/ -]")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_MAX_VALUE = 254  # MAX_STR_LEN less the end
+_MAX_VALUE = 254  # MAX_STR_LEN less the terminator
 _PCI_BRIDGE = "0x060400"
 _NVSWITCH = "0x068000"
 _GPU = "0x03"
@@ -45,18 +45,18 @@ _KINDS = frozenset({"gpu", "nic"})
 
 
 def render_nccl_xml(topology: Topology, guest_addresses: Mapping[str, str] | None = None) -> str:
-    """The file's text; `guest_addresses` says which address in a VM a device of the host has there.
+    """Render the file; `guest_addresses` maps a device's address on the host to its address in a VM.
 
     With guest addresses only the devices that have one are written, switches get addresses that cannot be in use, and
-    CPU masks, device numbers and names are left for NCCL to read in the VM, where they differ.
-    Raises UsageError for a topology without GPUs or without PCI addresses, and for a guest address of no device.
+    NCCL reads CPU masks, device numbers and names in the VM, where they differ.
+    Raises UsageError for a topology without GPUs or PCI addresses, and for a guest address without a device.
     """
     if guest_addresses:
         topology = _as_in_guest(topology, guest_addresses)
     tree = Tree(topology)
     gpus = topology.of_kind("gpu")
     if not gpus:
-        raise UsageError(f"{topology.name} has no GPU, so NCCL needs no file of it", hint="choose a machine with GPUs")
+        raise UsageError(f"{topology.name} has no GPU, so NCCL needs no file for it", hint="choose a machine with GPUs")
     without = [device.id for device in (*gpus, *topology.of_kind("nic", "pcie_switch")) if not _address(device)]
     if topology.source == "shape" or any(not _address(gpu) for gpu in gpus):
         raise UsageError(
@@ -103,7 +103,7 @@ class _Writer:
         self._nic_numbers = {nic.id: number for number, nic in enumerate(nics)}
 
     def cpus(self) -> Iterator[Element]:
-        """The CPUs that have devices: NCCL has no use for one without."""
+        """Yield the CPUs that have devices; NCCL does not need the others."""
         for cpu in self._tree.roots:
             facts = cpu.facts
             attributes = {
@@ -125,11 +125,11 @@ class _Writer:
                 if below := list(self._below(child)):
                     yield _element("pci", self._pci(child, link, _PCI_BRIDGE), below)
             else:
-                # NCCL keeps the functions of a card apart and merges them itself, so each gets the card's link.
-                functions = [one for one, _ in self._tree.below(child)] if child.kind == "card" else [child]
-                for one in functions:
-                    if one.kind in _KINDS and _address(one):
-                        yield self._endpoint(one, link)
+                # NCCL lists the functions of a card separately and merges them itself, so each gets the card's link.
+                functions = [function for function, _ in self._tree.below(child)] if child.kind == "card" else [child]
+                for function in functions:
+                    if function.kind in _KINDS and _address(function):
+                        yield self._endpoint(function, link)
 
     def _endpoint(self, device: Device, link: Link) -> Element:
         is_gpu = device.kind == "gpu"
@@ -137,20 +137,23 @@ class _Writer:
         return _element("pci", self._pci(device, link, "0x030200" if is_gpu else "0x020000"), inner)
 
     def _pci(self, device: Device, link: Link, usual_class: str) -> dict[str, str]:
-        """As NCCL itself does it, speed and width are what both ends can do: an idle GPU lowers the trained speed."""
+        """Return a device's PCI attributes.
+
+        Like in NCCL, speed and width are those that both ends support: an idle GPU lowers the trained speed.
+        """
         vendor, _, number = str(device.facts.get("pci_id", "")).partition(":")
         protocol = link.protocol
         speed, width = None, None
         if isinstance(protocol, PcieLink):
             speed = protocol.max_gt_per_s or protocol.gt_per_s
-            # Fewer lanes than possible are a fault that stays, and NCCL's plan should know it.
+            # A reduced width is a permanent fault, and NCCL's plan should account for it.
             width = protocol.width if is_narrow(protocol) else protocol.max_width or protocol.width
         return {
             "busid": _address(device),
             "class": str(device.facts.get("pci_class", usual_class)),
             "vendor": f"0x{vendor}" if vendor else "",
             "device": f"0x{number}" if number else "",
-            # The two must be there; NCCL takes an empty speed as PCIe 3.0 and a width of 0 as x16.
+            # Both are mandatory; NCCL takes an empty speed as PCIe 3.0 and a width of 0 as x16.
             "link_speed": f"{speed:.1f} GT/s PCIe" if speed in GENERATION_OF_GT_PER_S else "",
             "link_width": str(width or 0),
         }
@@ -185,17 +188,17 @@ def _address(device: Device) -> str:
 
 
 def _affinity(cpu_list: str) -> str:
-    """`0-3,8` as the kernel's mask, 32-bit words from the highest: `0000010f`."""
+    """Convert `0-3,8` to the kernel's mask, 32-bit words from the highest: `0000010f`."""
     numbers = parse_cpu_list(cpu_list) if re.fullmatch(r"[\d,-]{1,2000}", cpu_list) else ()
     mask = sum(1 << number for number in numbers if number < _MOST_CPUS)
     words = [f"{mask >> lowest & 0xFFFFFFFF:08x}" for lowest in range(0, mask.bit_length(), 32)]
-    # Longer than NCCL's parser takes: left out, NCCL then reads it from the machine itself.
+    # NCCL's parser cannot read a longer value; without one, NCCL reads it from the machine itself.
     text = ",".join(reversed(words))
     return text if len(text) <= _MAX_VALUE else ""
 
 
 def _element(name: str, attributes: dict[str, str], below: Iterable[Element] = ()) -> Element:
-    """An element with the attributes that are known, in characters that need no entities."""
+    """Build an element with the known attributes, in characters that need no entities."""
     known = {key: value for key, value in attributes.items() if value or key == "link_speed"}
     element = Element(name, {key: _UNSAFE.sub("_", value)[:_MAX_VALUE] for key, value in known.items()})
     element.extend(below)

@@ -34,14 +34,14 @@ _RESERVED_LABELS = frozenset({"le", "quantile", "railwright_verdict"})  # OpenMe
 
 
 def render_openmetrics(view: View) -> str:
-    """The whole exposition, with its `# EOF`. Points without a value have only their verdict."""
+    """Render the whole exposition, with its `# EOF`. Points without a value have only their verdict."""
     registry = SimpleNamespace(collect=lambda: _families(view))
     exposition: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]  # prometheus_client types only parts
     return exposition.decode("utf-8")
 
 
 def point_labels(host: str, points: Iterable[Judged]) -> list[Labels]:
-    """Labels for every point, all different: parameters under their own names, `repeat` where all else is the same."""
+    """Build unique labels for each point: parameters under their own names, and `repeat` for points otherwise equal."""
     seen: dict[tuple[tuple[str, str], ...], int] = {}
     made = []
     for point in points:
@@ -61,7 +61,7 @@ def point_labels(host: str, points: Iterable[Judged]) -> list[Labels]:
 
 
 def _label_name(key: str, taken: Labels) -> str:
-    """A legal label name for a parameter, different from those taken (OpenMetrics 1.0, ABNF of `label-name`)."""
+    """Return a legal label name for a parameter that is not taken (OpenMetrics 1.0, ABNF of `label-name`)."""
     name = re.sub(r"[^a-zA-Z0-9_]", "_", key).strip("_") or "parameter"
     if name[0].isdigit() or name in _OWN_LABELS or name in _RESERVED_LABELS:
         name = f"parameter_{name}"
@@ -71,7 +71,7 @@ def _label_name(key: str, taken: Labels) -> str:
 
 
 def _families(view: View) -> Iterator[Metric]:
-    """All families that have a value. Verdicts are written even if nothing was measured."""
+    """Yield all families that have a value. Verdicts are written even if nothing was measured."""
     run, context = view.run, view.run.context
     host = {"host": wording.visible(context.host)}
     facts = {"version": run.railwright, "started_at": run.started_at, "kernel": context.kernel, "cpu": context.cpu}
@@ -79,7 +79,7 @@ def _families(view: View) -> Iterator[Metric]:
     points = view.diagnosis.points
     labelled = list(zip(points, point_labels(context.host, points), strict=True))
     lost = context.noise.lost_fraction if context.noise is not None else None
-    yield _family("info", "railwright_run", "The run that these values are from.", [(about, 1)])
+    yield _family("info", "railwright_run", "The run that produced these values.", [(about, 1)])
     yield _family("gauge", "railwright_exit_status", "0 ok, 1 slow, 2 error, 3 could not be judged.",
                   [(host, view.diagnosis.exit_status)])  # fmt: skip
     gauges = [
@@ -109,7 +109,7 @@ def _families(view: View) -> Iterator[Metric]:
         for number, finding in enumerate(view.all_findings)
     ]
     if findings:
-        says = "A fault that was found, or could not be looked for."
+        says = "A fault that was found, or that could not be checked."
         yield _family("info", "railwright_finding", says, [(labels, 1) for labels in findings])
 
 
@@ -129,7 +129,7 @@ def _values(quantity: Quantity, labelled: list[tuple[Judged, Labels]]) -> Iterat
 def _family(
     kind: str, name: str, help_text: str, samples: Iterable[tuple[Labels, float | None]], unit: str = ""
 ) -> Metric:
-    """One family with the samples that have a finite value."""
+    """Build a family with the samples that have a finite value."""
     family = Metric(name, help_text, kind, unit)
     for labels, value in samples:
         if value is not None and math.isfinite(value):

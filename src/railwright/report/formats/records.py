@@ -1,9 +1,9 @@
-"""What `--json` prints: the records that the terminal text is rendered from, one JSON object a line.
+"""The records that `--json` prints and that the terminal text is rendered from, one JSON object a line.
 
 run        the machine and the command            (results.records.Run)
-judged     one point beside its limit             (diagnosis.verdicts.judged.Judged)
-path       one curve with its verdict             (diagnosis.verdicts.judged.JudgedPath)
-finding    one fault of the machine's settings    (FindingRecord)
+judged     a point with its limit                 (diagnosis.verdicts.judged.Judged)
+path       a curve with its verdict               (diagnosis.verdicts.judged.JudgedPath)
+finding    a fault of the machine's settings      (FindingRecord)
 end        how the run ended; absent when cut off (results.records.End)
 exit       the exit status                        (ExitRecord)
 
@@ -27,27 +27,27 @@ from railwright.results.records import End, Run
 class _Record(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="record", forbid_unknown_fields=True
 ):
-    """A record of a report's own."""
+    """A record that only reports have."""
 
 
 class FindingRecord(_Record, frozen=True, kw_only=True, tag="finding"):
-    """A finding that stands by itself; those that explain a path are inside its record."""
+    """A finding that explains no path; findings that explain a path are inside the path's record."""
 
     finding: Finding
 
 
 class ExitRecord(_Record, frozen=True, kw_only=True, tag="exit"):
-    """The last line: the status that the command ends with."""
+    """The last line: the command's exit status."""
 
     exit_status: int
     required: tuple[str, ...] = ()
-    """What alone decides it, as it was asked for."""
+    """The requirements that alone decide the exit status, as they were given."""
     unmet: tuple[tuple[str, str], ...] = ()
     """The required paths that are not ok, each with its state."""
 
 
 class ComparedRuns(_Record, frozen=True, kw_only=True, tag="comparison"):
-    """The first line of a comparison: which two runs, and which parameters were left out when pairing."""
+    """The first line of a comparison: the two runs, and the parameters that pairing ignored."""
 
     a: RunLabel
     b: RunLabel
@@ -58,7 +58,7 @@ ReportRecord = Run | Judged | JudgedPath | FindingRecord | End | ExitRecord
 
 
 def json_lines(view: View) -> Iterator[str]:
-    """The records of a judged run as JSON, without line ends."""
+    """Encode the records of a judged run as JSON, without line ends."""
     judged = view.diagnosis
     findings = (FindingRecord(finding=finding) for finding in judged.findings)
     end = () if view.end is None else (view.end,)
@@ -68,7 +68,7 @@ def json_lines(view: View) -> Iterator[str]:
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
-    """The records of a comparison as JSON, without line ends."""
+    """Encode the records of a comparison as JSON, without line ends."""
     head = ComparedRuns(a=comparison.a, b=comparison.b, across=comparison.across)
     last = ExitRecord(exit_status=comparison.exit_status)
     return map(json_line, (head, *comparison.differences, *comparison.points, *comparison.one_sided, last))

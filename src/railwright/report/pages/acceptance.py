@@ -1,25 +1,25 @@
-"""An acceptance sheet as a page to print and sign; each value names the lines of the records that it rests on."""
+"""An acceptance sheet as a page to print and sign; each value names the lines of its records."""
 
 from __future__ import annotations
 
 from railwright.diagnosis.acceptance.lines import Sheet, SheetLine
 from railwright.report.pages.offline_page import render_page
-from railwright.report.text import acceptance as words_of
+from railwright.report.text import acceptance as acceptance_text
 
 
 def render_acceptance(sheet: Sheet) -> str:
-    """The whole page."""
+    """Render the whole page."""
     fields = {
         "sheet": sheet,
-        "answer": words_of.answer(sheet),
-        "items": [(asked, state, words_of.tally(lines), [_row(one) for one in lines])
-                  for asked, state, lines in words_of.items(sheet)],
-        "signs": words_of.SIGNS,
+        "answer": acceptance_text.answer(sheet),
+        "items": [(asked, state, acceptance_text.tally(lines), [_row(line) for line in lines])
+                  for asked, state, lines in acceptance_text.items(sheet)],
+        "signs": acceptance_text.SIGNS,
     }  # fmt: skip
     return render_page("acceptance.html.j2", [], fields)
 
 
 def _row(line: SheetLine) -> tuple[str, str, str, str, str, str]:
-    """Subject, measured, limit, state, why, records."""
-    value, limit = (words_of.quantity_words(line, number) for number in (line.value, line.limit))
-    return words_of.subject(line), value, limit, line.state, line.why, ", ".join(line.records)
+    """Return subject, measured value, limit, state, reason and records of a line."""
+    value, limit = (acceptance_text.quantity_words(line, number) for number in (line.value, line.limit))
+    return acceptance_text.subject(line), value, limit, line.state, line.why, ", ".join(line.records)

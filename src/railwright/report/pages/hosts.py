@@ -1,6 +1,6 @@
-"""A table of hosts as one page that needs no network and no script: a heat map of hosts and paths, outliers first.
+"""A table of hosts as a page without network access or scripts: a heat map of hosts and paths, outliers first.
 
-The page, its policy and its style are those of the report of a run (`offline_page`).
+The page shares its policy and its style with the report of a run (`offline_page`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from railwright.diagnosis.fleet.host_table import Cell, HostSeen, HostTable
-from railwright.report.pages.offline_page import as_it_is, render_page
+from railwright.report.pages.offline_page import mark_safe, render_page
 from railwright.report.pictures.locate import matrix_svg
 from railwright.report.text import between_hosts as between_words
 from railwright.report.text import wording
-from railwright.report.text.between_hosts import Found, collective_words, pair_words, telling
-from railwright.report.text.host_words import answer, behind_words, column_name, host_says
+from railwright.report.text.between_hosts import Found, find_notable_pairs, format_collective, format_pair
+from railwright.report.text.host_words import answer, column_name, describe_host, describe_lag
 from railwright.report.text.locate import suspect_words
 
 _MOST_TOLD = 12
@@ -29,24 +29,24 @@ class _Row(NamedTuple):
     link: str
     is_outlier: bool
     cells: tuple[tuple[str, str, str, int], ...]
-    """A class, a sign, the words of a tooltip, and over how many columns: a browser lays out few cells sooner."""
+    """A class, a sign, a tooltip, and the number of columns; merged cells make the browser's layout faster."""
 
 
 def render_hosts_html(
     table: HostTable, link_of: Callable[[str], str], found: Found | None = None, collectives_link: str = ""
 ) -> str:
-    """The whole page; `link_of` gives the place of a host's own report, empty where there is none.
+    """Render the whole page; `link_of` returns the link to a host's own report, empty if there is none.
 
-    `found` is what was measured between the hosts; the report of their collectives is at `collectives_link`.
+    `found` has the measurements between the hosts; the report of their collectives is at `collectives_link`.
     """
-    told = [host for host in table.hosts if host.is_outlier]
+    outliers = [host for host in table.hosts if host.is_outlier]
     fields = {
         "title": answer(table),
-        "is_bad": bool(told) or (found is not None and found.said.is_bad),
-        "told": [(host.name, link_of(host.name), host_says(host, table),
-                  [behind_words(cell, table.columns[cell.column]) for cell in host.behind[1:_MOST_BEHIND]])
-                 for host in told[:_MOST_TOLD]],
-        "left_out": max(0, len(told) - _MOST_TOLD),
+        "is_bad": bool(outliers) or (found is not None and found.said.is_bad),
+        "outliers": [(host.name, link_of(host.name), describe_host(host, table),
+                  [describe_lag(cell, table.columns[cell.column]) for cell in host.behind[1:_MOST_BEHIND]])
+                 for host in outliers[:_MOST_TOLD]],
+        "left_out": max(0, len(outliers) - _MOST_TOLD),
         "columns": [(number, column_name(column)) for number, column in enumerate(table.columns, 1)],
         "rows": [_row(host, table, link_of(host.name)) for host in table.hosts],
         "between": _between(found, collectives_link) if found is not None else None,
@@ -55,25 +55,25 @@ def render_hosts_html(
 
 
 def _between(found: Found, link: str) -> dict[str, Any]:
-    """The fields of the section of what crosses between hosts."""
-    told = telling(found)
+    """Return the fields of the section on measurements between hosts."""
+    notable = find_notable_pairs(found)
     paths = found.collectives.paths if found.collectives is not None else ()
     return {
         "answer": between_words.answer(found),
-        "suspects": [(one, suspect_words(one)) for one in found.said.suspects[:_MOST_TOLD]],
-        "pairs": [pair_words(one) for one in told[:_MOST_PAIRS]],
-        "pairs_left_out": max(0, len(told) - _MOST_PAIRS),
-        "matrix": as_it_is(matrix_svg(found.located)) if found.located is not None else "",
-        "collectives": [collective_words(path) for path in paths],
+        "suspects": [(suspect, suspect_words(suspect)) for suspect in found.said.suspects[:_MOST_TOLD]],
+        "pairs": [format_pair(suspect) for suspect in notable[:_MOST_PAIRS]],
+        "pairs_left_out": max(0, len(notable) - _MOST_PAIRS),
+        "matrix": mark_safe(matrix_svg(found.located)) if found.located is not None else "",
+        "collectives": [format_collective(path) for path in paths],
         "link": link if paths else "",
         "rows": list(between_words.rows(found)),
     }
 
 
 def _row(host: HostSeen, table: HostTable, link: str) -> _Row:
-    own = {cell.column: cell for cell in host.cells}
-    every = [_cell(own.get(number), number, table) for number in range(len(table.columns))]
-    alike = [list(cells) for _, cells in groupby(enumerate(every), lambda one: one if one[1][2] else one[1])]
+    cells_by_column = {cell.column: cell for cell in host.cells}
+    row = [_cell(cells_by_column.get(number), number, table) for number in range(len(table.columns))]
+    alike = [list(group) for _, group in groupby(enumerate(row), lambda item: item if item[1][2] else item[1])]
     cells = tuple((*same[0][1], len(same)) for same in alike)
     return _Row(host.name, link, host.is_outlier, cells)
 
@@ -83,7 +83,7 @@ def _cell(cell: Cell | None, number: int, table: HostTable) -> tuple[str, str, s
         return "n", "", ""
     sign = "" if cell.state in ("ok", "reference") else wording.STATES[cell.state].sign
     if cell.standing != "behind":
-        return "a", sign, ""  # one of tens of thousands: its value is in the host's own report
+        return "a", sign, ""  # there are tens of thousands of these; the host's own report has the value
     step = next((name for below, name in _STEPS if cell.part is not None and cell.part < below), "b")
     part = wording.ABSENT if cell.part is None else f"{cell.part:.2f}"
     return step, sign, f"{part} of the others, {wording.quantity(table.columns[number].quantity, cell.value)}"

@@ -1,12 +1,12 @@
-"""A search as one page that needs no network: pictures first, then each suspect with what to do, and what was tested.
+"""A search as a page without network access: pictures, then the suspects with their next steps, and the coverage.
 
-The page, its policy and its style are those of the report of a run (`offline_page`); it holds no script.
+The page shares its policy and its style with the report of a run (`offline_page`); it contains no script.
 """
 
 from __future__ import annotations
 
 from railwright.locate.search import Located
-from railwright.report.pages.offline_page import as_it_is, render_page
+from railwright.report.pages.offline_page import mark_safe, render_page
 from railwright.report.pictures.locate import fabric_svg, matrix_svg, times_svg
 from railwright.report.text.locate import cost_rows, suspect_words
 from railwright.units import count
@@ -15,16 +15,16 @@ _MOST_LISTED = 200
 
 
 def render_located_html(found: Located) -> str:
-    """The whole page."""
+    """Render the whole page."""
     listed = found.suspects[:_MOST_LISTED]
     fields = {
         "found": found,
         "title": count(len(found.suspects), "suspect") if found.suspects else "no suspects",
-        "suspects": [(one, suspect_words(one)) for one in listed],
+        "suspects": [(suspect, suspect_words(suspect)) for suspect in listed],
         "left_out": len(found.suspects) - len(listed),
         "rows": list(cost_rows(found)),
-        "fabric_svg": as_it_is(fabric_svg(found)),
-        "matrix_svg": as_it_is(matrix_svg(found)),
-        "times_svg": as_it_is(times_svg(found)),
+        "fabric_svg": mark_safe(fabric_svg(found)),
+        "matrix_svg": mark_safe(matrix_svg(found)),
+        "times_svg": mark_safe(times_svg(found)),
     }
     return render_page("locate.html.j2", [], fields)

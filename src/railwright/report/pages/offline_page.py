@@ -1,7 +1,7 @@
-"""A page that needs no network: one HTML file with its script, its style and plotly.js inside.
+"""A page that needs no network: a single HTML file that contains its script, its style and plotly.js.
 
-The page's own script and plotly.js are allowed by their hashes and nothing else may run, so that no name from a
-machine can become code. All text is escaped by Jinja2; the figures' data is escaped JSON that a browser never runs.
+The policy allows the page's own script and plotly.js by their hashes and nothing else, so no name from a machine can
+become code. Jinja2 escapes all text; the figures' data is escaped JSON that a browser never runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POLICY = "default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; b
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the table behind a figure."""
+    """A line of the table behind a figure."""
 
     series: str
     size: str
@@ -41,12 +41,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure, what it shows in words, and the table of its numbers where it has one of its own."""
+    """A figure with a summary in words, and with its table of numbers, if it has one."""
 
     title: str
     summary: str
     data: tuple[dict[str, Any], ...]
-    """Traces as plotly.js reads them; a test holds them against plotly's schema."""
+    """Traces as plotly.js reads them; a test checks them against plotly's schema."""
     layout: dict[str, Any]
     caption: str = ""
     columns: tuple[str, ...] = ()
@@ -54,31 +54,31 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plotly_text(words: str) -> str:
-    """Words for plotly.js, which reads some HTML tags in its text."""
+    """Escape words for plotly.js, which interprets some HTML tags in its text."""
     return html.escape(words, quote=False)
 
 
 def render_page(template: str, figures: Sequence[Figure], fields: dict[str, Any]) -> str:
-    """The page from its template, with script, style, policy and the figures' data filled in.
+    """Render a page from its template with script, style, policy and the figures' data.
 
-    Raises RailwrightError if plotly.js cannot stand in it.
+    Raises RailwrightError if plotly.js cannot be embedded.
     """
     scripts = {"plotly_js": _plotly_js() if figures else "", "page_js": template_text("report.js")}
     hashes = " ".join(_hash(script) for script in scripts.values() if script)
     drawn = [{"data": figure.data, "layout": figure.layout} for figure in figures]
     page = _environment().get_template(template)
     return page.render(
-        policy=as_it_is(_POLICY.format(hashes=hashes)),
-        css=as_it_is(template_text("report.css")),
+        policy=mark_safe(_POLICY.format(hashes=hashes)),
+        css=mark_safe(template_text("report.css")),
         figures=figures,
-        figures_json=as_it_is(_script_json(drawn)),
-        **{name: as_it_is(script) for name, script in scripts.items()},
+        figures_json=mark_safe(_script_json(drawn)),
+        **{name: mark_safe(script) for name, script in scripts.items()},
         **fields,
     )
 
 
-def as_it_is(text: str) -> Markup:
-    """Text that must not be escaped: only our own, plotly's, and what `_script_json` or a caller made safe."""
+def mark_safe(text: str) -> Markup:
+    """Mark text that must not be escaped: our own, plotly's, or text that `_script_json` or a caller made safe."""
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704
@@ -101,22 +101,22 @@ def _environment() -> Environment:
 
 
 def template_text(name: str) -> str:
-    """A file of `templates/` as it is."""
+    """Read a file of `templates/`."""
     return resources.files("railwright.report.pages").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache
 def _plotly_js() -> str:
-    """plotly.js as its package brings it; it has one bundle, of all kinds of charts, 4.8 MB."""
+    """Return plotly.js from its package, which has a single bundle for all kinds of charts (4.8 MB)."""
     from plotly.offline import get_plotlyjs
 
     source: str = get_plotlyjs()
     if "</script" in source.lower() or "<!--" in source:
         raise RailwrightError(
-            "this version of plotly.js holds text that would end the script it stands in",
-            hint="install the version of plotly that railwright's lock file names",
+            "plotly.js must not contain text that would end its script element",
+            hint="install the version of plotly in railwright's lock file",
         )
-    return source.replace("\r\n", "\n")  # as a browser's parser does, or the hash would not fit
+    return source.replace("\r\n", "\n")  # a browser's parser does the same, and the hash must match
 
 
 def _hash(script: str) -> str:
@@ -124,7 +124,7 @@ def _hash(script: str) -> str:
 
 
 def _script_json(value: object) -> str:
-    """JSON that can stand in a script element: no `<` to end it, no line separators that old parsers trip over."""
+    """Encode JSON for a script element: without `<`, which could end it, or separators that break old parsers."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")

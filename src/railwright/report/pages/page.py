@@ -1,4 +1,4 @@
-"""What every text report prints with: paragraphs and headings, safe whatever the text came from."""
+"""Paragraphs and headings for all text reports, safe for text from any source."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _COLUMNS_OF_A_FILE = 140
 
 
 def standard_output() -> Console:
-    """Where reports are printed: as wide as the terminal or as COLUMNS says, and wide in a file, which never wraps."""
+    """Return the console for reports: as wide as the terminal or COLUMNS, and wide for a file, which never wraps."""
     console = Console()
     if console.is_terminal or "COLUMNS" in os.environ:
         return console
     return Console(width=_COLUMNS_OF_A_FILE)
 
 
-def fits(text: str, console: Console) -> str:
-    """The text with what does not print escaped, and what the console's encoding lacks as well."""
+def escape_unprintable(text: str, console: Console) -> str:
+    """Escape the characters that are not printable or that the console's encoding lacks."""
     shown = wording.visible(text)
     try:
         return shown.encode(console.encoding, "backslashreplace").decode(console.encoding)
@@ -33,26 +33,26 @@ def fits(text: str, console: Console) -> str:
 
 
 class Page:
-    """Text on one console, fitted to its width."""
+    """Text on a console, fitted to its width."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     def text(self, words: str, style: str = "") -> Text:
-        """Text that is safe to print; long words are folded, never cut."""
-        return Text(fits(words, self.console), style=style, overflow="fold")
+        """Return text that is safe to print; long words are folded, never cut."""
+        return Text(escape_unprintable(words, self.console), style=style, overflow="fold")
 
     def line(self, words: str = "", style: str = "", indent: int = 0) -> None:
-        """One paragraph, wrapped under its own indent."""
+        """Print a paragraph, wrapped under its own indent."""
         self.console.print(Padding(self.text(words, style), (0, 0, 0, indent), expand=False))
 
     def heading(self, words: str) -> None:
-        """A blank line and a heading."""
+        """Print a blank line and a heading."""
         self.console.print()
         self.line(words, "bold")
 
     def grid(self, columns: Sequence[Column], *rows: Sequence[Text], gap: int = 2, indent: int = 0) -> None:
-        """Rows of cells, laid out in columns."""
+        """Print rows of cells in columns."""
         grid = Table.grid(*(column.copy() for column in columns), padding=(0, gap, 0, 0))
         for row in rows:
             grid.add_row(*row)

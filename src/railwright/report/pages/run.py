@@ -1,6 +1,6 @@
-"""The report as one page: a single HTML file that needs no network and may be opened anywhere, also years later.
+"""The report of a run as a single HTML file that needs no network and stays readable for years.
 
-How it stays safe and needs nothing from outside: `offline_page`.
+`offline_page` keeps it safe and self-contained.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from railwright.diagnosis.peers.gpu_health import WATCHED, watched_words
 from railwright.errors import RailwrightError
 from railwright.groups import grouped
 from railwright.report import storage_ways
-from railwright.report.pages.offline_page import as_it_is, render_page
+from railwright.report.pages.offline_page import mark_safe, render_page
 from railwright.report.pictures.figures import figures
 from railwright.report.pictures.machine import draw_machine
 from railwright.report.pictures.topology import render_topology_svg
@@ -25,22 +25,22 @@ _SHOWN_VALUES = 4
 
 
 def render_html(view: View) -> str:
-    """The whole page."""
+    """Render the whole page."""
     run = view.run
-    machine_svg, said_of_links = draw_machine(run.topology, view.every)
+    machine_svg, links_note = draw_machine(run.topology, view.every)
     measured = (result for result in view.results if result.outcome == "measured")
     fields = {
-        "machine_svg": as_it_is(_checked(machine_svg, run.topology)),
-        "said_of_links": said_of_links,
-        "topology_svg": as_it_is(_checked(render_topology_svg(run.topology), run.topology)),
+        "machine_svg": mark_safe(_checked(machine_svg, run.topology)),
+        "links_note": links_note,
+        "topology_svg": mark_safe(_checked(render_topology_svg(run.topology), run.topology)),
         "run": run,
         "context": run.context,
         "gpus": wording.gpu_words(run.topology),
         "watched": view.watched,
-        "state_meanings": [(state, look.meaning) for state, look in wording.STATES.items()],
+        "state_meanings": [(wording.state_word(state), look.meaning) for state, look in wording.STATES.items()],
         "end": view.end,
         "view": view,
-        "methods": grouped(measured, lambda one: (one.benchmark, one.method, one.ranks, one.hosts)),
+        "methods": grouped(measured, lambda result: (result.benchmark, result.method, result.ranks, result.hosts)),
         "storage_ways": storage_ways,
         "settings_of": _settings,
         "check_of": _verified,
@@ -49,11 +49,11 @@ def render_html(view: View) -> str:
 
 
 def _checked(drawing: str, topology: Topology) -> str:
-    """A drawing, checked to be well-formed, so that a bad name could at worst break the drawing."""
+    """Return the drawing if it is well-formed, so that a bad name cannot break the page. Raises RailwrightError."""
     if not drawing:
         return ""
     try:
-        ET.fromstring(drawing)  # noqa: S314  # our own drawing, and without a document type nothing can be expanded
+        ET.fromstring(drawing)  # noqa: S314  # our own drawing; without a document type no entity can be expanded
     except ET.ParseError as error:
         raise RailwrightError(
             f"the drawing of {wording.visible(topology.name)!r} is not well-formed: {error}",
@@ -63,7 +63,7 @@ def _checked(drawing: str, topology: Topology) -> str:
 
 
 def _settings(results: list[Result]) -> str:
-    """Every setting once: its value, its few values, or the range of them; of the GPUs what was seen, in words."""
+    """Format each setting once with its value, its few values or their range, then the state of the GPUs."""
     values: dict[str, list[Scalar]] = {}
     for result in results:
         for key, value in result.settings.items():
@@ -79,7 +79,7 @@ def _range_words(key: str, values: list[Scalar]) -> str:
     numbers = [value for value in values if not isinstance(value, str)]
     if len(values) > _SHOWN_VALUES and len(numbers) == len(values):
         return f"{wording.scalar(key, min(numbers))} to {wording.scalar(key, max(numbers))}"
-    return wording.first_of([wording.scalar(key, value) for value in values], _SHOWN_VALUES, between=" / ")
+    return wording.join_first([wording.scalar(key, value) for value in values], _SHOWN_VALUES, between=" / ")
 
 
 def _verified(results: list[Result]) -> str:

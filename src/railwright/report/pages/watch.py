@@ -1,6 +1,6 @@
-"""The curves of a job as one page that needs no network: activity above traffic, with the iterations marked.
+"""The curves of a job as a page without network access: activity above traffic, with the iterations marked.
 
-The page, its policy and its drawing of figures are those of the report of a run (`offline_page`).
+The page shares its policy and its figures with the report of a run (`offline_page`).
 """
 
 from __future__ import annotations
@@ -15,26 +15,30 @@ from railwright.units import count, format_duration
 from railwright.watch.seen import Watched
 
 _MOST_POINTS = 20_000
-"""Of a curve: a longer one is drawn in means of neighbours."""
+"""The limit on points of a curve; a longer curve is drawn as means of neighbours."""
 _MOST_MARKS = 2_000
 AXIS = {"gridcolor": "--line", "zeroline": False, "rangemode": "tozero"}
 _AXES = {"compute": ("y", "cores in user mode", "--series-1"), "traffic": ("y2", "GB/s", "--series-3")}
 
 
 def render_watched_html(found: Watched, curves: Sequence[Curve]) -> str:
-    """The whole page. Raises RailwrightError if plotly.js cannot stand in it."""
+    """Render the whole page. Raises RailwrightError if plotly.js cannot be embedded."""
     sources = list(source_lines(found))
     lines = [line for line in watched_lines(found) if line and line not in sources]
-    one = found.estimates[0] if found.estimates else None
-    title = f"{count(one.iterations, 'iteration')} of {format_duration(one.period_s)}" if one else "no period here"
+    estimate = found.estimates[0] if found.estimates else None
+    title = (
+        f"{count(estimate.iterations, 'iteration')} of {format_duration(estimate.period_s)}"
+        if estimate
+        else "no period here"
+    )
     figures = [_figure(found, curves, title)] if curves else []
     return render_page("watch.html.j2", figures, {"title": title, "lines": lines, "sources": sources})
 
 
 def _figure(found: Watched, curves: Sequence[Curve], title: str) -> Figure:
-    """Both curves over one time axis: dragging enlarges a stretch in both, a double click goes back."""
-    begins = [begin for one in found.estimates for begin in one.begins_s][:_MOST_MARKS]
-    units = {one.unit for one in found.sources if one.stands_for == "compute"}
+    """Draw both curves over a common time axis: dragging zooms in both, a double click zooms out."""
+    begins = [begin for source in found.estimates for begin in source.begins_s][:_MOST_MARKS]
+    units = {source.unit for source in found.sources if source.stands_for == "compute"}
     computing = "W of the GPUs" if "W" in units else _AXES["compute"][1]
     layout = {
         **frame(520, 60), "shapes": marks(begins, 0, 1),
@@ -47,7 +51,7 @@ def _figure(found: Watched, curves: Sequence[Curve], title: str) -> Figure:
 
 
 def frame(height: int, left: int) -> dict[str, Any]:
-    """What every figure over time has around its axes."""
+    """Return the layout that all figures over time share."""
     return {
         "height": height, "margin": {"l": left, "r": 20, "t": 20, "b": 45}, "font": {"color": "--ink", "size": 12},
         "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
@@ -55,7 +59,7 @@ def frame(height: int, left: int) -> dict[str, Any]:
 
 
 def marks(begins_s: Iterable[float], low: float, high: float) -> list[dict[str, Any]]:
-    """Upright lines where iterations begin, over a part of the figure's height."""
+    """Return vertical lines at the start of iterations, over a part of the figure's height."""
     return [
         {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": low, "y1": high,
          "line": {"color": "--muted", "width": 0.5}} for at in begins_s
@@ -63,7 +67,7 @@ def marks(begins_s: Iterable[float], low: float, high: float) -> list[dict[str, 
 
 
 def trace(curve: Curve, axis: str) -> dict[str, Any]:
-    """A curve on one of the figure's upright axes."""
+    """Return the trace of a curve on a vertical axis of the figure."""
     colour = _AXES[curve.role][2]
     scale = 1e-9 if curve.role == "traffic" else 1.0
     begins = [curve.begin_s, *curve.ends_s[:-1]]

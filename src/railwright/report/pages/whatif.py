@@ -1,6 +1,6 @@
-"""Designs side by side as one page: a Pareto picture for each collective, and the tables of `whatif_text`.
+"""Designs side by side as a page: a Pareto picture for each collective, and the tables of `whatif_text`.
 
-The page, its policy and its drawing of figures are those of the report of a run (`offline_page`).
+The page shares its policy and its figures with the report of a run (`offline_page`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from railwright.units import count
 
 _INK, _MUTED, _FIRST = "--ink", "--muted", "--series-1"
 _ROOM = 1.14
-"""Where the picture ends, as a share of the dearest design."""
+"""The width of the picture, as a multiple of the dearest design's cost."""
 _LETTER, _LINE = 0.027, 0.08
-"""What a letter and a line of a name take of the picture on a phone: 7 of 260 and 20 of 250 points."""
+"""The share of a phone's picture that a letter and a line of a name take: 7 of 260 and 20 of 250 points."""
 
 
 class _Mark(NamedTuple):
@@ -31,11 +31,11 @@ class _Mark(NamedTuple):
     price: float
     speed: float
     is_best: bool
-    """Whether no other design beats it there."""
+    """Whether no other design beats it in this picture."""
 
 
 def render_designs_html(designs: Sequence[Design], question: Question) -> str:
-    """The whole page, which needs no network. Raises RailwrightError if plotly.js cannot stand in it."""
+    """Render the whole page, which needs no network. Raises RailwrightError if plotly.js cannot be embedded."""
     labels = whatif_text.labels(designs)
     fields = {
         "title": whatif_text.title_words(designs),
@@ -51,7 +51,7 @@ def render_designs_html(designs: Sequence[Design], question: Question) -> str:
 
 
 def _picture(designs: Sequence[Design], labels: Sequence[str], place: int) -> Figure:
-    """Limit against cost: designs on the front are filled and joined, the rest are open."""
+    """Draw limit against cost: designs on the Pareto front are filled and joined, the others are open."""
     best = front(designs, place)
     marks = [
         _Mark(design, label, price(design), speed(design, place), design in best)
@@ -79,7 +79,7 @@ def _picture(designs: Sequence[Design], labels: Sequence[str], place: int) -> Fi
 
 
 def _sides(marks: Sequence[_Mark]) -> dict[str, str]:
-    """At which side of its mark each name stands; without an entry it would be cut, or cover another name or mark."""
+    """Place each name left or right of its mark; names that would be cut or overlap have no entry."""
     dearest = max(mark.price for mark in marks) or 1.0
     fastest = max(mark.speed for mark in marks)
     where = [(mark.price / dearest, mark.speed / fastest) for mark in marks]
@@ -103,7 +103,7 @@ def _sides(marks: Sequence[_Mark]) -> dict[str, str]:
 def _trace(
     marks: Sequence[_Mark], place: int, name: str, symbol: str, colour: str, sides: dict[str, str]
 ) -> dict[str, Any]:
-    """The designs of one kind, each named where `sides` has room for its name."""
+    """Return the trace of the designs of a kind; `sides` has the designs whose name fits."""
     return {
         "type": "scatter", "mode": "markers+text", "name": name,
         "x": [mark.price for mark in marks], "y": [mark.speed for mark in marks],
@@ -128,7 +128,7 @@ def _hover(mark: _Mark, place: int) -> str:
 
 
 def _layout(marks: Sequence[_Mark]) -> dict[str, Any]:
-    """Both axes begin at zero, so that a distance is a share. There is room above and beside for the names."""
+    """Build the layout: both axes begin at zero, so distances are shares, with room for the names."""
     dearest, cost = max(mark.price for mark in marks) or 1.0, marks[0].design.cost
     speeds = [mark.speed for mark in marks]
     layout = axes.dot_layout("bandwidth_bytes_per_s", speeds, [""])
@@ -148,7 +148,7 @@ def _layout(marks: Sequence[_Mark]) -> dict[str, Any]:
 
 
 def _short(value: float) -> str:
-    """`4 M`, `250 k`, `512`."""
+    """Format a number like `4 M`, `250 k` or `512`."""
     for factor, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if value >= factor:
             return f"{value / factor:g}{letter}"

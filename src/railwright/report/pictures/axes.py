@@ -1,4 +1,4 @@
-"""The frames of a report's figures: axes, ticks with units, and margins that leave a phone room for the curves."""
+"""The frames of a report's figures: axes, ticks with units, and margins that suit a phone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from railwright.report.text import wording
 _SIZE_TICKS = 6
 _MOST_DECADES = 12
 _SMALLEST, _LARGEST = 1e-300, 1e300
-"""An axis ends there whatever it is given: between them a margin and the next power of ten are still numbers."""
+"""The bounds of an axis: between them, a margin and the next power of ten are still finite."""
 _ROOM_FOR_BAND = 3.0
-"""A band may reach this factor beyond all medians and limits; one bad sample must not squeeze the curves flat."""
+"""A band may exceed all medians and limits by this factor; a single bad sample must not flatten the curves."""
 
 _LINE_PX = 16
-"""A line of a label, at the size of `_FRAME`'s font."""
+"""The height of a line of a label in `_FRAME`'s font."""
 
 AXIS = {
     "gridcolor": "--line",
@@ -39,7 +39,7 @@ _FRAME: dict[str, Any] = {
 def curve_layout(
     quantity: Quantity, sizes: Sequence[float], values: Sequence[float], bands: Sequence[float]
 ) -> dict[str, Any]:
-    """The frame of values over sizes, both logarithmic. All values are above 0."""
+    """Build the frame of values over sizes, both logarithmic. All values must be above 0."""
     low, high = min(values), max(values)
     low = _drawable(max(min((*bands, low)), low / _ROOM_FOR_BAND) / 1.3)
     high = _drawable(min(max((*bands, high)), high * _ROOM_FOR_BAND) * 1.3)
@@ -54,7 +54,7 @@ def curve_layout(
 
 
 def dot_layout(quantity: Quantity, values: Sequence[float], labels: Collection[str]) -> dict[str, Any]:
-    """The frame of a row of marks for each label (lines between <br>), from zero on, the first one on top."""
+    """Build the frame of a row of marks for each label (lines separated by <br>), from zero on, the first on top."""
     rows, most_lines = len(labels), max(label.count("<br>") + 1 for label in labels)
     high = _drawable(max(values))
     names = {"automargin": True, "type": "category", "showgrid": False, "range": [rows - 0.4, -0.6]}
@@ -73,12 +73,12 @@ def _drawable(value: float) -> float:
 
 def _size_ticks(sizes: Sequence[float]) -> dict[str, Any]:
     step = max(1, math.ceil(len(sizes) / _SIZE_TICKS))
-    shown = sizes[::-step][::-1]  # the largest size always has its tick: most headlines stand there
+    shown = sizes[::-step][::-1]  # the largest size always has a tick, because most headlines are there
     return {"tickvals": list(shown), "ticktext": [wording.scalar("size_bytes", size) for size in shown]}
 
 
 def _logarithmic_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of each power of ten where they are few, else 1, else that of every so many."""
+    """Return ticks at 1, 2 and 5 of each power of ten, or only at 1, or at every n-th power if there are many."""
     decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     decades = decades[:: max(1, len(decades) // _MOST_DECADES)]
     steps = (1, 2, 5) if high / low < 200 else (1,)
@@ -87,7 +87,7 @@ def _logarithmic_ticks(low: float, high: float) -> list[float]:
 
 
 def linear_ticks(high: float, *, room: float) -> list[float]:
-    """Zero and at most four multiples of 1, 2 or 5 times a power of ten, up to `room` times the highest value."""
+    """Return zero and at most four multiples of 1, 2 or 5 times a power of ten, up to `room` times `high`."""
     decade = 10.0 ** math.floor(math.log10(high))
     step = next(part * decade for part in (0.5, 1.0, 2.0, 5.0) if high / (part * decade) <= 4)
     return [step * place for place in range(math.floor(high * room / step) + 1)]

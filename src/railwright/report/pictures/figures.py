@@ -1,9 +1,9 @@
 """The curves of a report as Plotly figures, and the tables of the numbers behind them.
 
-A figure is plain data for plotly.js. Its colours are names of CSS variables, which the page resolves, so that one
-figure serves the light and the dark page. One look has one meaning in all of them:
+A figure is plain data for plotly.js. Its colours are names of CSS variables, which the page resolves, so that a
+figure serves the light and the dark page. Each style has the same meaning in all figures:
 
-    thick line    median of the launches      band      what the samples spread over
+    thick line    median of the launches      band      spread of the samples
     small marks   each launch's median        dashed    the limit
                                               dotted    the nearer end of the expected band
 """
@@ -26,16 +26,16 @@ from railwright.report.text import wording
 from railwright.report.view import slow_edge
 
 MAX_SERIES = 6
-"""More curves than this go into a further figure: six colours can be told apart by everyone (Okabe and Ito 2008)."""
+"""Further curves go into another figure: everyone can distinguish six colours (Okabe and Ito 2008)."""
 
 Trace = dict[str, Any]
 
 _INK = "--ink"
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")  # so that colour is never the only sign
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")  # colour must never be the only sign
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One curve: its name, its number from 1 to 6, which gives its colour and its symbol, and its points by size."""
+    """A curve with its points by size; its number from 1 to 6 gives its colour and its symbol."""
 
     name: str
     number: int
@@ -43,13 +43,13 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def colour(self) -> str:
-        """The name of its CSS variable."""
+        """The name of the curve's CSS variable."""
         return f"--series-{self.number}"
 
 
 def figures(points: Iterable[Judged]) -> tuple[Figure, ...]:
-    """A figure for every benchmark and quantity that has a measured point, at most six curves in each."""
-    # A logarithmic axis has no place for other points; the table of paths has them, with their verdicts.
+    """Build a figure for every benchmark and quantity that has a measured point, with at most six curves each."""
+    # A logarithmic axis has no place for other points. The table of paths has them, with their verdicts.
     drawn = (point for point in points if _positive(point.value))
     made: list[Figure] = []
     for (benchmark, quantity), group in grouped(drawn, lambda point: (point.benchmark, point.quantity)):
@@ -72,12 +72,12 @@ def _path_and_varied(point: Judged) -> tuple[str, str]:
 
 
 def _positive(value: float | None) -> float:
-    """The value where it can be drawn, else 0."""
+    """Return the value if it can be drawn, else 0."""
     return value if value is not None and math.isfinite(value) and value > 0 else 0.0
 
 
 def _size(point: Judged) -> float:
-    """Its size in bytes; 0 where it has none that can be drawn."""
+    """Return the point's size in bytes; 0 if it has none that can be drawn."""
     size = point.parameters.get("size_bytes")
     return _positive(float(size)) if isinstance(size, int | float) and not isinstance(size, bool) else 0.0
 
@@ -112,13 +112,13 @@ def _caption(quantity: Quantity, points: Sequence[Judged], over_size: bool) -> s
         f"{better} is better.",
         f"{'Line' if over_size else 'Large mark'}: median of the launches.",
         "Small marks: each launch.",
-        f"Band: {band}, cut off where it leaves the figure." if over_size else "",
+        f"Band: {band}, cut off at the edge of the figure." if over_size else "",
         dashed if any(map(_limit_value, points)) else "No limit is known.",
     ]
     if over_size and any(slow_edge(point) is not None for point in points):
-        sentences.append("Dotted: the end of the expected band beyond which it is slow.")
+        sentences.append("Dotted: the end of the expected band; beyond it a value is slow.")
     if over_size:
-        sentences.append("Drag with a mouse to look closer, double-click to go back.")
+        sentences.append("Drag with a mouse to zoom in, double-click to zoom out.")
     return " ".join(filter(None, sentences))
 
 
@@ -140,7 +140,7 @@ def _row(name: str, point: Judged) -> Row:
 
 
 def _band(point: Judged) -> tuple[float | None, float | None]:
-    """What the samples of all launches spread over; a latency's few worst samples are left out, they have no bound."""
+    """Return the range of all launches' samples; a latency's band ends at its p99, since outliers have no bound."""
     if not point.launches:
         return None, None
     low = min(launch.minimum for launch in point.launches)
@@ -157,13 +157,15 @@ def _hover(name: str, point: Judged) -> str:
     limit, share = wording.limit_and_share(point)
     if limit != wording.ABSENT:
         lines.append(f"limit {limit}, reached {share}")
-    lines.append(f"{point.verdict.state}, spread of launches {wording.percent(point.launch_spread)}")
+    lines.append(
+        f"{wording.state_word(point.verdict.state)}, spread of launches {wording.percent(point.launch_spread)}"
+    )
     return "<br>".join(plotly_text(line) for line in lines)
 
 
 def _curve_traces(quantity: Quantity, curves: Sequence[Series]) -> list[Trace]:
     limits = [_over_size(curve, _limit_value) for curve in curves]
-    shared = len(set(limits)) == 1  # the same limit for all curves is drawn once, in ink
+    shared = len(set(limits)) == 1  # a limit shared by all curves is drawn once, in ink
     lines = []
     for curve, limit in zip(curves, limits, strict=True):
         if not shared or curve is curves[0]:
@@ -177,7 +179,7 @@ def _curve_traces(quantity: Quantity, curves: Sequence[Series]) -> list[Trace]:
 
 
 def _limit_value(point: Judged) -> float:
-    """What is drawn, else 0: a limit that bounds nothing would stretch the axis by decades."""
+    """Return the limit to draw, else 0: a limit that bounds nothing would stretch the axis by decades."""
     if not isinstance(point.limit, Limit) or decides_nothing(point.limit, point.expected):
         return 0.0
     return _positive(point.limit.value)
@@ -212,7 +214,7 @@ def _launch_trace(curve: Series) -> Trace:
 
 
 def _band_trace(curve: Series) -> Trace:
-    """A closed outline: along the low ends with growing size, and back along the high ends."""
+    """Draw a closed outline: along the low ends by size, and back along the high ends."""
     rows = [(_size(point), *_band(point)) for point in curve.points]
     shown = [(size, low, high) for size, low, high in rows if size and _positive(low) and _positive(high)]
     return {
@@ -225,9 +227,9 @@ def _band_trace(curve: Series) -> Trace:
 
 
 def _line_trace(points: tuple[tuple[float, float], ...], colour: str, dash: str) -> Trace:
-    one = len(points) == 1  # a line needs two points; one alone is shown as a short bar
+    is_single = len(points) == 1  # a line needs two points; a single point is drawn as a short bar
     return {
-        "type": "scatter", "mode": "markers" if one else "lines", "showlegend": False, "hoverinfo": "skip",
+        "type": "scatter", "mode": "markers" if is_single else "lines", "showlegend": False, "hoverinfo": "skip",
         "x": [size for size, _ in points], "y": [value for _, value in points],
         "line": {"color": colour, "width": 1.5, "dash": dash},
         "marker": {"color": colour, "size": 18, "symbol": "line-ew-open", "line": {"width": 1.5}},
@@ -242,7 +244,7 @@ def _legend_trace(name: str, dash: str) -> Trace:
 
 
 def _dot_traces(curves: Sequence[Series]) -> list[Trace]:
-    """Without a sweep of sizes: one row for each curve, its median as a mark, each launch and the limit as ticks."""
+    """Draw curves without a sweep of sizes: a row each, with the median as a mark, launches and limit as ticks."""
     traces: list[Trace] = []
     for curve in curves:
         colour, label = curve.colour, _label(curve)
@@ -265,7 +267,7 @@ def _dots(values: Sequence[float | None], label: str, colour: str, symbol: str, 
 
 
 def _label(curve: Series) -> str:
-    """A row's name in lines of at most 22 characters, so that a phone keeps room for the marks."""
+    """Break a row's name into lines of at most 22 characters, so that a phone has room for the marks."""
     sizes = {wording.scalar("size_bytes", size) for size in map(_size, curve.points) if size}
     lines = [""]
     for word in [*curve.name.split(", "), *sizes]:
@@ -284,7 +286,7 @@ def _curve_layout(quantity: Quantity, points: Sequence[Judged]) -> dict[str, Any
 
 
 def _shown_values(points: Sequence[Judged]) -> list[float]:
-    """The values that a figure must have room for: medians, launches and limits."""
+    """List the values that a figure must show: medians, launches and limits."""
     values = [value for point in points for value in (point.value, _limit_value(point))]
     values += [launch.median for point in points for launch in point.launches]
     return [*filter(None, map(_positive, values))]

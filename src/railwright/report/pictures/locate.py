@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from railwright.diagnosis.localise.records import Suspect
 from railwright.locate.search import Located
-from railwright.report.pictures.locate_map import map_of, matrix_of, of_edge, suspected, times_of
+from railwright.report.pictures.locate_map import build_map, build_matrix, build_times, find_suspect, index_suspects
 from railwright.report.pictures.svg import MARGIN, WIDTH, Sheet
 from railwright.report.text.locate import hop_words
 from railwright.units import format_duration
@@ -17,7 +17,7 @@ _BOX_HEIGHT = 16.0
 _MOST_ACROSS = 40
 _LETTER = 5.6
 _STEPS = ((0.9, "m0"), (0.75, "m1"), (0.5, "m2"), (0.0, "m3"))
-"""Shades of the matrix: at least this part of the rate."""
+"""Shades of the matrix, by the least share of the rate."""
 _NAMES = 62.0
 _DIGITS_UP_TO = 16
 _TOP = 32.0
@@ -26,9 +26,9 @@ _CLASSES = ("t0", "t1", "t2")
 
 
 def fabric_svg(found: Located) -> str:
-    """Levels from the top switches down to the ports; what is suspected is heavy, and its verdict stands at it."""
-    there, sheet = map_of(found), Sheet("locate")
-    suspects = suspected(found.suspects)
+    """Draw the levels from the top switches down to the ports; suspects are heavy and carry their verdict."""
+    there, sheet = build_map(found), Sheet("locate")
+    suspects = index_suspects(found.suspects)
     shown = [_shown(level, suspects) for level in there.levels]
     places = {
         name: (MARGIN + (number + 0.5) * (WIDTH - 2 * MARGIN) / len(level), 20 + row * _ROW)
@@ -39,13 +39,13 @@ def fabric_svg(found: Located) -> str:
         if edge.lower not in places or edge.upper not in places:
             continue
         (x1, y1), (x2, y2) = places[edge.lower], places[edge.upper]
-        of_it = of_edge(edge, suspects)
-        style = "bad" if of_it is not None else "wire"
+        suspect = find_suspect(edge, suspects)
+        style = "bad" if suspect is not None else "wire"
         steps = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
-        sheet.line(steps, style, dash="" if edge.filled or of_it is not None else "3 3", behind=True)
-        if of_it is not None:
-            arrow = {"up": "\u2191 ", "down": "\u2193 "}.get(of_it.direction, "")
-            words = f"{arrow}{of_it.verdict} {of_it.capacity:.0%}"
+        sheet.line(steps, style, dash="" if edge.filled or suspect is not None else "3 3", behind=True)
+        if suspect is not None:
+            arrow = {"up": "\u2191 ", "down": "\u2193 "}.get(suspect.direction, "")
+            words = f"{arrow}{suspect.verdict} {suspect.capacity:.0%}"
             x, y = x1 + 0.42 * (x2 - x1), y1 + 0.42 * (y2 - y1) + 4
             sheet.text(min(max(x, 40), WIDTH - 40), y, words, "halo", 24, anchor="middle")
     for row, level in enumerate(reversed(shown)):
@@ -61,7 +61,7 @@ def fabric_svg(found: Located) -> str:
 
 
 def _shown(level: tuple[str, ...], suspects: dict[str, Suspect]) -> tuple[str, ...]:
-    """As many of a level as have room, those that are suspected among them."""
+    """Return the nodes of a level that fit, suspects first."""
     if len(level) <= _MOST_ACROSS:
         return level
     wanted = [name for name in level if any(name in other.split("-") for other in suspects)][:_MOST_ACROSS]
@@ -72,9 +72,9 @@ def _shown(level: tuple[str, ...], suspects: dict[str, Suspect]) -> tuple[str, .
 
 def _box(sheet: Sheet, name: str, place: tuple[float, float], room: float, suspects: dict[str, Suspect]) -> None:
     x, y = place
-    of_it = suspects.get(name) or suspects.get(name.partition(":")[0])
+    suspect = suspects.get(name) or suspects.get(name.partition(":")[0])
     width = min(room - 2, 64.0)
-    sheet.box(x - width / 2, y - _BOX_HEIGHT / 2, width, _BOX_HEIGHT, "badbox" if of_it else "box", title=name)
+    sheet.box(x - width / 2, y - _BOX_HEIGHT / 2, width, _BOX_HEIGHT, "badbox" if suspect else "box", title=name)
     letters = int(width / _LETTER)
     words = name if len(name) <= letters else _short(name)
     if len(words) <= letters:
@@ -82,39 +82,39 @@ def _box(sheet: Sheet, name: str, place: tuple[float, float], room: float, suspe
 
 
 def _short(name: str) -> str:
-    """The number at the end of a host's or switch's name, which tells it from its neighbours."""
+    """Return the number at the end of a host's or switch's name, which distinguishes it from its neighbours."""
     host = name.partition(":")[0]
     return host[len(host.rstrip("0123456789")) :] or host
 
 
 class _Grid(NamedTuple):
-    """Where the cells of a matrix are."""
+    """The positions of the cells of a matrix."""
 
     sheet: Sheet
     places: dict[str, int]
-    """Of each name, as a row and as a column."""
+    """The position of each name, as a row and as a column."""
     side: float
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Every row with every column."""
+        """Yield every row with every column."""
         return ((row, column) for row in self.places for column in self.places)
 
-    def box(self, ends: tuple[str, str], style: str, said: str, words: str) -> None:
-        """One cell with what is said of its pair; its words only where there is room."""
+    def box(self, ends: tuple[str, str], style: str, words_of_pair: str, words: str) -> None:
+        """Draw a cell with its tooltip; its words only if they fit."""
         row, column = (self.places[name] for name in ends)
         x, y, gap = MARGIN + _NAMES + column * self.side, _TOP + row * self.side, 0.5 if self.side > 4 else 0.0
         side = self.side - 2 * gap
-        self.sheet.box(x + gap, y + gap, side, side, style, title=f"{ends[0]} to {ends[1]}: {said}")
+        self.sheet.box(x + gap, y + gap, side, side, style, title=f"{ends[0]} to {ends[1]}: {words_of_pair}")
         if words and len(self.places) <= _DIGITS_UP_TO:
             letters = "d" if style in ("m2", "m3") else "c"
             self.sheet.text(x + self.side / 2, y + self.side / 2 + 3, words, letters, 5, anchor="middle")
 
 
 def _grid(names: tuple[str, ...], what: str) -> _Grid:
-    """A sheet with the names of rows and columns."""
+    """Draw the names of rows and columns on a new sheet."""
     sheet = Sheet("locate")
     side = min((WIDTH - 2 * MARGIN - _NAMES) / max(len(names), 1), 26.0)
-    sheet.text(MARGIN, 12, f"{what} that sends: row; that receives: column", "s", 80)
+    sheet.text(MARGIN, 12, f"row: sending {what}; column: receiving {what}", "s", 80)
     for number, name in enumerate(names):
         x, y = MARGIN + _NAMES + number * side, _TOP + number * side
         if side >= 10 or number % 4 == 0:
@@ -126,8 +126,8 @@ def _grid(names: tuple[str, ...], what: str) -> _Grid:
 
 
 def matrix_svg(found: Located) -> str:
-    """A row sends, a column receives; the lowest rate of all tries."""
-    matrix = matrix_of(found, map_of(found).leaf_of)
+    """Draw the lowest rate of all tries, senders as rows and receivers as columns."""
+    matrix = build_matrix(found, build_map(found).leaf_of)
     grid = _grid(matrix.names, matrix.what)
     for ends in grid.pairs():
         if ends not in matrix.cells:
@@ -143,8 +143,8 @@ def matrix_svg(found: Located) -> str:
 
 
 def times_svg(found: Located) -> str:
-    """The fastest round trip of each pair in microseconds, by hop class; empty where none was measured."""
-    times = times_of(found, map_of(found).leaf_of)
+    """Draw the fastest round trip of each pair in microseconds, by hop class; empty if none was measured."""
+    times = build_times(found, build_map(found).leaf_of)
     if not times.cells:
         return ""
     grid = _grid(times.names, "port")
@@ -155,7 +155,7 @@ def times_svg(found: Located) -> str:
         seconds, place = times.cells[ends]
         style = "m3" if ends in times.late else _CLASSES[min(place, len(_CLASSES) - 1)]
         grid.box(ends, style, format_duration(seconds), f"{1e6 * seconds:.0f}")
-    classes = [hop_words(one.switches) for one in found.latency.classes][: len(_CLASSES)]
+    classes = [hop_words(hop_class.switches) for hop_class in found.latency.classes][: len(_CLASSES)]
     _key(grid.sheet, (*_CLASSES[: len(classes)], "m3", "none"), (*classes, "late for its class", "not tested"))
     return grid.sheet.document(f"{found.fabric}: round trips of pairs")
 

@@ -1,4 +1,4 @@
-"""What the pictures of a search show, as data: levels of switches, links with their state, and the matrix of pairs."""
+"""The data behind the pictures of a search: levels of switches, links with their state, and the matrix of pairs."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from railwright.diagnosis.localise.records import Suspect
 from railwright.locate.search import Located
 
 MOST_ROWS = 64
-"""Of the matrix; above it the ports of a leaf are one row."""
+"""The limit on rows of the matrix; above it the ports of a leaf share a row."""
 
 
 class Edge(NamedTuple):
-    """A link between two nodes, the lower one first."""
+    """A link between two nodes, the lower node first."""
 
     lower: str
     upper: str
     filled: bool
-    """Whether any flow ran over it."""
+    """Whether any flow crossed it."""
 
 
-class Map(NamedTuple):
-    """A fabric as the flows of a search crossed it."""
+class FabricMap(NamedTuple):
+    """A fabric as seen by the flows of a search."""
 
     levels: tuple[tuple[str, ...], ...]
-    """Ports, then leaves, then what is above."""
+    """Ports, then leaves, then the switches above them."""
     leaf_of: dict[str, str]
     edges: tuple[Edge, ...]
 
 
-class Matrix(NamedTuple):
-    """The lowest part of its rate that any flow between two ports reached; None where none ran."""
+class RateMatrix(NamedTuple):
+    """The lowest share of the expected rate between each two ports; None if no flow ran."""
 
     names: tuple[str, ...]
     what: str
-    """What a row is."""
+    """The kind of a row: port or leaf."""
     cells: dict[tuple[str, str], float | None]
 
 
-def map_of(found: Located) -> Map:
-    """By the paths of all flows, whether they ran or not."""
+def build_map(found: Located) -> FabricMap:
+    """Build the map from the paths of all flows, including those that did not run."""
     level: dict[str, int] = {}
     leaf_of: dict[str, str] = {}
     edges: dict[tuple[str, str], bool] = {}
@@ -56,60 +56,61 @@ def map_of(found: Located) -> Map:
             for lower, upper in pairwise(chain):
                 edges[lower, upper] = edges.get((lower, upper), False) or ran
     levels = tuple(
-        tuple(sorted((name for name, height in level.items() if height == wanted), key=natural))
+        tuple(sorted((name for name, height in level.items() if height == wanted), key=natural_key))
         for wanted in range(max(level.values(), default=0) + 1)
     )
-    return Map(levels, leaf_of, tuple(Edge(*ends, ran) for ends, ran in sorted(edges.items())))
+    return FabricMap(levels, leaf_of, tuple(Edge(*ends, ran) for ends, ran in sorted(edges.items())))
 
 
-def natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts host2 before host10."""
+def natural_key(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that puts host2 before host10."""
     words = (number or word for number, word in re.findall(r"([0-9]+)|([^0-9]+)", name))
     return [(int(word[:18]), "") if word[0] in "0123456789" else (-1, word) for word in words]
 
 
-def matrix_of(found: Located, leaf_of: dict[str, str]) -> Matrix:
-    """Of ports, or of leaves where there are too many ports."""
-    ports = sorted(leaf_of, key=natural)
+def build_matrix(found: Located, leaf_of: dict[str, str]) -> RateMatrix:
+    """Build the matrix of ports, or of leaves if there are too many ports."""
+    ports = sorted(leaf_of, key=natural_key)
     by_leaf = len(ports) > MOST_ROWS
-    names = sorted(set(leaf_of.values()), key=natural) if by_leaf else ports
+    names = sorted(set(leaf_of.values()), key=natural_key) if by_leaf else ports
     cells: dict[tuple[str, str], float | None] = {}
     for pair in found.pairs:
         ends = (leaf_of[pair.source], leaf_of[pair.destination]) if by_leaf else (pair.source, pair.destination)
-        cells[ends] = min((one for one in (cells.get(ends), pair.ratio) if one is not None), default=None)
-    return Matrix(tuple(names[:MOST_ROWS]), "leaf" if by_leaf else "port", cells)
+        cells[ends] = min((ratio for ratio in (cells.get(ends), pair.ratio) if ratio is not None), default=None)
+    return RateMatrix(tuple(names[:MOST_ROWS]), "leaf" if by_leaf else "port", cells)
 
 
-class Times(NamedTuple):
+class RoundTrips(NamedTuple):
     """The fastest round trip of each pair, with the number of its hop class, the nearest first."""
 
     names: tuple[str, ...]
     cells: dict[tuple[str, str], tuple[float, int]]
     late: frozenset[tuple[str, str]]
-    """The pairs that are slower than their class."""
+    """The pairs that are late for their class."""
 
 
-def times_of(found: Located, leaf_of: dict[str, str]) -> Times:
-    """Of ports; empty where there are too many."""
-    ports = sorted(leaf_of, key=natural)
+def build_times(found: Located, leaf_of: dict[str, str]) -> RoundTrips:
+    """Build the round trips of ports; empty if there are too many ports."""
+    ports = sorted(leaf_of, key=natural_key)
     if len(ports) > MOST_ROWS:
-        return Times((), {}, frozenset())
-    classes = {one.switches: number for number, one in enumerate(found.latency.classes)}
+        return RoundTrips((), {}, frozenset())
+    classes = {entry.switches: number for number, entry in enumerate(found.latency.classes)}
     cells = {
-        (one.source, one.destination): (one.seconds, classes[one.switches]) for one in reversed(found.latency.pairs)
+        (entry.source, entry.destination): (entry.seconds, classes[entry.switches])
+        for entry in reversed(found.latency.pairs)
     }
-    late = frozenset((one.source, one.destination) for one in found.latency.slow_pairs)
-    return Times(tuple(ports), cells, late)
+    late = frozenset((entry.source, entry.destination) for entry in found.latency.slow_pairs)
+    return RoundTrips(tuple(ports), cells, late)
 
 
-def suspected(suspects: Sequence[Suspect]) -> dict[str, Suspect]:
-    """The first suspect of each name."""
+def index_suspects(suspects: Sequence[Suspect]) -> dict[str, Suspect]:
+    """Index the suspects by name; the first suspect of a name counts."""
     found: dict[str, Suspect] = {}
-    for one in suspects:
-        found.setdefault(one.id, one)
+    for suspect in suspects:
+        found.setdefault(suspect.id, suspect)
     return found
 
 
-def of_edge(edge: Edge, suspects: dict[str, Suspect]) -> Suspect | None:
-    """What is suspected of a link: itself, or its port."""
+def find_suspect(edge: Edge, suspects: dict[str, Suspect]) -> Suspect | None:
+    """Find the suspect of a link: the link itself or its port."""
     return suspects.get(f"{edge.lower}-{edge.upper}") or suspects.get(edge.lower if ":" in edge.lower else "")

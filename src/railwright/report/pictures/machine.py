@@ -1,9 +1,9 @@
-"""The machine as people look at it before they read: what hangs on what, each link coloured by the verdict on it.
+"""Drawing of the machine: its devices and links, each link coloured by its verdict.
 
-A CPU is a box as tall as all that hangs on it, so that every link is a straight line on a row of its own and no label
-meets another, with two devices or with forty. NVSwitches stand as one bar on the other side of their GPUs.
-A link is as thick as the highest rate that was measured over it; its title names the paths, and it leads to the one
-that it is coloured for (`said_of_link`).
+A CPU is a box as tall as the devices on it. So every link is a straight line on its own row and no labels overlap,
+with two devices or with forty. NVSwitches are a bar on the other side of their GPUs.
+A link is as thick as the highest rate measured over it. Its title names the paths, and it leads to the path that
+decided its colour (`judge_link`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from railwright.errors import RailwrightError
 from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
 from railwright.report.text import wording
-from railwright.report.text.slow_links import Said, said_of
+from railwright.report.text.slow_links import LinkVerdict, judge_link
 from railwright.report.view import Row
 from railwright.topology.devices import GPU_LINKS, Device, DeviceKind, Link, Topology
 from railwright.topology.paths import Graph
@@ -33,12 +33,12 @@ _ROW, _BOX, _GAP = 34, 24, 12
 _CPU, _LEAF, _BAR, _WIRE, _SWITCH = 46, 84, 30, 106, 34
 _MARGIN = 10
 _SCALE, _LEAST = 1.35, 0.85
-"""On a wide page, and on a phone before it is scrolled."""
+"""The scale on a wide page, and the smallest scale, on a phone that scrolls."""
 _ABOVE = 1.05
 _MARKED: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown")
-"""The verdicts whose signs stand on links, too."""
+"""The verdicts whose signs are drawn on links as well."""
 _TITLED = 8
-"""Paths that a link's title names."""
+"""The number of paths that a link's title names."""
 _MOST_LEAVES = 200
 
 
@@ -46,28 +46,29 @@ class _Leaf(NamedTuple):
     device: Device
     cpu: str
     switch: str
-    """The PCIe switch next to it; empty without one."""
+    """The PCIe switch next to it; empty if there is none."""
     links: tuple[Link, ...]
-    """From the CPU to it."""
+    """The links from the CPU to the device."""
 
 
 def draw_machine(topology: Topology, rows: Sequence[Row]) -> tuple[str, str]:
-    """The drawing as an SVG element for a page, empty where the machine has nothing to draw; all text is escaped.
+    """Draw the machine as an SVG element with all text escaped, empty if there is nothing to draw.
 
-    And that no link is slow although paths are, in words; empty where one is, or no slow path is drawn.
+    The second value is a note that no link is slow although paths are. It is empty if a link is slow, or if no slow
+    path is drawn.
     """
     try:
         drawing = _Drawing(topology, rows)
     except RailwrightError:
         return "", ""
-    said = drawing.said_of_each()
-    cleared = any(one.cleared for one in said) and all(one.state != "slow" for one in said)
-    words = "No link is slow: over each of them another path got what the slow ones need." if cleared else ""
+    verdicts = drawing.judge_links()
+    cleared = any(verdict.cleared for verdict in verdicts) and all(verdict.state != "slow" for verdict in verdicts)
+    words = "No link is slow: over each link another path reached the rate that the slow ones need." if cleared else ""
     return drawing.document() if drawing.leaves else "", words
 
 
 class _Drawing:
-    """Places everything, then draws it."""
+    """Layout and drawing of a machine."""
 
     def __init__(self, topology: Topology, rows: Sequence[Row]) -> None:
         self._topology = topology
@@ -75,9 +76,9 @@ class _Drawing:
         self._cpus = topology.of_kind("cpu")
         self.leaves = self._sorted_leaves()
         self._over: dict[str, list[Row]] = {}
-        """The paths over each link, and those that stay in a device, by its id."""
+        """The paths over each link, and those inside a device, by the id of the link or device."""
         self._ways: dict[int, dict[str, bool]] = {}
-        """Of each path, whether it crosses its links from their first end to the other."""
+        """For each path, whether it crosses each link from the link's first end to the other."""
         for row in rows:
             for place in self._places(row):
                 self._over.setdefault(place, []).append(row)
@@ -89,7 +90,7 @@ class _Drawing:
         self._y = {leaf.device.id: self._top(index) for index, leaf in enumerate(self.leaves)}
 
     def _top(self, index: int) -> float:
-        """Leaves of one CPU stand together, and a little apart from those of the next."""
+        """Return the top of a leaf; a gap separates the leaves of different CPUs."""
         before = sum(a.cpu != b.cpu for a, b in zip(self.leaves[:index], self.leaves[1 : index + 1], strict=True))
         return _MARGIN + index * _ROW + before * _GAP
 
@@ -114,8 +115,8 @@ class _Drawing:
             return None
         near = [way for way in ways if device.numa is not None and way[0].numa == device.numa] or ways
         cpu, path = min(near, key=lambda way: len(way[1].links))
-        kinds = [self._topology.device(one) for one in path.devices]
-        switches = [one.id for one in kinds if one is not None and one.kind == "pcie_switch"]
+        kinds = [self._topology.device(device_id) for device_id in path.devices]
+        switches = [device_id.id for device_id in kinds if device_id is not None and device_id.kind == "pcie_switch"]
         return _Leaf(device, cpu.id, switches[-1] if switches else "", path.links)
 
     def _places(self, row: Row) -> tuple[str, ...]:
@@ -128,16 +129,16 @@ class _Drawing:
             self._ways[row.number] = {link.id: at.get(link.a, 0) < at.get(link.b, 0) for link in path.links}
         return tuple(link.id for link in path.links) if path is not None else (source,) if source == target else ()
 
-    def _same_way(self, one: Row, other: Row) -> bool:
-        ways, others = (self._ways.get(row.number, {}) for row in (one, other))
+    def _same_way(self, first: Row, second: Row) -> bool:
+        ways, others = (self._ways.get(row.number, {}) for row in (first, second))
         return all(ways[link] == others[link] for link in ways.keys() & others.keys())
 
-    def said_of_each(self) -> tuple[Said, ...]:
-        """What is said of each link, and of each device that paths stay in."""
-        return tuple(said_of(rows, self._same_way) for rows in self._over.values())
+    def judge_links(self) -> tuple[LinkVerdict, ...]:
+        """Judge each link, and each device that has paths inside."""
+        return tuple(judge_link(rows, self._same_way) for rows in self._over.values())
 
     def document(self) -> str:
-        """The whole element."""
+        """Return the whole element."""
         self._bars()
         self._cpu_boxes()
         for leaf in self.leaves:
@@ -175,13 +176,13 @@ class _Drawing:
             self._front.append(f'<circle cx="{x + _LEAF + _WIRE - 20:g}" cy="{y:g}" r="3" class="port"/>')
 
     def _links_to(self, device_id: str, *kinds: DeviceKind) -> list[Link]:
-        """The links of a device with one of that kind at their other end, or of any device where no id is given."""
+        """Return the links from a device, or from any device if the id is empty, to devices of the given kinds."""
         ends = {device.id for device in self._topology.of_kind(*kinds)}
         return [link for link in self._topology.links
                 if {link.a, link.b} & ends and (not device_id or device_id in (link.a, link.b))]  # fmt: skip
 
     def _direct(self) -> list[Link]:
-        """Links between two GPUs without a switch."""
+        """Return the links between two GPUs without a switch."""
         gpus = {gpu.id for gpu in self._topology.of_kind("gpu")} & self._y.keys()
         return [
             link for link in self._topology.links
@@ -189,7 +190,7 @@ class _Drawing:
         ]  # fmt: skip
 
     def _bars(self) -> None:
-        """One bar for the NVSwitches, one box for each PCIe switch with the link above it."""
+        """Draw a bar for the NVSwitches, and a box for each PCIe switch with the link above it."""
         joined = [leaf.device.id for leaf in self.leaves if self._links_to(leaf.device.id, *_BARS)]
         if joined:
             top, bottom = self._y[joined[0]], self._y[joined[-1]] + _BOX
@@ -215,46 +216,46 @@ class _Drawing:
             mine = [self._y[leaf.device.id] for leaf in self.leaves if leaf.cpu == cpu.id]
             if mine:
                 boxes.append((cpu.id, min(mine), max(mine) + _BOX))
-        for (one, _, bottom), (other, top, _) in pairwise(boxes):
-            path = self._graph.find(one, other)
+        for (upper, _, bottom), (lower, top, _) in pairwise(boxes):
+            path = self._graph.find(upper, lower)
             if path is not None:
                 x = _MARGIN + _CPU / 2
-                self._stroke(f"M{x:g} {bottom:g}V{top:g}", path.links, f"{one} to {other}")
+                self._stroke(f"M{x:g} {bottom:g}V{top:g}", path.links, f"{upper} to {lower}")
         for name, top, bottom in boxes:
             self._box(_MARGIN, top, _CPU, bottom - top, name, self._over.get(name, []), "cpu")
 
     def _arcs(self) -> None:
         for link in self._direct():
-            one, other = sorted((self._middle(link.a), self._middle(link.b)))
-            x, bulge = self._leaf_x + _LEAF, min(_WIRE, 20 + (other - one) / 3)
-            self._stroke(f"M{x:g} {one:g}C{x + bulge:g} {one:g} {x + bulge:g} {other:g} {x:g} {other:g}", (link,),
+            upper, lower = sorted((self._middle(link.a), self._middle(link.b)))
+            x, bulge = self._leaf_x + _LEAF, min(_WIRE, 20 + (lower - upper) / 3)
+            self._stroke(f"M{x:g} {upper:g}C{x + bulge:g} {upper:g} {x + bulge:g} {lower:g} {x:g} {lower:g}", (link,),
                          f"{link.a} to {link.b}")  # fmt: skip
 
     def _wire(self, left: float, right: float, y: float, links: Sequence[Link], *, label: bool = True) -> None:
-        """A straight link with what was measured over it and its limit."""
+        """Draw a straight link with the rate measured over it and its limit."""
         rate, limit = self._rate(links), _limit(links)
         words = " of ".join(filter(None, (_number(rate), format_bandwidth(limit) if limit else "")))
         if rate and not limit:
             words = format_bandwidth(rate)
         self._stroke(f"M{left:g} {y:g}H{right:g}", links, _ends(links))
-        state = said_of(self._rows(links), self._same_way).state
-        if state in _MARKED:  # so that colour does not stand alone
+        state = judge_link(self._rows(links), self._same_way).state
+        if state in _MARKED:  # colour must not be the only sign
             mark = f'<text x="{(left + right) / 2:g}" y="{y + 4.5:g}" class="mark {state}" aria-hidden="true">'
             self._front.append(f"{mark}{wording.STATES[state].sign}</text>")
         if label and words:
             self._front.append(f'<text x="{(left + right) / 2:g}" y="{y - 6:g}" class="rate">{escape(words)}</text>')
 
     def _stroke(self, steps: str, links: Sequence[Link], name: str) -> None:
-        said, limit = said_of(self._rows(links), self._same_way), _limit(links)
+        verdict, limit = judge_link(self._rows(links), self._same_way), _limit(links)
         width = _thickness(self._rate(links))
         lines = [f"{name}: limit {format_bandwidth(limit)}" if limit else f"{name}: no limit is known"]
         self._parts.append(_linked(
-            f'<path d="{steps}" class="wire {said.state or "none"}" stroke-width="{width:.1f}"/>'
-            f'<path d="{steps}" class="grip"/>', said, lines))  # fmt: skip
+            f'<path d="{steps}" class="wire {verdict.state or "none"}" stroke-width="{width:.1f}"/>'
+            f'<path d="{steps}" class="grip"/>', verdict, lines))  # fmt: skip
 
     def _box(self, x: float, y: float, width: float, height: float, name: str, rows: list[Row], style: str) -> None:
-        said = said_of(rows, self._same_way)
-        state = said.state
+        verdict = judge_link(rows, self._same_way)
+        state = verdict.state
         sign = f"{wording.STATES[state].sign} " if state else ""
         shown = wording.visible(name)
         room = 13 if style == "leaf" else 7
@@ -262,7 +263,7 @@ class _Drawing:
         self._front.append(_linked(
             _rect(x, y, width, height, f"{style} {state or 'none'}")
             + f'<text x="{x + width / 2:g}" y="{y + height / 2 + 4:g}" class="name">{escape(sign + shown)}</text>',
-            said, [self._about(name)]))  # fmt: skip
+            verdict, [self._about(name)]))  # fmt: skip
 
     def _about(self, name: str) -> str:
         device = self._topology.device(name)
@@ -273,9 +274,9 @@ class _Drawing:
         return [found[number] for number in sorted(found)]
 
     def _rate(self, links: Iterable[Link]) -> float:
-        """The highest rate one way that was measured over them, bytes/s.
+        """Return the highest one-way rate measured over the links, in bytes/s.
 
-        What may be faster than the links, like an algbw or both directions together, says nothing of one way.
+        Rates that may exceed the links, like an algbw or the sum of both directions, are ignored.
         """
         heads = [row.head for row in self._rows(links) if row.judged.quantity == "bandwidth_bytes_per_s"]
         most = _ABOVE * _limit(links) or math.inf
@@ -290,13 +291,13 @@ class _Drawing:
 
 
 def _limit(links: Iterable[Link]) -> float:
-    """The narrowest of links that follow each other, bytes/s; 0 where one is not known."""
+    """Return the limit of the narrowest link of a chain in bytes/s; 0 if it is unknown."""
     found = [link_limit(link) for link in links]
-    return min((one.value for one in found if isinstance(one, Limit)), default=0.0)
+    return min((limit.value for limit in found if isinstance(limit, Limit)), default=0.0)
 
 
 def _thickness(rate: float) -> float:
-    """Of a line, by the order of magnitude of its rate: 1.5 without one, 5 for 55 GB/s, 7 for 400 GB/s."""
+    """Return a line's width for the magnitude of its rate: 1.5 without a rate, 5 for 55 GB/s, 7 for 400 GB/s."""
     return 1.5 + 2.0 * math.log10(1 + max(rate, 0.0) / 1e9) if math.isfinite(rate) else 1.5
 
 
@@ -308,9 +309,9 @@ def _ends(links: Sequence[Link]) -> str:
     return f"{links[0].a} to {links[-1].b}" if links else ""
 
 
-def _linked(shape: str, said: Said, head: list[str]) -> str:
-    """A shape with its title, leading to the first of the paths that it is shown for."""
-    lines, ordered = [*head, *([said.words] if said.words else [])], said.rows
+def _linked(shape: str, verdict: LinkVerdict, head: list[str]) -> str:
+    """Wrap a shape in its title and a link to the first of its paths."""
+    lines, ordered = [*head, *([verdict.words] if verdict.words else [])], verdict.rows
     lines += [_title(row) for row in ordered[:_TITLED]]
     if len(ordered) > _TITLED:
         lines.append(f"and {len(ordered) - _TITLED} more")
@@ -323,7 +324,7 @@ def _linked(shape: str, said: Said, head: list[str]) -> str:
 def _title(row: Row) -> str:
     of = f" of {row.limit}" if row.limit != wording.ABSENT else ""
     why = f", {row.why}" if row.state not in ("ok", "reference") and row.why else ""
-    return f"{row.name}: {row.measured}{of}, {row.state}{why}"
+    return f"{row.name}: {row.measured}{of}, {wording.state_word(row.state)}{why}"
 
 
 def _rect(x: float, y: float, width: float, height: float, style: str) -> str:

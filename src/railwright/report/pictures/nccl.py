@@ -1,6 +1,6 @@
-"""NCCL's rings as one picture: a panel for each host with its GPUs and NICs, and the rings drawn over them.
+"""NCCL's rings as a picture: a panel for each host with its GPUs and NICs, and the rings drawn over them.
 
-Rings that are alike share a line. Lines differ in colour and in dashes, and the legend names channels and ranks.
+Equal rings share a line. Lines differ in colour and dashes, and the legend names channels and ranks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from railwright.results.readers.nccl_log.summary import Hop, Shape, shapes
 from railwright.topology.devices import Topology
 
 _LANES = 26
-"""Width of the column at the right in which rings go from host to host."""
+"""The width of the column at the right, where rings run between hosts."""
 _MAX_HOSTS = 4
 _MAX_SHAPES = 6
 _MAX_COLUMNS = 16
@@ -36,12 +36,12 @@ class _Group(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """How many boxes stand side by side."""
+        """The number of boxes side by side."""
         return max(len(self.gpus), len(self.nics), 1)
 
 
 class _Spot(NamedTuple):
-    """Where a box is: its middle, its top and its bottom."""
+    """The position of a box: its middle, its top and its bottom."""
 
     x: float
     top: float
@@ -49,10 +49,10 @@ class _Spot(NamedTuple):
 
 
 def draw(log: NcclLog, topology: Topology | None) -> str:
-    """The SVG document: no script, loads nothing, all text escaped. The topology stands for every host."""
+    """Render the SVG document, without scripts and with all text escaped. The topology is used for every host."""
     sheet = Sheet("nccl")
     if not log.communicators or not log.main.rings:
-        sheet.text(MARGIN, 16, "No ring is in this log", "h", 50)
+        sheet.text(MARGIN, 16, "No rings in this log", "h", 50)
         sheet.y = 24
         return sheet.document("NCCL rings")
     main, found = log.main, shapes(log.main)
@@ -73,13 +73,13 @@ class _Rings:
         self._main = log.main
         self._found = found
         self._ways = Ways(log, log.main, topology)
-        self._host_of = {one.rank: one.host for one in log.main.ranks}
+        self._host_of = {rank.rank: rank.host for rank in log.main.ranks}
         self._groups = _groups(topology) if topology is not None else ()
         self._spots: dict[tuple[str, str], _Spot] = {}
         self._floors: dict[str, float] = {}
 
     def draw(self) -> None:
-        """All hosts, then all rings, then the legend."""
+        """Draw all hosts, then all rings, then the legend."""
         hosts = self._main.hosts or ("",)
         for host in hosts[:_MAX_HOSTS]:
             self._draw_host(host)
@@ -105,8 +105,8 @@ class _Rings:
         return (self._ways.nic_id(host, nic) if self._groups else "") or f"NIC {nic}"
 
     def _draw_host(self, host: str) -> None:
-        """A panel: GPUs above, NICs below, those of one PCIe switch in a frame."""
-        sheet, groups = self._sheet, self._groups_of(host)
+        """Draw a panel with GPUs above and NICs below; a frame joins those of a PCIe switch."""
+        sheet, groups = self._sheet, self._list_groups(host)
         columns = sum(group.columns for group in groups)
         if columns > _MAX_COLUMNS:
             sheet.note(f"{clean(host)}: {columns} columns of GPUs and NICs are too many to draw")
@@ -133,7 +133,7 @@ class _Rings:
     def _draw_row(self, host: str, devices: tuple[str, ...], x: float, width: float, top: float, height: float) -> None:
         cell = width / max(len(devices), 1)
         box = min(cell - 6, 44.0)
-        ranks = {self._gpu(rank): rank for rank, on in self._host_of.items() if on == host}
+        ranks = {self._gpu(rank): rank for rank, rank_host in self._host_of.items() if rank_host == host}
         for place, device in enumerate(devices):
             left = x + place * cell + 3 + (cell - 6 - box) / 2
             self._sheet.box(left, top, box, height, "box")
@@ -143,12 +143,19 @@ class _Rings:
             self._sheet.text(middle, top + height - 4, label, style, int(box / 4.4), anchor="middle")
             self._spots[(host, device)] = _Spot(middle, top, top + height)
 
-    def _groups_of(self, host: str) -> tuple[_Group, ...]:
-        """The topology's groups, and one more for what could not be placed in it."""
+    def _list_groups(self, host: str) -> tuple[_Group, ...]:
+        """Return the topology's groups, and another for devices that are not in the topology."""
         placed = {device for group in self._groups for device in (*group.gpus, *group.nics)}
-        gpus = (self._gpu(rank) for rank, on in sorted(self._host_of.items()) if on == host)
-        sides = ((one, one.target if one.direction == "receive" else one.source) for one in self._main.connections)
-        used = {one.nic for one, rank in sides if one.nic is not None and self._host_of.get(rank) == host}
+        gpus = (self._gpu(rank) for rank, rank_host in sorted(self._host_of.items()) if rank_host == host)
+        sides = (
+            (connection, connection.target if connection.direction == "receive" else connection.source)
+            for connection in self._main.connections
+        )
+        used = {
+            connection.nic
+            for connection, rank in sides
+            if connection.nic is not None and self._host_of.get(rank) == host
+        }
         nics = (self._nic(host, nic) for nic in sorted(used))
         rest = _Group("", *(tuple(name for name in names if name not in placed) for names in (gpus, nics)))
         return (*self._groups, rest) if rest.gpus or rest.nics else self._groups
@@ -173,18 +180,18 @@ class _Rings:
         return None if rank is None else self._spots.get((host, self._gpu(rank)))
 
     def _shift(self, place: int) -> float:
-        """How far a ring's line stands from the middle of a box, so that no two rings' lines cover each other."""
+        """Return the offset of a ring's line from the middle of a box, which keeps rings apart."""
         return (place - (len(self._found) - 1) / 2) * 2
 
     def _draw_arc(self, place: int, start: _Spot, end: _Spot) -> None:
-        """Over the GPUs, the higher the farther they are apart; there and back at different heights."""
+        """Draw an arc over the GPUs, higher for a longer distance and lower on the way back."""
         height = min(_ARC - 4, 10 + abs(end.x - start.x) / 7 + (4 if end.x < start.x else 0))
         first, last = start.x + self._shift(place), end.x + self._shift(place)
         middle = (start.x + end.x) / 2 + self._shift(place)
         self._draw_line(place, f"M{first:g} {start.top:g}Q{middle:g} {start.top - 2 * height:g} {last:g} {end.top:g}")
 
     def _draw_to_lane(self, place: int, host: str, gpu: _Spot | None, side: Connection | None) -> None:
-        """From the GPU down to the NIC, and on to the ring's lane."""
+        """Draw a line from the GPU down to the NIC and on to the ring's lane."""
         nic = self._spots.get((host, self._nic(host, side.nic))) if side is not None and side.nic is not None else None
         if gpu is None or nic is None:
             return
@@ -195,10 +202,10 @@ class _Rings:
             f"M{below:g} {nic.bottom:g}V{self._floors[host] + 3 * place:g}H{_lane(place):g}",
         )
 
-    def _draw_lane(self, place: int, one: str, other: str) -> None:
-        """In the ring's lane from host to host."""
-        if one != other and one in self._floors and other in self._floors:
-            levels = sorted(self._floors[host] + 3 * place for host in (one, other))
+    def _draw_lane(self, place: int, source: str, target: str) -> None:
+        """Draw a line from host to host in the ring's lane."""
+        if source != target and source in self._floors and target in self._floors:
+            levels = sorted(self._floors[host] + 3 * place for host in (source, target))
             self._draw_line(place, f"M{_lane(place):g} {levels[0]:g}V{levels[1]:g}")
 
 
@@ -207,7 +214,7 @@ def _lane(place: int) -> float:
 
 
 def _groups(topology: Topology) -> tuple[_Group, ...]:
-    """GPUs and NICs by the PCIe switch above them, in the order of the tree; those without a switch by their CPU."""
+    """Group GPUs and NICs by the PCIe switch above them, or by their CPU, in the order of the tree."""
     tree = Tree(topology)
     found: dict[str, tuple[list[str], list[str]]] = {}
     for root in tree.roots:

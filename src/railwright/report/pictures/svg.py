@@ -1,6 +1,6 @@
-"""The sheet that pictures are drawn on: one self-contained SVG that a telephone shows without scrolling sideways.
+"""The sheet for pictures: a self-contained SVG that fits on a phone without scrolling sideways.
 
-It takes its colours from the reader's light or dark setting, holds no script, loads nothing, and escapes all text.
+It follows the reader's light or dark setting, contains no script, loads nothing, and escapes all text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOTE_CHARACTERS = 80
 
 
 class Sheet:
-    """Elements drawn so far; `y` is where the next part goes. `name` is the style sheet in `templates/`."""
+    """The elements drawn so far; the next part starts at `y`. `name` is the style sheet in `templates/`."""
 
     def __init__(self, name: str) -> None:
         self.y = 0.0
@@ -26,7 +26,7 @@ class Sheet:
         self._front: list[str] = []
 
     def text(self, x: float, y: float, words: str, style: str, room: int, *, anchor: str = "start") -> None:
-        """Text cut to `room` characters."""
+        """Draw text, cut to `room` characters."""
         words = clean(words)
         words = words[: max(room - 1, 0)] + "…" if len(words) > room else words
         end = f' text-anchor="{anchor}"' if anchor != "start" else ""
@@ -35,23 +35,23 @@ class Sheet:
     def box(
         self, x: float, y: float, width: float, height: float, style: str, *, behind: bool = False, title: str = ""
     ) -> None:
-        """A rectangle with round corners; a pointer that rests on it shows its title."""
+        """Draw a rectangle with round corners; its title is the tooltip."""
         end = f"><title>{escape(clean(title))}</title></rect>" if title else "/>"
         element = f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="3" class="{style}"{end}'
         (self._back if behind else self._front).append(element)
 
     def line(self, steps: str, style: str, *, dash: str = "", behind: bool = False) -> None:
-        """A line; `behind` boxes and words, but before what is in the back."""
+        """Draw a line; `behind` puts it below boxes and words, but above the background."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         (self._middle if behind else self._front).append(f'<path d="{steps}" class="{style}"{dashes}/>')
 
     def note(self, words: str) -> None:
-        """A line of small text across the picture."""
+        """Draw a line of small text across the picture."""
         self.y += 13
         self.text(MARGIN, self.y, words, "s", NOTE_CHARACTERS)
 
     def document(self, title: str) -> str:
-        """The whole SVG."""
+        """Return the whole SVG."""
         height, style = self.y + MARGIN, template_text(f"{self._name}.css")
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="rw-{self._name}" viewBox="0 0 {WIDTH} {height:g}"'

@@ -1,6 +1,6 @@
-"""A topology as one picture: the tree with the links written at it, and the affinity matrix.
+"""A topology as a picture: the tree with labelled links, and the affinity matrix.
 
-Nothing is told by colour alone.
+Colour is never the only sign.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from railwright.report.pictures.svg import MARGIN, NOTE_CHARACTERS, WIDTH, Sheet
 from railwright.report.text.topology_words import (
     KIND_MEANING,
     Tree,
-    acs_switches,
     clean,
-    degradation,
+    describe_degradation,
     describe_link,
-    kinds_of,
-    names_of,
+    find_acs_switches,
+    find_kinds,
+    format_names,
 )
 from railwright.report.topology_gpus import gpu_lines
 from railwright.topology.devices import Device, DeviceKind, Link, PcieLink, Topology
@@ -35,7 +35,7 @@ _CLOSENESS = {"LOC": "near", "PIX": "near", "PXB": "near", "P2C": "near", "C2C":
 
 
 def render_topology_svg(topology: Topology) -> str:
-    """The SVG document. All text is escaped; it holds no script and loads nothing."""
+    """Render the SVG document. All text is escaped; it contains no script and loads nothing."""
     sheet = Sheet("topo")
     tree = Tree(topology)
     host = next(iter(topology.of_kind("host")), None)
@@ -55,7 +55,7 @@ def render_topology_svg(topology: Topology) -> str:
         sheet.note(f"{first} to {others}: {words}")
     sheet.y += 4
     if tree.detached:
-        sheet.note("at no CPU that the machine names: " + ", ".join(device.id for device in tree.detached))
+        sheet.note("connected to no known CPU: " + ", ".join(device.id for device in tree.detached))
     for line in gpu_lines(topology):
         for part in textwrap.wrap(line, NOTE_CHARACTERS):
             sheet.note(part)
@@ -64,7 +64,7 @@ def render_topology_svg(topology: Topology) -> str:
 
 
 def _draw_branch(sheet: Sheet, tree: Tree, root: Device) -> None:
-    """One CPU with everything below it, on a panel."""
+    """Draw a CPU and everything below it on a panel."""
     top = sheet.y + 4
     sheet.y = top + 4
     _draw_device(sheet, tree, root, None, 0)
@@ -81,7 +81,7 @@ def _draw_branch(sheet: Sheet, tree: Tree, root: Device) -> None:
 
 
 def _draw_device(sheet: Sheet, tree: Tree, device: Device, link: Link | None, depth: int) -> None:
-    """First line: id and link above it; second line: what it is, and for a NIC its network side."""
+    """Draw a device: its id and upward link, then its description, with the network side of a NIC."""
     x = MARGIN + depth * _INDENT
     flat = device.kind == "root_port"
     sheet.box(x, sheet.y + 4, 6, 6 if flat else 20, device.kind if device.kind in _COLOURED else "other")
@@ -92,7 +92,7 @@ def _draw_device(sheet: Sheet, tree: Tree, device: Device, link: Link | None, de
         words = describe_link(link.protocol)
         if isinstance(link.protocol, PcieLink) and link.protocol.acs_redirect:
             words += ", ACS redirect"
-        # Bold letters are wider, and the id beside it must stay readable.
+        # Bold letters are wider, and the id next to them must stay readable.
         room = int((WIDTH - x - 24 - len(device.id) * _CHARACTER * 1.2) / (_CHARACTER * 1.1))
         sheet.text(WIDTH - MARGIN, sheet.y + 12, words, "bad" if lost else "", room, anchor="end")
     if lost:
@@ -104,11 +104,11 @@ def _draw_device(sheet: Sheet, tree: Tree, device: Device, link: Link | None, de
 
 
 def _second_line(tree: Tree, device: Device) -> str:
-    """What the device is. The line may be cut at its end, so a NIC's names and its network side come first."""
+    """Describe the device. The line may be cut at its end, so a NIC's names and its network side come first."""
     facts, port = device.facts, tree.port.get(device.id)
     size = facts.get("size_bytes")
     words = (
-        f"{names_of(device, ' ')} → {describe_link(port.protocol)}".strip() if port is not None else "",
+        f"{format_names(device, ' ')} → {describe_link(port.protocol)}".strip() if port is not None else "",
         device.name,
         format_size(size) if isinstance(size, int | float) else "",
         f"socket {facts['package']}" if "package" in facts else "",
@@ -118,7 +118,7 @@ def _second_line(tree: Tree, device: Device) -> str:
 
 
 def _lost(link: Link, lower: Device) -> str:
-    lost = degradation(link.protocol, lower)
+    lost = describe_degradation(link.protocol, lower)
     return "" if lost.endswith("an idle GPU lowers it") else lost
 
 
@@ -135,7 +135,7 @@ def _draw_affinity(sheet: Sheet, topology: Topology) -> None:
     cell = min(40.0, (WIDTH - left - MARGIN) / len(affinity.nics))
     sheet.y += 14
     for column, nic in enumerate(affinity.nics):
-        # In a narrow column only the number fits; the row's meaning is clear from the heading.
+        # In a narrow column only the number fits; the heading explains the row.
         label = nic.id if cell >= 26 else nic.id.removeprefix("nic")
         sheet.text(left + (column + 0.5) * cell, sheet.y, label, "s", 8, anchor="middle")
     sheet.y += 4
@@ -147,8 +147,8 @@ def _draw_affinity(sheet: Sheet, topology: Topology) -> None:
             style = "" if cell >= 26 else "s"
             sheet.text(left + (column + 0.5) * cell, sheet.y + 12, kind or "?", style, 4, anchor="middle")
         sheet.y += 17
-    for kind in kinds_of(affinity):
+    for kind in find_kinds(affinity):
         sheet.note(f"{kind}: {KIND_MEANING[kind]}")
-    if switches := acs_switches(affinity):
+    if switches := find_acs_switches(affinity):
         sheet.note(f"ACS redirect is on below {', '.join(switches)}:")
-        sheet.note("what should stay in the switch goes to the CPU")
+        sheet.note("traffic that should stay in the switch goes to the CPU")

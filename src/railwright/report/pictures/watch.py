@@ -1,4 +1,4 @@
-"""The curves of what is being watched, drawn in characters: as many as a terminal has room for."""
+"""The curves of a watched job, drawn in characters, as many as fit on a terminal."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LEAST_COLUMNS = 10
 
 @dataclass(frozen=True)
 class View:
-    """Which stretch is drawn, and from which curve on."""
+    """The drawn stretch of time, and the first drawn curve."""
 
     zoom: int = 1
-    """Of SPANS_S."""
+    """An index into SPANS_S."""
     end_s: float | None = None
-    """None: now."""
+    """None follows the newest sample."""
     first: int = 0
 
     def after(self, key: str, now_s: float) -> View:
-        """The view after a key; the same for one that means nothing."""
+        """Return the view after a key; an unknown key changes nothing."""
         span_s = SPANS_S[self.zoom]
         end_s = now_s if self.end_s is None else self.end_s
         match key:
@@ -50,9 +50,10 @@ class View:
 def picture_lines(
     watched: Sequence[tuple[str, Bins | str]], view: View, columns: int, rows: int, *, keys: bool
 ) -> Iterator[str]:
-    """A head, then each curve with its newest rate and its highest; `watched`: names of hosts, or "" for this one.
+    """Yield a head, then each curve with its newest and its highest rate.
 
-    Text instead of bins says why there are none. What has no room is counted.
+    `watched` pairs a host's name, or "" for this host, with its bins or the reason for their absence.
+    Curves that do not fit are counted.
     """
     now_s = newest_s(watched)
     end_s = now_s if view.end_s is None else min(view.end_s, now_s)
@@ -64,7 +65,9 @@ def picture_lines(
         yield "no sample yet"
         return
     width = max(_LEAST_COLUMNS, columns - _NAME_COLUMNS - _RATE_COLUMNS - 1)
-    curves = [curve for name, one in watched for curve in _curves(name, one, begin_s, end_s, width)]
+    curves = [
+        curve for name, curves_or_reason in watched for curve in _curves(name, curves_or_reason, begin_s, end_s, width)
+    ]
     room = max(1, (rows - 2) // _ROWS)
     first = min(view.first, max(0, len(curves) - room))
     for curve in curves[first : first + room]:
@@ -78,7 +81,7 @@ def _curves(name: str, bins: Bins | str, begin_s: float, end_s: float, width: in
         yield [f"{visible(name)}: {visible(bins)}"]
         return
     for kind, unit in bins.kinds:
-        # The last bin is not full yet.
+        # The last bin is still being filled.
         rates = bins.rates((kind, unit), begin_s, max(begin_s + BIN_S, min(end_s, bins.seconds - BIN_S)), width)
         above, below = bars(rates)
         label = f"{name} {kind}".strip()
@@ -90,9 +93,11 @@ def _curves(name: str, bins: Bins | str, begin_s: float, end_s: float, width: in
 
 
 def bars(rates: Sequence[float]) -> tuple[str, str]:
-    """Columns of two characters' height, in eighths of a character; a rate that is not zero can be seen."""
+    """Draw columns two characters high, in eighths of a character; a rate above zero is always visible."""
     most = max(rates, default=0.0)
     steps = _ROWS * (len(_BARS) - 1)
     heights = [max(1, round(steps * rate / most)) if rate > 0 else 0 for rate in rates]
     full = len(_BARS) - 1
-    return "".join(_BARS[max(0, one - full)] for one in heights), "".join(_BARS[min(full, one)] for one in heights)
+    return "".join(_BARS[max(0, height - full)] for height in heights), "".join(
+        _BARS[min(full, height)] for height in heights
+    )

@@ -1,4 +1,4 @@
-"""An acceptance sheet in lines: each item with how many of its values are met, and the worst of them."""
+"""An acceptance sheet in lines: each item with the number of values met, and the worst values."""
 
 from __future__ import annotations
 
@@ -18,52 +18,54 @@ _MEANING: dict[Standing, str] = {"met": "every line of the sheet is met", "not m
 
 
 def items(sheet: Sheet) -> list[tuple[str, Standing, list[SheetLine]]]:
-    """What was asked, how it stands, and its lines, those that are not met first."""
+    """Return each requirement with its standing and its lines, unmet lines first."""
     found = []
-    for _, lines in grouped(sheet.lines, lambda one: (one.item, one.asked)):
-        told = sorted(lines, key=lambda one: WORST_FIRST.index(one.state))
-        found.append((lines[0].asked, worst(one.state for one in lines), told))
+    for _, lines in grouped(sheet.lines, lambda line: (line.item, line.asked)):
+        ordered = sorted(lines, key=lambda line: WORST_FIRST.index(line.state))
+        found.append((lines[0].asked, worst(line.state for line in lines), ordered))
     return found
 
 
 def answer(sheet: Sheet) -> str:
-    """The first sentence."""
+    """Summarize the sheet in one sentence."""
     states = Counter(state for _, state, _ in items(sheet))
-    told = ", ".join(f"{number} {state}" for state, number in states.most_common())
-    return f"{'Accepted' if sheet.state == 'met' else 'Not accepted'}: of {count(sum(states.values()), 'line')} {told}"
+    counted = ", ".join(f"{number} {state}" for state, number in states.most_common())
+    return (
+        f"{'Accepted' if sheet.state == 'met' else 'Not accepted'}: of {count(sum(states.values()), 'line')} {counted}"
+    )
 
 
 def closing_words(sheet: Sheet) -> str:
-    """The exit status and what it means."""
+    """Format the exit status and its meaning."""
     return f"Exit status {sheet.exit_status}: {_MEANING[sheet.state]}."
 
 
 def subject(line: SheetLine) -> str:
-    """Whose value it is."""
+    """Name the host, the path and the parameters of a line."""
     varied = wording.parameter_words(line.parameters)
     return ", ".join(filter(None, (wording.visible(line.host), f"{line.benchmark} {line.path}".strip(), varied)))
 
 
 def quantity_words(line: SheetLine, value: float | None) -> str:
-    """The value or the limit of a line: `6.1 GB/s`, or a dash."""
+    """Format a value or a limit of a line, like `6.1 GB/s`, or a dash."""
     return wording.quantity(line.quantity, value) if line.quantity else wording.ABSENT
 
 
 def tally(lines: Sequence[SheetLine]) -> str:
-    """`4 of 4 met`."""
-    return f"{sum(one.state == 'met' for one in lines)} of {len(lines)} met"
+    """Count the lines that are met, like `4 of 4 met`."""
+    return f"{sum(line.state == 'met' for line in lines)} of {len(lines)} met"
 
 
 def text_lines(sheet: Sheet) -> Iterator[str]:
-    """The sheet for a terminal."""
+    """Yield the sheet for a terminal."""
     yield ""
     yield wording.visible(", ".join(filter(None, (sheet.title, sheet.reference))))
     yield answer(sheet)
     for asked, state, lines in items(sheet):
         yield f"  {SIGNS[state]} {wording.visible(asked)}: {tally(lines) if len(lines) > 1 else lines[0].state}"
-        bad = [one for one in lines if one.state != "met"]
-        for one in bad[:_MOST_TOLD]:
-            yield "      " + ": ".join(filter(None, (subject(one), _seen(one))))
+        bad = [line for line in lines if line.state != "met"]
+        for line in bad[:_MOST_TOLD]:
+            yield "      " + ": ".join(filter(None, (subject(line), _seen(line))))
         if len(bad) > _MOST_TOLD:
             yield f"      and {len(bad) - _MOST_TOLD} more"
 

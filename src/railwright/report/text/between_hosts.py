@@ -1,4 +1,4 @@
-"""What was measured between hosts, in words, for every report of it."""
+"""Measurements between hosts in words, for every report of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from railwright.diagnosis.fleet.between_hosts import BetweenHosts
-from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath
+from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath, State
 from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.locate.search import Located
 from railwright.report.text import wording
@@ -19,59 +19,62 @@ _MOST_PAIRS = 12
 
 
 class Found(NamedTuple):
-    """Everything that was found between hosts."""
+    """All results between hosts."""
 
     said: BetweenHosts
-    """What was done, and whom it accuses."""
+    """The work that was done, with the suspects."""
     pairs: tuple[PairJudged, ...] = ()
-    """Every pair, the slowest first."""
+    """All pairs, the slowest first."""
     located: Located | None = None
-    """The search, for its matrix."""
+    """The search, which has the matrix of pairs."""
     collectives: Diagnosis | None = None
-    """Those of all hosts, judged."""
+    """The judged collectives over all hosts."""
 
 
 def answer(found: Found) -> str:
-    """The first sentence: how many pairs, and how fast they are."""
-    values = sorted(one.value for one in found.pairs if one.value)
+    """Summarize the pairs in one sentence: number, verdicts and rates."""
+    values = sorted(pair.value for pair in found.pairs if pair.value)
     if not values:
         return "no pair was measured"
-    states = Counter(one.verdict.state for one in found.pairs)
-    judged = ", ".join(f"{number} {state}" for state, number in states.most_common())
+    states = Counter(pair.verdict.state for pair in found.pairs)
+    judged = ", ".join(f"{number} {wording.state_word(state)}" for state, number in states.most_common())
     rates = f"{format_bandwidth(values[0])} to {format_bandwidth(values[-1])}"
     middle = format_bandwidth(quantile(values, 0.5))
-    return f"{count(len(found.pairs), 'pair')}: {judged}; {middle} in the middle, {rates}"
+    return f"{count(len(found.pairs), 'pair')}: {judged}; median {middle}, {rates}"
 
 
-def telling(found: Found) -> list[PairJudged]:
-    """The pairs that are slow, suspicious, failed or behind, as far as no suspect is an end of them."""
-    named = {one.id.partition(":")[0] for one in found.said.suspects if one.kind in ("host", "nic")}
+def find_notable_pairs(found: Found) -> list[PairJudged]:
+    """Return the pairs that are slow, suspicious, failed or behind and have no suspect as an end."""
+    named = {suspect.id.partition(":")[0] for suspect in found.said.suspects if suspect.kind in ("host", "nic")}
     return [
-        one
-        for one in found.pairs
-        if (one.verdict.state in ("slow", "suspicious", "failed") or one.standing == "behind")
-        and not {one.source, one.destination} & named
+        pair
+        for pair in found.pairs
+        if (pair.verdict.state in ("slow", "suspicious", "failed") or pair.standing == "behind")
+        and not {pair.source, pair.destination} & named
     ]
 
 
-def pair_words(one: PairJudged) -> str:
-    """One pair and why it is told of."""
-    value = wording.ABSENT if one.value is None else format_bandwidth(one.value)
-    part = f", {one.part:.2f} of the other pairs in {count(one.tries, 'try', 'tries')}" if one.part is not None else ""
-    behind = ", behind them" if one.standing == "behind" else ""
-    return f"{one.verdict.state}: {one.source} to {one.destination}: {value}{part}{behind}; {one.verdict.why}"
+def format_pair(pair: PairJudged) -> str:
+    """Format a pair with its verdict and the reason."""
+    value = wording.ABSENT if pair.value is None else format_bandwidth(pair.value)
+    part = (
+        f", {pair.part:.2f} of the other pairs in {count(pair.tries, 'try', 'tries')}" if pair.part is not None else ""
+    )
+    behind = ", behind them" if pair.standing == "behind" else ""
+    state, ends = wording.state_word(pair.verdict.state), f"{pair.source} to {pair.destination}"
+    return f"{state}: {ends}: {value}{part}{behind}; {pair.verdict.why}"
 
 
-def limits_of(found: Found) -> list[str]:
-    """What pairs are held against: each reason once."""
+def format_limits(found: Found) -> list[str]:
+    """List the limits of the pairs, each reason once."""
     reasons = Counter(
-        f"{format_bandwidth(one.limit)}: {one.because}" if one.limit else one.because for one in found.pairs
+        f"{format_bandwidth(pair.limit)}: {pair.because}" if pair.limit else pair.because for pair in found.pairs
     )
     return [f"{text} ({count(number, 'pair')})" for text, number in reasons.most_common(4)]
 
 
-def collective_words(path: JudgedPath) -> tuple[str, str, str, str]:
-    """Name with what was varied, value, limit and its reason, and verdict."""
+def format_collective(path: JudgedPath) -> tuple[str, str, str, State]:
+    """Return the name with its parameters, the value, the limit and the state of a collective."""
     head = path.headline
     value = wording.quantity(path.quantity, head.value if head else None)
     limit = wording.limit_value(head.limit) if head else wording.ABSENT
@@ -80,34 +83,37 @@ def collective_words(path: JudgedPath) -> tuple[str, str, str, str]:
 
 
 def rows(found: Found) -> Iterator[tuple[str, str]]:
-    """What was done and what was not: each with its name."""
-    said = found.said
-    if said.rounds:
-        yield "cost", f"{count(said.rounds, 'round')}, {format_duration(said.seconds)}, {said.sent_bytes / 1e9:.3g} GB"
-    for one in limits_of(found):
-        yield "limit", one
-    for host, why in said.left_out.items():
-        yield "left out", f"{host}: {why}"
-    for part, why in said.not_measured.items():
-        yield "not measured", f"{part}: {why}"
-    for one in said.unjudged:
-        yield "unknown", one
-    for one in said.cannot_tell:
-        yield "cannot tell", one
+    """Yield cost, limits and gaps of the measurement as pairs of label and text."""
+    summary = found.said
+    if summary.rounds:
+        yield (
+            "cost",
+            f"{count(summary.rounds, 'round')}, {format_duration(summary.seconds)}, {summary.sent_bytes / 1e9:.3g} GB",
+        )
+    for text in format_limits(found):
+        yield "limit", text
+    for host, reason in summary.left_out.items():
+        yield "left out", f"{host}: {reason}"
+    for part, reason in summary.not_measured.items():
+        yield "not measured", f"{part}: {reason}"
+    for text in summary.unjudged:
+        yield "unknown", text
+    for text in summary.cannot_tell:
+        yield "cannot tell", text
 
 
 def between_lines(found: Found) -> Iterator[str]:
-    """All of it as text."""
+    """Yield the whole report as text."""
     yield f"Between hosts: {answer(found)}"
     if found.said.suspects:
         yield from suspect_lines(found.said.suspects)
-    told = telling(found)
-    for one in told[:_MOST_PAIRS]:
-        yield f"  {pair_words(one)}"
-    if len(told) > _MOST_PAIRS:
-        yield f"  and {count(len(told) - _MOST_PAIRS, 'pair')} more: --json prints all"
+    notable = find_notable_pairs(found)
+    for pair in notable[:_MOST_PAIRS]:
+        yield f"  {format_pair(pair)}"
+    if len(notable) > _MOST_PAIRS:
+        yield f"  and {count(len(notable) - _MOST_PAIRS, 'pair')} more: --json prints all"
     for path in found.collectives.paths if found.collectives is not None else ():
-        name, value, limit, state = collective_words(path)
-        yield f"  {name:<44}  {value:>10}  of {limit:>10}  {state}"
+        name, value, limit, state = format_collective(path)
+        yield f"  {name:<44}  {value:>10}  of {limit:>10}  {wording.state_word(state)}"
     for name, text in rows(found):
         yield f"  {name:<13} {text}"

@@ -1,4 +1,4 @@
-"""What a collective can reach, as plain text, for `limits --collective`."""
+"""Limits of a collective as plain text, for `limits --collective`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABEL = 10
 
 
 def labelled(label: str, *texts: str, indent: int = 0) -> Iterator[str]:
-    """A label and sentences beside it, broken into lines; control characters in them are escaped."""
+    """Yield a label with sentences next to it, wrapped into lines, with control characters escaped."""
     for text in texts:
         first = " " * indent + f"{label:{LABEL}}"
         yield from textwrap.wrap(
@@ -26,14 +26,14 @@ def labelled(label: str, *texts: str, indent: int = 0) -> Iterator[str]:
 
 
 def rate_words(rate: Rate, shown: Callable[[float], str] = format_bandwidth) -> str:
-    """The expected band, or that no document tells it."""
+    """Format the expected band, or `unknown` if no document gives one."""
     if rate.expected_low is None or rate.expected_high is None:
         return "unknown"
     return f"{shown(rate.expected_low)} to {shown(rate.expected_high)}"
 
 
 def render_collective(found: CollectiveLimit) -> str:
-    """Limit and band as busbw and algbw, every algorithm, the bottleneck and what relaxing it brings."""
+    """Render limit and band as busbw and algbw, each algorithm, the bottleneck and the gain from relaxing it."""
     return "\n".join(_lines(found))
 
 
@@ -69,7 +69,7 @@ def _lines(found: CollectiveLimit) -> Iterator[str]:
 
 def _rate(rate: Rate) -> str:
     band = rate_words(rate)
-    why = ": no document tells what healthy systems reach" if band == "unknown" else ""
+    why = ": no document gives what healthy systems reach" if band == "unknown" else ""
     return f"{format_bandwidth(rate.limit):>12}   {band}{why}"
 
 

@@ -1,4 +1,4 @@
-"""Two runs side by side on a terminal: whether they may be compared, then every point with what can be said of it."""
+"""Terminal report of two runs side by side: whether they are comparable, then each point with its statement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATEMENT_STYLE: dict[Statement, str] = {
 EXIT_MEANING = {
     EXIT_OK: "nothing is slower",
     EXIT_SLOW: "something is slower beyond noise",
-    EXIT_UNJUDGED: "something cannot be told, and nothing is known to be slower",
+    EXIT_UNJUDGED: "something could not be decided, and nothing is known to be slower",
 }
 
 _WIDTHS = {"size": 8, "A": 10, "spread": 6, "B": 10, "spread ": 6, "B/A": 5, "interval": 12}
@@ -36,7 +36,7 @@ _SHOWN_PLACES = 2
 def render_comparison(comparison: Comparison, console: Console, meaning: str = "") -> None:
     """Print the comparison, fitted to the console's width; a statement is always a word, never a colour alone.
 
-    `meaning` is that of its exit status where more than the comparison decided it.
+    `meaning` explains the exit status if more than the comparison decided it.
     """
     printer = _Printer(console)
     printer.runs(comparison)
@@ -47,10 +47,10 @@ def render_comparison(comparison: Comparison, console: Console, meaning: str = "
 
 
 class _Printer(Page):
-    """Prints the parts of one comparison, each to the same console."""
+    """Printer of the parts of a comparison on one console."""
 
     def runs(self, comparison: Comparison) -> None:
-        """Which two runs these are."""
+        """Print the two runs."""
         self.line("railwright compare", "bold")
         for name, label in (("A", comparison.a), ("B", comparison.b)):
             run = f"{label.host}, {label.started_at}, railwright {label.railwright}"
@@ -59,25 +59,25 @@ class _Printer(Page):
             self.line(f"paired across {', '.join(comparison.across)}")
 
     def differences(self, differences: tuple[Difference, ...]) -> None:
-        """What makes the runs incomparable, and what must be kept in mind."""
+        """Print the differences that make the runs incomparable, then those that ask for caution."""
         titles = {
             "blocking": "Not a fair comparison",
-            "caution": "Not the same in both runs, so it may be the reason for a difference",
+            "caution": "Different in the two runs, so possibly the reason for a difference",
         }
         for severity, title in titles.items():
-            found = [each for each in differences if each.severity == severity]
+            found = [item for item in differences if item.severity == severity]
             if not found:
                 continue
             self.heading(title)
-            for each in found:
+            for item in found:
                 style = "bold yellow" if severity == "blocking" else ""
-                self.line(f"{each.what}: {each.a} in A, {each.b} in B", style, indent=_INDENT)
-                reason = "; ".join(part for part in (each.why, wording.first_of(each.where, _SHOWN_PLACES)) if part)
+                self.line(f"{item.what}: {item.a} in A, {item.b} in B", style, indent=_INDENT)
+                reason = "; ".join(part for part in (item.why, wording.join_first(item.where, _SHOWN_PLACES)) if part)
                 if reason:
                     self.line(reason, "dim", indent=_INDENT * 2)
 
     def points(self, points: tuple[ComparedPoint, ...]) -> None:
-        """The table: a line for each size, under a line for its curve."""
+        """Print a line for each size, under a line for its curve."""
         self.heading("Points")
         if not points:
             self.line("the two runs have no measured point in common", indent=_INDENT)
@@ -86,12 +86,12 @@ class _Printer(Page):
         self._row([self.text(name.strip(), "dim") for name in (*_WIDTHS, "statement")])
         for title, group in grouped(points, _curve_words):
             self.line(title, "bold")
-            told: set[str] = set()  # a reason is given once for a curve; its numbers are in every row
+            shown: set[str] = set()  # a reason is printed once for each curve; every row has its numbers
             for point in group:
                 self._point(point)
-                if point.reason and point.reason not in told:
+                if point.reason and point.reason not in shown:
                     self.line(point.why, "dim", indent=_INDENT * 2)
-                told.add(point.reason)
+                shown.add(point.reason)
 
     def _point(self, point: ComparedPoint) -> None:
         cells = [
@@ -111,27 +111,27 @@ class _Printer(Page):
         self.grid([*numbers, Column(no_wrap=True)], cells, gap=1)
 
     def one_sided(self, one_sided: tuple[OneSided, ...]) -> None:
-        """Points that only one run has. Points of one curve with one reason are shown together."""
+        """Print the points that only one run has, grouped by curve and reason."""
         for side in ("a", "b"):
-            found = [each for each in one_sided if each.measured_in == side]
+            found = [item for item in one_sided if item.measured_in == side]
             if not found:
                 continue
             self.heading(f"Only in {side.upper()}")
-            curves = grouped(found, lambda each: (_curve_words(each), each.other, each.why))
+            curves = grouped(found, lambda item: (_curve_words(item), item.other, item.why))
             for (title, other, why), group in curves:
                 sizes = wording.sizes_words(group, listed=_SHOWN_PLACES)
                 self.line(f"{title}  {sizes}".rstrip(), indent=_INDENT)
                 if other != "absent":
-                    self.line(f"{other} in the other run: {why}", "dim", indent=_INDENT * 2)
+                    self.line(f"{wording.state_word(other)} in the other run: {why}", "dim", indent=_INDENT * 2)
 
     def closing(self, comparison: Comparison, meaning: str) -> None:
-        """The counts of every statement, and what the exit status means."""
+        """Print the count of each statement, and the meaning of the exit status."""
         self.console.print()
         self.line(closing_words(comparison, meaning), "bold")
 
 
 def closing_words(comparison: Comparison, meaning: str = "") -> str:
-    """`12 points: 1 slower, 11 within noise. Exit status 1: something is slower beyond noise.`"""
+    """Format `12 points: 1 slower, 11 within noise. Exit status 1: something is slower beyond noise.`"""
     found = [point.statement for point in comparison.points]
     counted = ", ".join(f"{found.count(word)} {word}" for word in STATEMENT_STYLE if word in found)
     counts = f"{count(len(found), 'point')}: {counted}" if found else "no point could be compared"
@@ -156,10 +156,10 @@ def _interval_words(point: ComparedPoint) -> str:
 
 
 def _interval_legend(points: Iterable[ComparedPoint]) -> str:
-    """What the column `interval` means, and how sure it is."""
+    """Explain the column `interval` and its confidence."""
     sure = sorted(point.interval.confidence for point in points if point.interval and point.unit == "launches")
     if not sure:
-        return "interval: of samples inside one launch, which says little about the next launch"
+        return "interval: from the samples of one launch, which says little about the next launch"
     least, most = (f"{confidence * 100:.0f}" for confidence in (sure[0], sure[-1]))
     range_words = least if least == most else f"{least} to {most}"
-    return f"interval: where B/A lies, {range_words} % sure, by the ranks of the launches"
+    return f"interval: {range_words} % confidence interval of B/A, by the ranks of the launches"

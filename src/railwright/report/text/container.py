@@ -1,4 +1,4 @@
-"""A container beside its host on a terminal."""
+"""Terminal report of a container compared with its host."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from railwright.results.compare import Comparison
 def render_container(
     entered: Entered, differ: Sequence[Unlike], inside: Sequence[Finding], compared: Comparison | None, console: Console
 ) -> None:
-    """What was entered, what differs there, the faults that it alone has, and all paths; A is the host."""
+    """Print the namespaces entered, the differences, the container's own faults, and all paths; A is the host."""
     page = Page(console)
     page.line(f"container of process {entered.pid} ({entered.program}) against this host", "bold")
     page.line(f"taken      {', '.join(entered.taken)}")
-    for what in entered.left:
-        page.line(f"not taken  {what}")
-    for side, why in entered.troubles.items():
-        page.line(f"{side}: {why}", "bold yellow")
-    page.heading("Not alike" if differ else "Nothing that was read of the machine differs")
-    for one in differ:
-        page.line(f"{one.what}: {_told(one.host)} on the host, {_told(one.container)} in the container", indent=2)
-    page.heading("Faults of the container alone" if inside else "The container has no fault that the host has not")
+    for item in entered.left:
+        page.line(f"not taken  {item}")
+    for side, reason in entered.troubles.items():
+        page.line(f"{side}: {reason}", "bold yellow")
+    page.heading("Differences" if differ else "The facts read of the machine do not differ")
+    for difference in differ:
+        host, container = _format_value(difference.host), _format_value(difference.container)
+        page.line(f"{difference.what}: {host} on the host, {container} in the container", indent=2)
+    page.heading("Faults of the container alone" if inside else "The container has no fault of its own")
     for finding in inside:
         page.line(finding.fault, "bold", indent=2)
         for line in finding_lines(finding):
             page.line(line, indent=4)
     page.console.print()
     if compared is None:
-        page.line("There is nothing to compare.", "bold")
+        page.line("Nothing to compare.", "bold")
     else:
         render_comparison(compared, console, _meaning(compared, inside))
 
 
 def _meaning(compared: Comparison, inside: Sequence[Finding]) -> str:
-    """What decided the exit status, where it is not the comparison; empty where it is."""
+    """Explain the exit status when a fault of the container decided it, else return an empty string."""
     slower = any(point.statement == "slower" for point in compared.points)
-    own = any(one.certainty in ("seen", "likely") for one in inside)
-    return "the container has a fault that its host has not" if own and not slower else ""
+    has_fault = any(finding.certainty in ("seen", "likely") for finding in inside)
+    return "the container has a fault that its host does not have" if has_fault and not slower else ""
 
 
-def _told(value: str | None) -> str:
-    return "not there" if value is None else value
+def _format_value(value: str | None) -> str:
+    return "absent" if value is None else value

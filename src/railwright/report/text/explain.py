@@ -1,7 +1,6 @@
-"""A known tool's table beside what the machine can reach, as plain text, for `explain`.
+"""A known tool's table compared with the limits of its machine, as plain text, for `explain`.
 
-What is asked first stands first: the verdict, what it is held against, the likeliest cause and the next step; the rows
-come after it.
+The answer comes first: the verdict, the limit, the likeliest cause and the next step. The rows follow.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from railwright.units import count, format_size
 _WIDEST_NAME, _WIDEST_NAME_WITH_ROOM = 38, 62
 _LONG_WORD = 20
 _BESIDE_NAME = 44
-"""Columns that a table needs besides the name at least."""
+"""The columns that a table needs at least, besides the name."""
 _WIDEST_SHOWN = 23
 _MOST_SEEN = 3
 _OPEN_BAND = "{} and up"
 _CLEARLY = 1.1
-"""A fault is named as the cause only if the healthy machine is farther from the table by this factor, and alone only
-if the other faults are."""
+"""A fault is named as the cause only if the healthy machine is farther from the table by this factor.
+It is named alone only if the other faults are farther by the same factor."""
 _NEAR = 2.0
-"""Beyond this factor between curve and table a fault explains little of it."""
+"""Beyond this factor between curve and table, a fault explains little of the table."""
 
 
 def render_explained(found: Explained) -> str:
-    """Head with verdict, limit, cause and next step, a line for each row, the hypotheses, what settings show, notes."""
+    """Render verdict, limit, cause and next step, then the rows, the hypotheses, the findings and the notes."""
     return "\n".join(_lines(found))
 
 
@@ -47,15 +46,17 @@ def _lines(found: Explained) -> Iterator[str]:
     yield ""
     if found.contradictions:
         yield from labelled("but", *found.contradictions)
-    yield from labelled("verdict", f"{found.verdict.state}: {found.verdict.why}")
+    yield from labelled("verdict", f"{wording.state_word(found.verdict.state)}: {found.verdict.why}")
     yield from _cause(found)
     yield from _held_against(found)
     yield ""
     yield from _table(found)
     yield from _hypotheses(found.hypotheses)
-    settings = [one for one in found.findings if _is_setting(one)]
-    yield from _findings("settings that the table came with", settings)
-    yield from _findings("what the machine given shows", [one for one in found.findings if one not in settings])
+    settings = [finding for finding in found.findings if _is_setting(finding)]
+    yield from _findings("settings recorded with the table", settings)
+    yield from _findings(
+        "findings on the machine given", [finding for finding in found.findings if finding not in settings]
+    )
     if found.notes:
         yield ""
         yield from labelled("note", *found.notes)
@@ -64,13 +65,13 @@ def _lines(found: Explained) -> Iterator[str]:
 def _title(found: Explained) -> str:
     ranks = f", {count(found.ranks, 'rank')}" if found.ranks else ""
     hosts = f" on {count(found.hosts, 'host')}" if found.hosts else ""
-    against = f", held against {wording.visible(found.machine)}" if found.machine else ", no machine given"
+    against = f", compared with {wording.visible(found.machine)}" if found.machine else ", no machine given"
     test = "" if found.test == found.tool.rpartition(" ")[2].lower() else found.test
     return f"{wording.visible(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
 
 
 def _held_against(found: Explained) -> Iterator[str]:
-    """Band, limit and source of the row that stands for the table."""
+    """Yield band, limit and source of the table's headline row."""
     row = found.rows[found.headline] if found.headline is not None else None
     if row is None:
         return
@@ -83,31 +84,36 @@ def _held_against(found: Explained) -> Iterator[str]:
         return
     if row.expected is not None:
         yield from labelled("expected", f"{wording.band_words(row.expected, _OPEN_BAND)}{unit}: {row.expected.because}")
-    yield from labelled("limit", f"{format_quantity(row.quantity, row.limit.value)}{unit}: {row.limit.because}")
+    kind = "" if row.limit.kind == "derived" else " (measured)"
+    yield from labelled("limit", f"{format_quantity(row.quantity, row.limit.value)}{unit}{kind}: {row.limit.because}")
     yield from labelled("source", "; ".join(map(str, row.limit.sources)))
 
 
 def _cause(found: Explained) -> Iterator[str]:
-    """What was seen comes before what is only near: a setting of the run, else the fault with the nearest curve."""
+    """Yield the cause: a setting seen in the run, else the fault with the nearest curve."""
     if found.verdict.state not in ("slow", "unknown"):
         return
-    seen = [one for one in found.findings if one.certainty == "seen" and _is_setting(one)]
+    seen = [finding for finding in found.findings if finding.certainty == "seen" and _is_setting(finding)]
     if seen:
-        yield from labelled("seen", "; ".join(f"{one.fault}: {one.says}" for one in seen[:_MOST_SEEN]))
-        yield from labelled("next", "; ".join(dict.fromkeys(one.remedy for one in seen[:_MOST_SEEN])))
-    elif shown := [one for one in found.findings if any(seen.claim in ("curve", SEEN) for seen in one.evidence)]:
-        yield from labelled("perhaps", "; ".join(f"{one.fault}: {one.says}" for one in shown))
-        yield from labelled("next", "; ".join(one.remedy for one in shown))
+        yield from labelled("seen", "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MOST_SEEN]))
+        yield from labelled("next", "; ".join(dict.fromkeys(finding.remedy for finding in seen[:_MOST_SEEN])))
+    elif shown := [
+        finding for finding in found.findings if any(seen.claim in ("curve", SEEN) for seen in finding.evidence)
+    ]:
+        yield from labelled("perhaps", "; ".join(f"{finding.fault}: {finding.says}" for finding in shown))
+        yield from labelled("next", "; ".join(finding.remedy for finding in shown))
     elif len(found.hypotheses) > 1:
         healthy, nearest = found.hypotheses[:2]
         if healthy.distance < _CLEARLY * nearest.distance:
             return
-        # What is in doubt itself has no likely cause.
+        # A doubtful verdict has no likely cause.
         label = "likely" if nearest.distance <= _NEAR and found.verdict.state == "slow" else "perhaps"
         near = f"within a factor of {nearest.distance:.2f}, a healthy machine {healthy.distance:.2f}"
-        rivals = {one.fault: None for one in found.hypotheses[2:] if one.distance <= _CLEARLY * nearest.distance}
+        rivals = {
+            finding.fault: None for finding in found.hypotheses[2:] if finding.distance <= _CLEARLY * nearest.distance
+        }
         rivals.pop(nearest.fault, None)
-        others = f"; about as near: {', '.join(rivals)}" if rivals else ""
+        others = f"; about equally near: {', '.join(rivals)}" if rivals else ""
         yield from labelled(label, f"{nearest.fault}: {nearest.says} ({near}){others}")
         yield from labelled("next", nearest.tell_apart)
 
@@ -117,7 +123,7 @@ def _is_setting(finding: Finding) -> bool:
 
 
 def _table(found: Explained) -> Iterator[str]:
-    """The tool's own string stands beside the value where the two differ. Without a machine no row is judged."""
+    """Yield the rows, with the tool's own string where it differs from the value; without a machine none is judged."""
     names = _names(found.rows)
     width = max(map(len, names), default=4)
     judged = any(not isinstance(row.limit, NoLimit) for row in found.rows)
@@ -127,19 +133,20 @@ def _table(found: Explained) -> Iterator[str]:
         value = format_quantity(row.quantity, row.value) if row.value is not None else "none"
         share = f"{row.fraction_of_limit:.3f}" if row.fraction_of_limit is not None else ""
         band = wording.band_words(row.expected, _OPEN_BAND)
-        table.append((name, wording.visible(shown)[:_WIDEST_SHOWN], value, share, band, row.verdict.state))
+        state = wording.state_word(row.verdict.state)
+        table.append((name, wording.visible(shown)[:_WIDEST_SHOWN], value, share, band, state))
     wide = max(len(row[4]) for row in table)
-    # The tool's own words go first, then the share of the limit.
+    # A narrow terminal drops the tool's own string first, then the share of the limit.
     wanted = (0 if found.bandwidths_are else _WIDEST_SHOWN + 2, 10 * judged, (wide + 1) * judged)
-    their_width, share_width, band_width = _room(width, wanted)
-    for name, said, value, share, band, state in table:
-        line = f"  {name:{width}}{said[:their_width]:>{their_width}}{value:>14}"
+    shown_width, share_width, band_width = _room(width, wanted)
+    for name, shown_words, value, share, band, state in table:
+        line = f"  {name:{width}}{shown_words[:shown_width]:>{shown_width}}{value:>14}"
         line += f"{share[:share_width]:>{share_width}}   {band[:band_width]:{band_width}}"
         yield f"{line} {state}" if judged or failed else line.rstrip()
 
 
 def _room(name: int, columns: Sequence[int]) -> list[int]:
-    """The widths of the columns that a narrow terminal has room for; the others are 0, the first of them go first."""
+    """Return the widths of the columns that fit; a narrow terminal sets them to 0 from the first on."""
     left = list(columns)
     for place in range(len(left)):
         if 2 + name + 14 + 3 + 11 + sum(left) > text_width():
@@ -148,13 +155,13 @@ def _room(name: int, columns: Sequence[int]) -> list[int]:
 
 
 def _names(rows: tuple[Judged, ...]) -> list[str]:
-    """Each row's size, and its parameters that differ between rows."""
+    """Name each row by its size and by the parameters that differ between rows."""
     values: dict[str, set[str]] = {}
     for row in rows:
         for key, value in row.parameters.items():
             values.setdefault(key, set()).add(str(value))
     varied = [key for key, found in values.items() if len(found) > 1 and key != "size_bytes"]
-    varied.sort(key=lambda key: max(map(len, values[key])) > _LONG_WORD)  # what may be cut off stands last
+    varied.sort(key=lambda key: max(map(len, values[key])) > _LONG_WORD)  # the longest may be cut off
     if not varied and all("size_bytes" not in row.parameters for row in rows):
         varied = [key for key in values if key in ("n", "nb", "p", "q")]
     quantities = len({row.quantity for row in rows}) > 1
@@ -163,27 +170,27 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
     for row in rows:
         size = size_of(row.parameters)
         words = [f"{format_size(size):9}"] if size is not None else []
-        told = ((key, row.parameters[key]) for key in varied if key in row.parameters)
-        words += [value.replace("_", " ") if isinstance(value, str) else f"{key}={value}" for key, value in told]
+        pairs = ((key, row.parameters[key]) for key in varied if key in row.parameters)
+        words += [value.replace("_", " ") if isinstance(value, str) else f"{key}={value}" for key, value in pairs]
         words += [row.quantity.partition("_")[0]] if quantities else []
         names.append(wording.visible(" ".join(words))[:most].rstrip())
     return names
 
 
 def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
-    """How a way is told from others stands once, below the last of the ways that it is told by."""
+    """Yield the hypotheses by distance; consecutive ones share the command that tells them apart."""
     if not fitted:
         return
     yield ""
-    title = "what would give such a curve (the typical factor between it and the table; 1.00 is the same)"
+    title = "faults that would give such a curve (typical factor between curve and table; 1.00 is equal)"
     yield from textwrap.wrap(title, text_width())
-    for one, following in pairwise((*fitted, None)):
-        assert one is not None
-        yield from labelled(f"x{one.distance:.2f}", f"{one.fault}: {one.says}", indent=2)
-        if one.tell_apart and (following is None or following.tell_apart != one.tell_apart):
-            yield from labelled("", f"tell apart: {one.tell_apart}", indent=2)
+    for hypothesis, following in pairwise((*fitted, None)):
+        assert hypothesis is not None
+        yield from labelled(f"x{hypothesis.distance:.2f}", f"{hypothesis.fault}: {hypothesis.says}", indent=2)
+        if hypothesis.tell_apart and (following is None or following.tell_apart != hypothesis.tell_apart):
+            yield from labelled("", f"tell apart: {hypothesis.tell_apart}", indent=2)
     if len(fitted) == 1:
-        nothing = "no known fault comes nearer to the table than the healthy machine"
+        nothing = "no known fault is nearer to the table than the healthy machine"
         yield from textwrap.wrap(nothing, text_width(), initial_indent="  ", subsequent_indent="  ")
 
 

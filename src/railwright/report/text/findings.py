@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from railwright.checks.check import Way
 from railwright.checks.finding import Finding
 from railwright.checks.outcome import CheckOutcome, Slowed, State
+from railwright.groups import grouped
 from railwright.report.text import wording
 from railwright.units import format_bandwidth
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:
-    """What is wrong, where, what it costs, how that is known and what to do."""
+    """Yield a finding's statement, places, cost, evidence and remedy."""
     yield f"{finding.certainty}: {wording.visible(finding.says)}"
     yield f"  where   {wording.visible(', '.join(finding.where))}"
     if finding.costs:
@@ -28,50 +29,50 @@ _MOST_PATHS = 4
 
 
 def slowed_lines(slows: Sequence[Slowed]) -> Iterator[str]:
-    """What is slowed down most, with what the limits say of it: as it is, and as it would be without the fault."""
-    for one in slows[:_MOST_SLOWED]:
-        names = wording.first_of(one.what, _MOST_PATHS)
-        now, best = (format_bandwidth(rate) for rate in (one.with_fault_bytes_per_s, one.without_bytes_per_s))
+    """Yield the paths that lose most, with their limits with and without the fault."""
+    for loss in slows[:_MOST_SLOWED]:
+        names = wording.join_first(loss.what, _MOST_PATHS)
+        now, best = (format_bandwidth(rate) for rate in (loss.with_fault_bytes_per_s, loss.without_bytes_per_s))
         yield f"limit   {wording.visible(names)}: {now}, without this fault {best}"
     if len(slows) > _MOST_SLOWED:
         yield f"limit   and {len(slows) - _MOST_SLOWED} other losses: --json prints all"
 
 
-_THERE = {True: "yes", False: "no", None: "not known"}
+_ANSWER_WORDS = {True: "yes", False: "no", None: "not known"}
 
 
-def way_lines(way: Way) -> Iterator[str]:
-    """Whether a way can be gone, and what it takes, line by line."""
+def checklist_lines(way: Way) -> Iterator[str]:
+    """Yield the verdict on a way, then each of its conditions."""
     yield f"{way.way}: {way.verdict}" + (f": {wording.visible(way.because)}" if way.because else "")
-    for one in way.asked:
-        seen = f" ({wording.visible(one.seen)})" if one.seen else ""
-        yield f"  {_THERE[one.there]:<9} {wording.visible(one.what)}{seen}"
+    for condition in way.asked:
+        seen = f" ({wording.visible(condition.seen)})" if condition.seen else ""
+        yield f"  {_ANSWER_WORDS[condition.there]:<9} {wording.visible(condition.what)}{seen}"
 
 
-_TOLD: dict[State, str] = {
+_STATE_WORDS: dict[State, str] = {
     "found": "found",
-    "could not look": "could not be looked for",
-    "fine": "looked for and fine",
+    "could not look": "could not be checked",
+    "fine": "checked and fine",
     "does not apply": "do not apply",
 }
 
 
 def audit_lines(name: str, outcomes: Sequence[CheckOutcome]) -> Iterator[str]:
-    """Every fault by what came of the look for it; those that do not apply in a line for each reason."""
-    by_state = {state: [one for one in outcomes if one.state == state] for state in _TOLD}
-    counts = ", ".join(f"{len(some)} {_TOLD[state]}" for state, some in by_state.items())
+    """Yield the faults grouped by outcome; faults that do not apply share a line for each reason."""
+    by_state = {state: [outcome for outcome in outcomes if outcome.state == state] for state in _STATE_WORDS}
+    counts = ", ".join(f"{len(group)} {_STATE_WORDS[state]}" for state, group in by_state.items())
     yield f"audit of {name}, {len(outcomes)} faults: {counts}"
-    for state, some in by_state.items():
-        if some:
+    for state, group in by_state.items():
+        if group:
             yield ""
-            yield f"{_TOLD[state]}:"
-        for one in some if state != "does not apply" else ():
-            yield f"  {one.fault}: {one.summary}" + (f" ({one.because})" if one.because else "")
-            yield from (f"    {line}" for finding in one.findings for line in finding_lines(finding))
-            yield from (f"      {line}" for line in slowed_lines(one.slows))
-            yield from (f"    {line}" for way in one.checklist for line in way_lines(way))
-    for because in dict.fromkeys(one.because for one in by_state["does not apply"]):
-        yield f"  {because}: {', '.join(one.fault for one in by_state['does not apply'] if one.because == because)}"
+            yield f"{_STATE_WORDS[state]}:"
+        for outcome in group if state != "does not apply" else ():
+            yield f"  {outcome.fault}: {outcome.summary}" + (f" ({outcome.because})" if outcome.because else "")
+            yield from (f"    {line}" for finding in outcome.findings for line in finding_lines(finding))
+            yield from (f"      {line}" for line in slowed_lines(outcome.slows))
+            yield from (f"    {line}" for way in outcome.checklist for line in checklist_lines(way))
+    for reason, group in grouped(by_state["does not apply"], lambda outcome: outcome.because):
+        yield f"  {reason}: {', '.join(outcome.fault for outcome in group)}"
     if not by_state["fine"] and not by_state["found"]:
         yield ""
-        yield "None of them could be looked for here: this says nothing of the machine."
+        yield "None of them could be checked here, so this says nothing about the machine."

@@ -1,4 +1,4 @@
-"""A fleet on one screen: faults with their hosts, and what sets hosts apart from the others."""
+"""A fleet on one screen: faults with their hosts, and the differences between hosts."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _LONGEST_HOSTS = 60
 
 
 def render_fleet(fleet: Fleet, faults: Sequence[FleetFault], found: Sequence[Difference]) -> Iterator[str]:
-    """The lines, at most about forty of at most 150 characters."""
-    odd = {host for one in found for value in one.odd for host in value.hosts if one.usual}
-    wrong = [one for one in faults if one.certainty != "could not look"]
-    blind = [one for one in faults if one.certainty == "could not look"]
+    """Yield at most about forty lines of at most 150 characters."""
+    odd = {host for item in found for value in item.odd for host in value.hosts if item.usual}
+    wrong = [item for item in faults if item.certainty != "could not look"]
+    blind = [item for item in faults if item.certainty == "could not look"]
     unread = f", {len(fleet.unread)} could not be read" if fleet.unread else ""
     yield (
         f"audit of {count(fleet.hosts, 'host')}: {count(len(wrong), 'fault')} found,"
-        f" {count(len(found), 'difference')}, {count(len(odd), 'host')} not like most{unread}"
+        f" {count(len(found), 'difference')}, {count(len(odd), 'host')} unlike most{unread}"
     )
     yield from _section("could not be read:", (f"{host}: {why}" for host, why in fleet.unread.items()), _MOST_UNREAD)
-    yield from _section("found:", (_fault(one, fleet.hosts) for one in wrong), _MOST_FAULTS)
-    yield from _section("not like most hosts:", _groups(found), _MOST_GROUPS)
-    yield from _section("no value that most hosts have:", _split(found), _MOST_GROUPS)
-    yield from _section("not told by some hosts:", _unsaid(found), _MOST_BLIND)
-    yield from _section("could not be looked for:", (_fault(one, fleet.hosts) for one in blind), _MOST_BLIND)
+    yield from _section("found:", (_fault(item, fleet.hosts) for item in wrong), _MOST_FAULTS)
+    yield from _section("unlike most hosts:", _groups(found), _MOST_GROUPS)
+    yield from _section("no value shared by most hosts:", _split(found), _MOST_GROUPS)
+    yield from _section("not reported by some hosts:", _unsaid(found), _MOST_BLIND)
+    yield from _section("could not be checked:", (_fault(item, fleet.hosts) for item in blind), _MOST_BLIND)
 
 
 def _section(title: str, lines: Iterator[str], most: int) -> Iterator[str]:
@@ -51,43 +51,45 @@ def _section(title: str, lines: Iterator[str], most: int) -> Iterator[str]:
         yield f"  and {len(shown) - most} more: --json prints all"
 
 
-def _fault(one: FleetFault, hosts: int) -> str:
-    says = one.says or one.summary
-    return f"{one.fault} ({one.certainty}) on {_hosts(one.hosts, hosts)}: {says}"
+def _fault(fault: FleetFault, hosts: int) -> str:
+    words = fault.says or fault.summary
+    return f"{fault.fault} ({fault.certainty}) on {_hosts(fault.hosts, hosts)}: {words}"
 
 
 def _groups(found: Sequence[Difference]) -> Iterator[str]:
-    """The hosts that differ in the same things, with the first of these."""
+    """Yield the groups of hosts that differ in the same things, with the first of these things."""
     things: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for one in found:
-        for odd in one.odd if one.usual else ():
-            value, usual = (_cut(text, _LONGEST_VALUE) for text in (odd.value, one.usual))
-            things[odd.hosts].append(f"{one.what} {value}, {one.usual_on} hosts have {usual}")
-    for hosts, differs in things.items():
-        more = len(differs) - _THINGS_A_GROUP
+    for difference in found:
+        for odd in difference.odd if difference.usual else ():
+            value, usual = (_cut(text, _LONGEST_VALUE) for text in (odd.value, difference.usual))
+            things[odd.hosts].append(f"{difference.what} {value}, {difference.usual_on} hosts have {usual}")
+    for hosts, differences in things.items():
+        more = len(differences) - _THINGS_A_GROUP
         rest = f"; and {more} more" if more > 0 else ""
-        yield f"{_hosts(hosts)}: {'; '.join(differs[:_THINGS_A_GROUP])}{rest}"
+        yield f"{_hosts(hosts)}: {'; '.join(differences[:_THINGS_A_GROUP])}{rest}"
 
 
 def _split(found: Sequence[Difference]) -> Iterator[str]:
-    for one in found:
-        if not one.usual and one.odd:
-            values = [f"{_cut(odd.value, _LONGEST_VALUE)} on {len(odd.hosts)}" for odd in reversed(one.odd[-4:])]
-            more = f", and {len(one.odd) - 4} other values" if len(one.odd) > 4 else ""
-            yield f"{one.what}: {', '.join(values)}{more}"
+    for difference in found:
+        if not difference.usual and difference.odd:
+            values = [f"{_cut(odd.value, _LONGEST_VALUE)} on {len(odd.hosts)}" for odd in reversed(difference.odd[-4:])]
+            more = f", and {len(difference.odd) - 4} other values" if len(difference.odd) > 4 else ""
+            yield f"{difference.what}: {', '.join(values)}{more}"
 
 
 def _unsaid(found: Sequence[Difference]) -> Iterator[str]:
-    """Grouped by hosts: a host that could not be asked lacks many things at once."""
-    for hosts, differences in grouped((one for one in found if one.unsaid), lambda one: one.unsaid):
-        lacking = [one.what for one in differences]
-        yield f"{_hosts(hosts)}: {wording.first_of(lacking, 6)}"
+    """Yield the missing values grouped by hosts, because a silent host lacks many values at once."""
+    for hosts, differences in grouped(
+        (difference for difference in found if difference.unsaid), lambda difference: difference.unsaid
+    ):
+        lacking = [difference.what for difference in differences]
+        yield f"{_hosts(hosts)}: {wording.join_first(lacking, 6)}"
 
 
-def _hosts(names: Sequence[str], of: int = 0) -> str:
-    """`host3, host17`, `all 8 hosts`, or how many where they are many."""
-    if len(names) == of:
-        return f"all {of} hosts"
+def _hosts(names: Sequence[str], total: int = 0) -> str:
+    """Format hosts as `host3, host17` or `all 8 hosts`, or as a number if the list is long."""
+    if len(names) == total:
+        return f"all {total} hosts"
     listed = runs(names)
     if len(listed) <= _LONGEST_HOSTS:
         return listed
@@ -96,5 +98,5 @@ def _hosts(names: Sequence[str], of: int = 0) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    said = wording.visible(text)
-    return said if len(said) <= most else f"{said[: most - 4]} ..."
+    shown = wording.visible(text)
+    return shown if len(shown) <= most else f"{shown[: most - 4]} ..."

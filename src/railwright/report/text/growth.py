@@ -1,4 +1,4 @@
-"""Groups of hosts that were merged, in the order in which they were."""
+"""Merged groups of hosts, in the order of the merges."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from railwright.results.records import Result
 
 
 def lines(results: Sequence[Result]) -> list[str]:
-    """One line for each merge, with what is left of both halves; then the largest group that gained."""
-    every = merges(results)
-    states = {one: state_of(one, every) for one in every}
+    """Return a line for each merge with the remaining share of both halves' rate, then the largest group that gains."""
+    all_merges = merges(results)
+    states = {merge: state_of(merge, all_merges) for merge in all_merges}
     found = [
-        f"{format_hosts(one.first.members)} + {format_hosts(one.second.members)}: {words(one)}, {states[one]}"
-        for one in every
+        f"{format_hosts(merge.first.members)} + {format_hosts(merge.second.members)}: {words(merge)}, {states[merge]}"
+        for merge in all_merges
     ]
-    gained = [one.together.members for one in every if states[one] == "gains"]
+    gained = [merge.together.members for merge in all_merges if states[merge] == "gains"]
     if gained:
         largest = max(gained, key=len)
         found.append(f"largest group that gains: {len(largest)} hosts, {format_hosts(largest)}")

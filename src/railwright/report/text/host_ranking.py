@@ -1,4 +1,4 @@
-"""Hosts that were measured each by itself, the fastest first."""
+"""Hosts that were measured separately, the fastest first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railwright.results.records import Result
 
 
 def lines(results: Iterable[Result]) -> list[str]:
-    """One line for each host and kind of work; what is in parentheses is the host's part of the others' median."""
+    """Return a line for each host and kind of work; parentheses hold the ratio to the others' median."""
     found = []
     for ranking in rankings(results):
         varied = ", ".join(f"{name} {value}" for name, value in ranking.parameters.items())
@@ -26,8 +26,8 @@ def _words(host: Host, ranking: Ranking) -> str:
     if not host.values:
         return "no result"
     others = ranking.others(host)
-    said = format_quantity(ranking.quantity, host.value)
-    said += f" ({host.value / others:.2f})" if others else ""
+    words = format_quantity(ranking.quantity, host.value)
+    words += f" ({host.value / others:.2f})" if others else ""
     if host.cpu_share >= WHOLE_CORES.value:
-        return said
-    return f"{said}, with {host.cpu_share:.0%} of the time of its cores".replace("%", " %")
+        return words
+    return f"{words}, with {host.cpu_share:.0%} of the time of its cores".replace("%", " %")

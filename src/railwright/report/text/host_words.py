@@ -1,4 +1,4 @@
-"""What a table of hosts says in words, for every report of it."""
+"""A table of hosts in words, for every report of it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from railwright.units import count
 
 
 def column_name(column: Column) -> str:
-    """Benchmark, path, and what was varied."""
+    """Name a column by its benchmark, path, parameters and quantity."""
     varied = wording.parameter_words(column.parameters)
     quantity = wording.QUANTITY_WORDS.get(column.quantity, column.quantity)
     return ", ".join(filter(None, (f"{column.benchmark} {column.path}", varied, quantity)))
 
 
-def behind_words(cell: Cell, column: Column) -> str:
-    """How far one host is behind the others at one path."""
+def describe_lag(cell: Cell, column: Column) -> str:
+    """Describe how far a host is behind the others at a path."""
     value, median = (wording.quantity(column.quantity, number) for number in (cell.value, column.median))
     part = "" if cell.part is None else f" ({cell.part:.2f} of the others)"
-    return f"{column_name(column)}: {value}{part}, all hosts have {median} in the middle"
+    return f"{column_name(column)}: {value}{part}, the median of all hosts is {median}"
 
 
-def host_says(host: HostSeen, table: HostTable) -> str:
-    """Why a host is told of: its trouble, or the path at which it is furthest behind."""
+def describe_host(host: HostSeen, table: HostTable) -> str:
+    """Describe a host by its trouble, or by the path at which it is furthest behind."""
     if host.trouble:
         return host.trouble
-    told = host.behind or host.telling
-    if not told:
+    notable = host.behind or host.telling
+    if not notable:
         return "like the others"
-    first, column = told[0], table.columns[told[0].column]
-    more = f", and {count(len(told) - 1, 'path')} more" if len(told) > 1 else ""
+    first, column = notable[0], table.columns[notable[0].column]
+    more = f", and {count(len(notable) - 1, 'path')} more" if len(notable) > 1 else ""
     if host.behind:
-        return f"behind at {behind_words(first, column)}{more}"
-    return f"{first.state}: {column_name(column)}{more}, as far as its siblings are"
+        return f"behind at {describe_lag(first, column)}{more}"
+    return f"{wording.state_word(first.state)}: {column_name(column)}{more}, like its siblings"
 
 
 def answer(table: HostTable) -> str:
-    """The first sentence."""
+    """Summarize the table in one sentence."""
     troubled = sum(bool(host.trouble) for host in table.hosts)
     behind = sum(bool(host.behind and not host.trouble) for host in table.hosts)
     parts = [count(len(table.hosts), "host")]

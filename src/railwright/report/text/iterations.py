@@ -1,7 +1,7 @@
-"""Training iterations as plain text: a bar of compute and exposed communication for each way to do a step.
+"""Training iterations as plain text: a bar of compute and exposed communication for each variant of a step.
 
-Mean and standard deviation stand beside the order statistics here, because comm_bench prints them; both are of all
-samples (the deviation with n in the denominator, as numpy's `std`).
+Mean and standard deviation are shown with the order statistics because comm_bench prints them. Both cover all samples;
+the deviation has n in the denominator, like numpy's `std`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from railwright.report.text.wording import visible
+from railwright.report.text.wording import state_word, visible
 from railwright.results.declarations import Declarations, benchmarks_with
 from railwright.results.records import Result
 from railwright.results.statistics import quantile
@@ -27,28 +27,28 @@ _PART_COLUMNS = 13
 _NUMBER_COLUMNS = 10
 _STATISTICS = ("mean", "median", "min", "max", "std")
 _LAST_TO_GO = ("median", "mean", "max", "min", "std")
-"""Where not all have room, the last of these are left out."""
+"""Priority of the statistics: a narrow terminal drops the last ones first."""
 
 _MOST = 1e18
-"""Seconds or bytes/s that a file is believed: their squares, for the deviation, are numbers still."""
+"""The largest plausible value in a file, in seconds or bytes/s; its square, for the deviation, is still finite."""
 
 _Key = tuple[str, str, str, str]
 
 
 class _Way(NamedTuple):
-    """One way to do a step: its samples by part, of all launches."""
+    """A variant of a step, with the samples of all launches by part."""
 
     seconds: dict[str, list[float]]
     busbw: list[float]
     """In bytes/s."""
     reasons: list[str]
-    """Why a launch of it does not count."""
+    """The reasons why launches were left out."""
     one: Result
-    """Any of its results."""
+    """Any result of the variant."""
 
 
 def render_iterations(results: Iterable[Result], declarations: Declarations, width: int = 120) -> str:
-    """The bars and the table of all iterations that reduce gradients, for so many columns; empty without any."""
+    """Render bars and table of all iterations that reduce gradients, `width` columns wide; empty without any."""
     training = benchmarks_with(Collective, declarations, in_buckets=True)
     ways: dict[_Key, _Way] = {}
     for result in results:
@@ -65,9 +65,10 @@ def _add(ways: dict[_Key, _Way], result: Result) -> None:
     way = ways.setdefault((model, dtype, buckets, overlap), _Way({}, [], [], result))
     absurd = [sample for sample in result.samples if abs(sample) > _MOST]
     if result.outcome != "measured" or absurd:
-        reason = f"{result.outcome}: {visible(result.reason)}"
+        reason = f"{state_word(result.outcome)}: {visible(result.reason)}"
         if absurd:
-            reason = f"left out: {absurd[0]:g} is no sample of {visible(str(result.parameters.get('part', 'a step')))}"
+            part = visible(str(result.parameters.get("part", "a step")))
+            reason = f"left out: {absurd[0]:g} is not a plausible sample of {part}"
         if reason not in way.reasons:
             way.reasons.append(reason)
         return
@@ -85,7 +86,7 @@ def _model_lines(ways: dict[_Key, _Way], model: str, width: int) -> Iterator[str
             yield f"  {' '.join((*name.split(), reason))}"
     whole = {name: way for name, way in mine.items() if way.seconds.get("iteration") and way.seconds.get("compute")}
     longest_s = max((statistics.fmean(way.seconds["iteration"]) for way in whole.values()), default=0.0)
-    # How long the longest bar may be, beside its name and its time.
+    # The columns left for the longest bar after its name and its time.
     room = width - (2 + _NAME_COLUMNS + _NUMBER_COLUMNS + 1)
     column_s = longest_s / max(_LEAST_BAR_COLUMNS, min(_BAR_COLUMNS, room))
     if column_s <= 0:
@@ -102,16 +103,16 @@ def _model_lines(ways: dict[_Key, _Way], model: str, width: int) -> Iterator[str
         yield from _rows(name, way, columns, width)
 
 
-def _title(model: str, one: Result) -> str:
+def _title(model: str, result: Result) -> str:
     if not model:
-        return visible(one.benchmark)
-    parameters = one.settings.get("parameters")
+        return visible(result.benchmark)
+    parameters = result.settings.get("parameters")
     size = f"{parameters:,} parameters, " if isinstance(parameters, int) else ""
-    compute = one.settings.get("compute")
-    how = f", compute by {visible(str(compute))}" if compute else ""
-    because = one.settings.get("compute_because")
+    compute = result.settings.get("compute")
+    compute_words = f", compute by {visible(str(compute))}" if compute else ""
+    because = result.settings.get("compute_because")
     why = f" ({visible(str(because))})" if because else ""
-    return f"{visible(one.benchmark)} {model}: {size}{count(one.ranks, 'GPU')}{how}{why}"
+    return f"{visible(result.benchmark)} {model}: {size}{count(result.ranks, 'GPU')}{compute_words}{why}"
 
 
 def _name(key: _Key) -> str:
@@ -121,7 +122,7 @@ def _name(key: _Key) -> str:
 
 
 def _columns(width: int) -> tuple[str, ...]:
-    """The statistics that have room in a row."""
+    """Return the statistics that fit into a row."""
     room = (width - (2 + _NAME_COLUMNS + 1 + _PART_COLUMNS)) // _NUMBER_COLUMNS
     return tuple(name for name in _STATISTICS if name in _LAST_TO_GO[: max(1, room)])
 
@@ -153,7 +154,7 @@ def _rows(name: str, way: _Way, columns: tuple[str, ...], width: int) -> Iterato
 
 
 def _note(way: _Way) -> str:
-    """Beside the communication alone: its rate, and how much of it a step hides behind its compute phase."""
+    """Describe the communication: its rate, and the share of it that the compute phase hides."""
     words = []
     if way.busbw:
         words.append(f"busbw {format_bandwidth(quantile(sorted(way.busbw), 0.5))}")

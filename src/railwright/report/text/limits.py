@@ -12,7 +12,7 @@ from railwright.units import format_bandwidth
 
 
 def render_limits(topology: Topology, rows: Iterable[PathLimit]) -> str:
-    """Each path with its limit, band, narrowest link, derivation and sources."""
+    """Render each path with its limit, band, narrowest link, derivation and sources."""
     head = f"limits of {wording.visible(topology.name)}, each direction"
     return "\n".join([head, "", *(line for row in rows for line in _row_lines(row))])
 

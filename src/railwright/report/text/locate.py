@@ -1,4 +1,4 @@
-"""What a search found, as text; the same record as with `--json`."""
+"""The result of a search as text; `--json` prints the same record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_LISTED = 20
 
 
 def simulated_lines(found: Simulated) -> Iterator[str]:
-    """A simulated search: its cost, what it found, how right that is, and what it did not look at."""
+    """Yield a simulated search: suspects, precision and recall, cost, and the links it did not test."""
     yield f"{visible(found.fabric)}: {count(found.hosts, 'host')}, {found.nics} NICs, {found.switches} switches"
     yield ""
     yield from suspect_lines(found.suspects)
@@ -41,28 +41,30 @@ def simulated_lines(found: Simulated) -> Iterator[str]:
 
 
 def suspect_lines(suspects: Iterable[Suspect]) -> Iterator[str]:
-    """Each suspect with its evidence, what else it may be, and what to do."""
+    """Yield each suspect with its evidence, the alternatives and the next step."""
     listed = list(suspects)
     if not listed:
         yield "no suspects"
-    for one in listed[:_MOST_LISTED]:
-        yield f"{one.verdict:<16}  {visible(suspect_words(one))}, at {one.capacity:.0%}, sure to {one.confidence:.1%}"
-        yield f"{'':<16}  seen    {visible(one.evidence)}"
-        if one.alternatives:
-            yield f"{'':<16}  or      {visible(', '.join(one.alternatives[:4]))}: these paths cannot tell them apart"
-        yield f"{'':<16}  next    {visible(one.action)}"
-        yield f"{'':<16}  verify  {visible(one.verify)}"
+    for suspect in listed[:_MOST_LISTED]:
+        words = f"{suspect_words(suspect)}, at {suspect.capacity:.0%}, confidence {suspect.confidence:.1%}"
+        yield f"{suspect.verdict:<16}  {visible(words)}"
+        yield f"{'':<16}  seen    {visible(suspect.evidence)}"
+        if suspect.alternatives:
+            others = visible(", ".join(suspect.alternatives[:4]))
+            yield f"{'':<16}  or      {others}: these paths do not distinguish them"
+        yield f"{'':<16}  next    {visible(suspect.action)}"
+        yield f"{'':<16}  verify  {visible(suspect.verify)}"
     if len(listed) > _MOST_LISTED:
         yield f"and {len(listed) - _MOST_LISTED} more: see --json"
 
 
-def suspect_words(one: Suspect) -> str:
-    """`link leaf2-spine1 up`."""
-    return f"{one.kind} {one.id}" + ("" if one.direction == "both" else f" {one.direction}")
+def suspect_words(suspect: Suspect) -> str:
+    """Format a suspect as `link leaf2-spine1 up`."""
+    return f"{suspect.kind} {suspect.id}" + ("" if suspect.direction == "both" else f" {suspect.direction}")
 
 
 def tested_rows(tested: Tested) -> Iterator[tuple[str, str]]:
-    """What was filled, what was not, and what nothing crossed: each with its name."""
+    """Yield the coverage of links and routes as pairs of label and text."""
     yield "tested", f"{tested.links_filled} of {tested.links} link directions at their full rate"
     if tested.links_partly:
         yield "", f"{tested.links_partly} more in part: the NICs below cannot fill them"
@@ -73,42 +75,48 @@ def tested_rows(tested: Tested) -> Iterator[tuple[str, str]]:
 
 
 def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
-    """What a search by real probes cost, what it tested and what not: each with its name."""
+    """Yield cost and coverage of a search with real probes as pairs of label and text."""
     yield from _round_rows(found)
     yield "cost", f"{format_duration(found.seconds)}, {found.sent_bytes / 1e9:.3g} GB"
     yield from tested_rows(found.tested)
     if not found.cover_rounds and not found.cannot_tell:
         yield "not tested", "routes of single pairs of hosts: --route-cover pair"
     if found.not_measured:
-        yield "not run", f"{count(found.not_measured, 'flow')}: no port took the wanted path, or an end was silent"
+        yield (
+            "not run",
+            f"{count(found.not_measured, 'flow')}: no source port took the chosen path, or an end was silent",
+        )
     yield "routing", found.routing
     yield "probes", WORDS.get(found.probe, found.probe)
     ratios = sorted(pair.ratio for pair in found.pairs if pair.ratio is not None)
     if ratios:
         spread = statistics.pstdev(ratios)
         parts = (f"median {quantile(ratios, 0.5):.1%}", f"lowest hundredth {quantile(ratios, 0.01):.1%}")
-        yield "rates", f"{', '.join(parts)}, deviation {spread:.1%} of what {count(len(ratios), 'flow')} should reach"
+        yield (
+            "rates",
+            f"{', '.join(parts)}, deviation {spread:.1%} of the expected rate, over {count(len(ratios), 'flow')}",
+        )
     yield from _load_rows(found.load)
     yield from _latency_rows(found)
     if found.resumed_phases:
         yield "resumed", f"{count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
-    for one in found.cannot_tell:
-        yield "cannot tell", one
-    for one in found.unjudged:
-        yield "unknown", one
+    for reason in found.cannot_tell:
+        yield "cannot tell", reason
+    for reason in found.unjudged:
+        yield "unknown", reason
 
 
 def cabling_lines(found: CablingChecked) -> Iterator[str]:
-    """Each difference from the plan with what to do, and what was not looked at."""
-    yield f"{found.right} of {count(found.planned, 'planned cable')} are where they should be"
-    for one in found.findings[:_MOST_LISTED]:
-        yield f"{one.kind:<16}  {visible(one.evidence)}"
-        yield f"{'':<16}  next    {visible(one.action)}"
+    """Yield each difference from the plan with the next step, and the devices that were not checked."""
+    yield f"{found.right} of {count(found.planned, 'planned cable')} are in the planned place"
+    for finding in found.findings[:_MOST_LISTED]:
+        yield f"{finding.kind:<16}  {visible(finding.evidence)}"
+        yield f"{'':<16}  next    {visible(finding.action)}"
     if len(found.findings) > _MOST_LISTED:
         yield f"and {len(found.findings) - _MOST_LISTED} more: see --json"
     if found.not_looked_at:
         names = ", ".join(found.not_looked_at[:_MOST_LISTED])
-        yield f"not looked at: {visible(names)}{' ...' if len(found.not_looked_at) > _MOST_LISTED else ''}"
+        yield f"not checked: {visible(names)}{' ...' if len(found.not_looked_at) > _MOST_LISTED else ''}"
 
 
 _HOPS = {1: "below one leaf", 3: "across a spine", 5: "across a core"}
@@ -116,7 +124,7 @@ _MOST_SLOW_PAIRS = 10
 
 
 def hop_words(switches: int) -> str:
-    """`across a spine`."""
+    """Name the hop class of a path by its number of switches, like `across a spine`."""
     return _HOPS.get(switches, f"over {switches} switches")
 
 
@@ -126,26 +134,33 @@ def _round_rows(found: Located | Simulated) -> Iterator[tuple[str, str]]:
 
 
 def _load_rows(load: Iterable[LoadClass]) -> Iterator[tuple[str, str]]:
-    """What flows have with all ports at work and with a quarter of them, and what that means."""
-    for place, one in enumerate(load):
-        means = "congestion" if one.is_congested else f"{one.held_back} of {one.flows} held back by others"
-        if one.slow_alone:
-            means += f", {one.slow_alone} slow without them, too"
-        rates = f"{one.full:.0%} of their rate with all ports at work, {one.quarter:.0%} with a quarter"
-        yield "" if place else "load", f"{hop_words(one.switches)}: {rates}: {means}"
+    """Yield the rates with all ports loaded and with a quarter of them, and the conclusion."""
+    for place, load_class in enumerate(load):
+        means = (
+            "congestion"
+            if load_class.is_congested
+            else f"{load_class.held_back} of {load_class.flows} held back by others"
+        )
+        if load_class.slow_alone:
+            means += f", {load_class.slow_alone} slow even without them"
+        rates = f"{load_class.full:.0%} of the rate with all ports loaded, {load_class.quarter:.0%} with a quarter"
+        yield "" if place else "load", f"{hop_words(load_class.switches)}: {rates}: {means}"
 
 
 def _latency_rows(found: Located) -> Iterator[tuple[str, str]]:
-    """The round trip of each hop class, and the pairs that are slower than theirs."""
+    """Yield the round trip of each hop class, and the pairs that are late for their class."""
     latency = found.latency
-    for place, one in enumerate(latency.classes):
-        times = f"{format_duration(one.median_s)}, spread {format_duration(one.spread_s)}"
-        yield "" if place else "round trip", f"{times} {hop_words(one.switches)}, of {count(one.pairs, 'pair')}"
+    for place, hop_class in enumerate(latency.classes):
+        times = f"{format_duration(hop_class.median_s)}, spread {format_duration(hop_class.spread_s)}"
+        yield (
+            "" if place else "round trip",
+            f"{times} {hop_words(hop_class.switches)}, of {count(hop_class.pairs, 'pair')}",
+        )
     for slow in latency.slow_pairs[:_MOST_SLOW_PAIRS]:
-        took = f"{format_duration(slow.round_trip_s)}, {slow.times:g} times its class"
+        took = f"{format_duration(slow.round_trip_s)}, {slow.times:g} times the median of its class"
         yield "late", f"{slow.source} to {slow.destination}: {took}, in all of {slow.tries} tries"
     if latency.tried_once:
-        yield "", f"{count(latency.tried_once, 'pair')} more looked late and had one try: see --latency"
+        yield "", f"{count(latency.tried_once, 'pair')} more looked late in their only try: see --latency"
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -154,7 +169,7 @@ def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def located_lines(found: Located) -> Iterator[str]:
-    """A search by real probes: the fabric with its suspects, what was found, what was tested, and what it cost."""
+    """Yield a search with real probes: the fabric, its suspects, the coverage and the cost."""
     yield visible(found.fabric)
     yield ""
     yield from _picture(found)
@@ -165,7 +180,7 @@ def located_lines(found: Located) -> Iterator[str]:
 
 
 def _picture(found: Located) -> Iterator[str]:
-    """Each leaf with its hosts and uplinks; what is suspected is marked by a word."""
+    """Yield each leaf with its hosts and uplinks; suspects are marked with their verdict."""
     hosts: dict[str, dict[str, None]] = {}
     spines: dict[str, dict[str, None]] = {}
     for pair in found.pairs:
@@ -174,8 +189,8 @@ def _picture(found: Located) -> Iterator[str]:
             if len(pair.over) > 1:
                 spines.setdefault(leaf, {})[pair.over[1] if leaf == pair.over[0] else pair.over[-2]] = None
     marks: dict[str, str] = {}
-    for one in found.suspects:
-        marks.setdefault(one.id, one.verdict)
+    for suspect in found.suspects:
+        marks.setdefault(suspect.id, suspect.verdict)
 
     def mark(*names: str) -> str:
         return next((f"[{marks[name]}]" for name in names if name in marks), "")

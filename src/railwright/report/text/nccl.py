@@ -1,4 +1,4 @@
-"""NCCL's log as a page of text: what was built, what it uses, what was chosen, and what contradicts what."""
+"""NCCL's log as a page of text: rings and trees, connections, chosen algorithms, and contradictions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from railwright.checks.finding import Finding
 from railwright.groups import grouped
 from railwright.report.text.findings import finding_lines
-from railwright.report.text.wording import ABSENT, first_of, visible
+from railwright.report.text.wording import ABSENT, join_first, visible
 from railwright.results.readers.nccl_log.model import Communicator, NcclLog, Ring
 from railwright.results.readers.nccl_log.summary import Hop, Shape, SizeRange, algorithms, shapes, traffic, transports
 from railwright.topology.cpu_list import format_cpu_list
@@ -24,7 +24,7 @@ _SUBSYSTEM = {"coll": "collective", "p2p": "send and receive", "nvls": "NVLS"}
 
 
 def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topology | None) -> str:
-    """The page. All text of the log is shown with its control characters as escapes."""
+    """Render the page, with the control characters of the log escaped."""
     lines = ["NCCL log", "", *_head(log)]
     if log.communicators:
         lines += (*_built(log.main), *_used(log.main))
@@ -32,18 +32,18 @@ def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topolog
 
 
 def _folded(line: str, hang: int) -> list[str]:
-    """A line that fits, and below it what does not fit. Only a single word may be longer than that."""
+    """Wrap a line with a hanging indent. A single long word is not broken."""
     indent = " " * hang
     return textwrap.wrap(line, _WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
 def channel_words(channels: Iterable[int]) -> str:
-    """`0-3, 8`."""
+    """Format channels like `0-3, 8`."""
     return format_cpu_list(channels).replace(",", ", ")
 
 
 def order_words(ring: Ring, hosts: dict[int, str]) -> str:
-    """A ring's ranks, with `|` where the host changes."""
+    """Format a ring's ranks in order, with `|` where the host changes."""
     shown = ring.ranks[:_MAX_RANKS]
     words: list[str] = []
     for place, rank in enumerate(shown):
@@ -59,7 +59,7 @@ def _row(label: str, words: str) -> str:
 
 
 def _rows(label: str, items: Sequence[str], rest: str = "... {} more") -> Iterator[str]:
-    """One item a line; what is too much is counted."""
+    """Yield an item a line, and count those beyond the limit."""
     for item in items[:_MAX_LISTED]:
         yield _row(label, item)
         label = ""
@@ -68,21 +68,22 @@ def _rows(label: str, items: Sequence[str], rest: str = "... {} more") -> Iterat
 
 
 def _head(log: NcclLog) -> Iterator[str]:
-    versions = dict.fromkeys(f"{one.nccl}{f' (CUDA {one.cuda})' if one.cuda else ''}" for one in log.versions)
+    versions = dict.fromkeys(f"{entry.nccl}{f' (CUDA {entry.cuda})' if entry.cuda else ''}" for entry in log.versions)
     driver = f", driver for CUDA {log.driver // 1000}.{log.driver % 1000 // 10}" if log.driver else ""
     yield _row("version", (", ".join(versions) or "not logged") + driver)
     if log.communicators:
         yield from _ranks(log)
-    used = dict.fromkeys(one.name for one in log.networks if one.state == "used")
-    plugins = dict.fromkeys(one.says for one in log.networks if one.state == "plugin")
+    used = dict.fromkeys(entry.name for entry in log.networks if entry.state == "used")
+    plugins = dict.fromkeys(entry.says for entry in log.networks if entry.state == "plugin")
     words = ", ".join(used) or "not logged"
     yield _row("network", words + (f" (provider {', '.join(plugins)})" if plugins else ""))
     nics = grouped(log.nics, lambda nic: nic.host)
-    told = (
-        (", ".join(f"{one.index} {one.name} {one.link}".rstrip() for one in of_host), host) for host, of_host in nics
+    listed = (
+        (", ".join(f"{entry.index} {entry.name} {entry.link}".rstrip() for entry in entries), host)
+        for host, entries in nics
     )
-    yield from _rows("NICs", _with_hosts(told))
-    yield from _rows("settings", _with_hosts((f"{one.name}={one.value}", one.host) for one in log.settings))
+    yield from _rows("NICs", _with_hosts(listed))
+    yield from _rows("settings", _with_hosts((f"{entry.name}={entry.value}", entry.host) for entry in log.settings))
     yield ""
 
 
@@ -97,29 +98,31 @@ def _ranks(log: NcclLog) -> Iterator[str]:
     if len(log.communicators) > 1:
         words += f"; the largest of {len(log.communicators)} communicators"
     yield _row("ranks", words)
-    told = []
-    for host, ranks in grouped(main.ranks, lambda one: one.host or "not logged"):
-        told.append(f"{host}: {'rank' if len(ranks) == 1 else 'ranks'} {channel_words(one.rank for one in ranks)}")
-    yield from _rows("hosts", told)
+    hosts_listed = []
+    for host, ranks in grouped(main.ranks, lambda rank: rank.host or "not logged"):
+        hosts_listed.append(
+            f"{host}: {'rank' if len(ranks) == 1 else 'ranks'} {channel_words(rank.rank for rank in ranks)}"
+        )
+    yield from _rows("hosts", hosts_listed)
 
 
-def _with_hosts(said: Iterable[tuple[str, str]]) -> list[str]:
-    """What several hosts say stands once, with the names of up to three of them."""
+def _with_hosts(items: Iterable[tuple[str, str]]) -> list[str]:
+    """Merge equal items of several hosts, with the names of up to three hosts."""
     rows = []
-    for words, pairs in grouped(said, lambda pair: pair[0]):
+    for words, pairs in grouped(items, lambda pair: pair[0]):
         hosts = [host for host in dict.fromkeys(host for _, host in pairs) if host]
-        rows.append(f"{words}  on {first_of(hosts, 3)}" if hosts else words)
+        rows.append(f"{words}  on {join_first(hosts, 3)}" if hosts else words)
     return rows
 
 
 def _built(main: Communicator) -> Iterator[str]:
-    hosts = {one.rank: one.host for one in main.ranks if one.host}
+    hosts = {item.rank: item.host for item in main.ranks if item.host}
     yield "Built"
     if main.counts is not None:
         use = {"coll": main.counts.collective, "nvls": main.counts.nvls, "p2p": main.counts.p2p}
         words = ", ".join(f"{number} {_SUBSYSTEM[key]}" for key, number in use.items() if number is not None)
         yield _row("channels", words)
-    search = next((one for one in main.searches if one.pattern == 4), None)
+    search = next((item for item in main.searches if item.pattern == 4), None)
     if search is not None:
         words = f"{count(search.channels, 'ring')} of {format_bandwidth(search.intra_bytes_per_s)}"
         words += f" over {search.intra_kind} inside"
@@ -132,7 +135,7 @@ def _built(main: Communicator) -> Iterator[str]:
     if len(found) > _MAX_LISTED:
         yield _row("", f"... {len(found) - _MAX_LISTED} more different rings")
     yield from _trees(main)
-    yield from _rows("NVLS heads", [" ".join(map(str, one)) for one in main.nvls_heads])
+    yield from _rows("NVLS heads", [" ".join(map(str, item)) for item in main.nvls_heads])
     yield ""
 
 
@@ -141,9 +144,9 @@ def _shape(shape: Shape, hosts: dict[int, str]) -> Iterator[str]:
     yield _row("ring", f"x{len(shape.channels):<3} {order}   (channels {channel_words(shape.channels)})")
     inside = [hop.label for hop in shape.hops if not _networked(hop)]
     if inside:
-        told = [f"{label} x{number}" for label, number in Counter(inside).items() if label != "?"]
-        told += [f"{inside.count('?')} not logged"] if "?" in inside else []
-        yield _row("", f"     inside: {', '.join(told)}")
+        counted = [f"{label} x{number}" for label, number in Counter(inside).items() if label != "?"]
+        counted += [f"{inside.count('?')} not logged"] if "?" in inside else []
+        yield _row("", f"     inside: {', '.join(counted)}")
     crossing = [f"     {hop.source} → {hop.target}: {hop.label}{_gdr(hop)}" for hop in shape.hops if _networked(hop)]
     yield from _rows("", crossing, "     ... {} more over the network")
 
@@ -170,7 +173,7 @@ def _trees(main: Communicator) -> Iterator[str]:
 
 
 def _depth(parents: dict[int, int]) -> int:
-    """Steps from the root to the farthest rank; a loop, which cannot be, ends at the number of ranks."""
+    """Return the steps from the root to the farthest rank; an invalid loop ends at the number of ranks."""
     steps: dict[int, int] = {}
     for start in parents:
         path: list[int] = []
@@ -188,16 +191,16 @@ def _used(main: Communicator) -> Iterator[str]:
     yield "Connections"
     words = ", ".join(f"{name} x{number}" for name, number in transports(main))
     yield _row("transports", words or "none logged")
-    proxied = [one for one in main.connections if one.proxy is not None]
+    proxied = [item for item in main.connections if item.proxy is not None]
     if proxied:
-        proxies = channel_words({one.proxy for one in proxied if one.proxy is not None})
+        proxies = channel_words({item.proxy for item in proxied if item.proxy is not None})
         yield _row("PXN", f"{count(len(proxied), 'send')} through the NIC of another rank: {proxies}")
     elif main.pxn is not None:
         yield _row("PXN", "allowed, no ring uses it" if main.pxn else "rings do not use it")
     items = [
-        f"{one.host or 'host'} {one.network} NIC {one.nic} {one.direction:<7} {one.connections:>3},"
-        f" GPUDirect RDMA {one.gdr}{f', for other ranks {one.proxied}' if one.proxied else ''}"
-        for one in traffic(main)
+        f"{item.host or 'host'} {item.network} NIC {item.nic} {item.direction:<7} {item.connections:>3},"
+        f" GPUDirect RDMA {item.gdr}{f', for other ranks {item.proxied}' if item.proxied else ''}"
+        for item in traffic(main)
     ]
     yield from _rows("NICs used", items)
     yield ""
@@ -207,29 +210,32 @@ def _chosen(log: NcclLog) -> Iterator[str]:
     ranges = algorithms(log)
     if ranges:
         yield "Chosen by size"
-        yield from (_range(one) for one in ranges[: 4 * _MAX_LISTED])
+        yield from (_range(item) for item in ranges[: 4 * _MAX_LISTED])
         yield ""
-    best = [one for one in log.tuning if one.operation == "AllReduce" and one.bandwidth_bytes_per_s > 0]
+    best = [item for item in log.tuning if item.operation == "AllReduce" and item.bandwidth_bytes_per_s > 0]
     if best:
         yield "NCCL's own estimates for AllReduce (latency, algbw)"
-        for one in best:
-            name, latency = f"{one.algorithm} {one.protocol}", f"{one.latency_s * 1e6:.1f} us"
-            yield _row("", f"{name:<20}{latency:>9}  {format_bandwidth(one.bandwidth_bytes_per_s):>10}")
+        for item in best:
+            name, latency = f"{item.algorithm} {item.protocol}", f"{item.latency_s * 1e6:.1f} us"
+            yield _row("", f"{name:<20}{latency:>9}  {format_bandwidth(item.bandwidth_bytes_per_s):>10}")
         yield ""
 
 
-def _range(one: SizeRange) -> str:
-    sizes = format_size(one.first_bytes)
-    if one.last_bytes != one.first_bytes:
-        sizes += f" to {format_size(one.last_bytes)}"
-    channels = f", {count(one.channels, 'channel')}" if one.channels else ""
-    return _row(one.operation[: _LABEL - 1], f"{sizes:<22}{one.algorithm} {one.protocol}{channels}  x{one.times}")
+def _range(sizes_range: SizeRange) -> str:
+    sizes = format_size(sizes_range.first_bytes)
+    if sizes_range.last_bytes != sizes_range.first_bytes:
+        sizes += f" to {format_size(sizes_range.last_bytes)}"
+    channels = f", {count(sizes_range.channels, 'channel')}" if sizes_range.channels else ""
+    return _row(
+        sizes_range.operation[: _LABEL - 1],
+        f"{sizes:<22}{sizes_range.algorithm} {sizes_range.protocol}{channels}  x{sizes_range.times}",
+    )
 
 
 def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[str]:
-    real = [one for one in findings if one.certainty != "could not look"]
-    blind = [one for one in findings if one.certainty == "could not look"]
-    machine = f"held against {topology.name}" if topology else "no machine given: against the log's own tables only"
+    real = [finding for finding in findings if finding.certainty != "could not look"]
+    blind = [finding for finding in findings if finding.certainty == "could not look"]
+    machine = f"compared with {topology.name}" if topology else "no machine given: only the log's own tables"
     yield f"Contradictions ({visible(machine)})"
     for finding in real:
         for line in finding_lines(finding):
@@ -239,7 +245,7 @@ def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[s
     if blind:
         yield ""
         yield "Could not look"
-        for one in blind:
-            yield from _folded(f"  {visible(one.fault)}: {visible(one.says)}", 4)
-        for remedy in dict.fromkeys(one.remedy for one in blind):
+        for finding in blind:
+            yield from _folded(f"  {visible(finding.fault)}: {visible(finding.says)}", 4)
+        for remedy in dict.fromkeys(finding.remedy for finding in blind):
             yield from _folded(f"  next: {visible(remedy)}", 8)

@@ -1,4 +1,4 @@
-"""The lines of `railwright net check` as text; the same records as with `--json`."""
+"""The results of `railwright net check` as text; `--json` prints the same records."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from railwright.report.text.wording import visible
 from railwright.units import count
 
 _MEANING = {
-    EXIT_OK: "all is as it should be",
+    EXIT_OK: "everything is ok",
     EXIT_SLOW: "something is wrong",
-    EXIT_UNJUDGED: "something could not be looked at, and nothing that could is wrong",
+    EXIT_UNJUDGED: "something could not be checked, and nothing else is wrong",
 }
 _STATES: tuple[State, ...] = ("bad", "not looked", "ok")
 _STATE_WIDTH, _NAME_WIDTH = 10, 9
 
 
 def net_lines(lines: Iterable[Line], *, evidence: bool) -> Iterator[str]:
-    """Each interface with its lines; what is not ok with its evidence and remedy, and what is ok with `evidence`.
+    """Yield each interface with its checks, and evidence and remedy of those that are not ok.
 
-    What could not be looked at for one and the same reason has its remedy once.
+    `evidence` shows them for all checks. Checks that share a reason for not being made show the remedy once.
     """
-    told: set[tuple[str, str]] = set()
+    shown: set[tuple[str, str]] = set()
     for (interface, rail), group in grouped(lines, lambda line: (line.interface, line.rail)):
         yield visible(interface) + (f", {visible(rail)}" if rail else "")
         for line in group:
             yield f"  {line.state:<{_STATE_WIDTH}}  {line.check:<{_NAME_WIDTH}}  {visible(line.says)}"
-            if line.state == "bad" or evidence or (line.state != "ok" and (line.says, line.remedy) not in told):
+            if line.state == "bad" or evidence or (line.state != "ok" and (line.says, line.remedy) not in shown):
                 yield from _details(line)
-            told.add((line.says, line.remedy))
+            shown.add((line.says, line.remedy))
 
 
 def _details(line: Line) -> Iterator[str]:
@@ -43,7 +43,7 @@ def _details(line: Line) -> Iterator[str]:
 
 
 def closing_line(lines: Iterable[Line], without: Iterable[str], status: int) -> str:
-    """How many of each state, what was left out, and what the exit status means."""
+    """Format the count of each state, the checks left out, and the meaning of the exit status."""
     states = [line.state for line in lines]
     counted = ", ".join(f"{states.count(state)} {state}" for state in _STATES if state in states)
     left_out = f", left out: {', '.join(sorted(without))}" if without else ""

@@ -1,6 +1,6 @@
-"""The report on a terminal: the answer, what is slow and why, what could not be judged, every path, what was waived.
+"""The terminal report: the answer, slow paths with causes, unjudged paths, all paths, and those not run.
 
-Its order and words are the view's (`report.view`), and a path is never told by colour alone.
+`report.view` defines its order and words. Colour is never the only sign of a verdict.
 Text from the machine is shown with its control characters escaped and is never read as markup.
 """
 
@@ -29,15 +29,15 @@ _NUMBER_WIDTHS = {"measured": 10, "spread": 6, "limit": 10, "of limit": 8, "verd
 _INDENT = 2
 _GAP = 2
 _SHOWN = 3
-"""Paths of a group that are named without --verbose."""
+"""The number of paths of a group that are named without --verbose."""
 
 
 def render(
     view: View, console: Console, declarations: Declarations | None = None, *, verbose: bool = False
 ) -> None:  # fmt: skip
-    """Print the report, fitted to the console's width; without colour where the console has none.
+    """Print the report, fitted to the console's width, in colour if the console supports it.
 
-    `declarations`: for the bars of training steps. `verbose`: what sets each limit, and every name.
+    `declarations` provide the bars of training steps. `verbose` adds the reason of each limit, and all names.
     """
     printer = _Printer(console, verbose=verbose)
     printer.answer(view)
@@ -46,9 +46,9 @@ def render(
     printer.unjudged(view.unjudged)
     printer.findings("Settings", view.findings)
     printer.table("Paths", view.rows)
-    printer.table("References, which others are held against", view.references)
-    printer.lines_under("Hosts by themselves, the fastest first", host_ranking.lines(view.results))
-    printer.lines_under("Groups, what both halves reach together", growth_text.lines(view.results))
+    printer.table("Baselines for the other paths", view.references)
+    printer.lines_under("Single hosts, the fastest first", host_ranking.lines(view.results))
+    printer.lines_under("Merged groups of hosts", growth_text.lines(view.results))
     printer.lines_under("Best by size", view.best_by_size)
     printer.lines_under(storage_ways.TITLE, storage_ways.lines(view.ways))
     steps = render_iterations(view.results, declarations or {}, console.width)
@@ -59,7 +59,7 @@ def render(
 
 
 class _Printer(Page):
-    """Prints the parts of one report, each to the same console."""
+    """Printer of the parts of a report on one console."""
 
     def __init__(self, console: Console, *, verbose: bool) -> None:
         super().__init__(console)
@@ -74,17 +74,17 @@ class _Printer(Page):
             self.columns.append(Column(width=room - varied_width - _GAP, overflow="fold"))
 
     def cells(self, *cells: Text) -> None:
-        """A line of a table of paths; what sets the limit has no column where the console is narrow."""
+        """Print a line of a table of paths; a narrow console has no column for the limit's reason."""
         self.grid(self.columns, cells[: len(self.columns)], gap=_GAP, indent=_INDENT)
 
     def facts(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
-        """Names and values in two columns."""
+        """Print names and values in two columns."""
         rows = [(self.text(name, "dim"), self.text(value)) for name, value in pairs if value]
         if rows:
             self.grid([Column(no_wrap=True), Column(overflow="fold")], *rows, gap=_GAP, indent=indent)
 
     def answer(self, view: View) -> None:
-        """How it went, in one sentence, and what that rests on."""
+        """Print the answer in one sentence, then its baselines."""
         look = wording.STATES[view.state]
         self.line(f"{view.answer}.", f"bold {look.style}" if view.state in ("ok", "unknown") else look.style)
         if view.relative:
@@ -93,7 +93,7 @@ class _Printer(Page):
             self.line(cut_off, wording.STATES["slow"].style)
 
     def header(self, view: View) -> None:
-        """Where, with what and how quietly it was measured."""
+        """Print the host, its hardware and its noise during the run."""
         run = view.run
         context = run.context
         self.console.print()
@@ -116,7 +116,7 @@ class _Printer(Page):
         )
 
     def slow(self, view: View) -> None:
-        """What is slow, then what explains it with the next command."""
+        """Print the slow paths, then their causes with the next command."""
         if view.slow_groups:
             self.heading("Slow")
         for group in view.slow_groups:
@@ -127,28 +127,30 @@ class _Printer(Page):
             self._more(len(group.rows) - len(shown), _INDENT)
             if group.reason:
                 self.line(f"cause: {group.reason}", indent=_INDENT * 2)
-        self.findings("What holds it back", view.causes)
+        self.findings("Causes", view.causes)
 
     def findings(self, heading: str, found: Sequence[Finding]) -> None:
-        """Faults, each with its evidence and remedy."""
+        """Print faults, each with its evidence and remedy."""
         if not found:
             return
         self.heading(heading)
         for finding in found:
-            where = wording.first_of(finding.where, len(finding.where) if self.verbose else _SHOWN)
+            where = wording.join_first(finding.where, len(finding.where) if self.verbose else _SHOWN)
             self.line(f"{finding.fault} ({finding.certainty})  {where}", "bold", indent=_INDENT)
             self.line(finding.says, indent=_INDENT * 2)
             seen = finding.evidence if self.verbose else finding.evidence[:_SHOWN]
-            evidence = tuple(("seen", f"{one.claim} {one.value} ({one.seen})") for one in seen)
+            evidence = tuple(("seen", f"{item.claim} {item.value} ({item.seen})") for item in seen)
             self.facts((("costs", finding.costs), ("remedy", finding.remedy), *evidence), indent=_INDENT * 2)
 
     def unjudged(self, groups: Sequence[Group]) -> None:
-        """What should have been judged and could not, by reason, with what would judge it."""
+        """Print the paths without a verdict by reason, with the command that would judge them."""
         if not groups:
             return
         self.heading("Could not be judged")
         for group in groups:
-            self.line(f"{group.state}: {group.reason}", wording.STATES[group.state].style, indent=_INDENT)
+            self.line(
+                f"{wording.state_word(group.state)}: {group.reason}", wording.STATES[group.state].style, indent=_INDENT
+            )
             if group.needs:
                 self.line(f"to judge it: {group.needs}", indent=_INDENT * 2)
             self._names([row.name for row in group.rows])
@@ -160,12 +162,12 @@ class _Printer(Page):
         self._more(len(names) - len(shown), _INDENT * 2)
 
     def _more(self, left: int, indent: int) -> None:
-        """How many names were left out, if any."""
+        """Print the number of names left out, if any."""
         if left:
             self.line(f"and {left} more (--verbose lists {'them' if left > 1 else 'it'})", "dim", indent=indent)
 
     def table(self, heading: str, rows: Sequence[Row]) -> None:
-        """One line for each path, under a line for its benchmark and way."""
+        """Print a line for each path, under a line for its benchmark and path name."""
         if not rows:
             return
         self.heading(heading)
@@ -182,14 +184,14 @@ class _Printer(Page):
     def _row(self, row: Row) -> None:
         because = list(filter(None, (row.because, row.expected))) if self.verbose or self.wide else []
         if self.verbose and row.why and row.state != "ok":
-            because.append(f"{row.state}: {row.why}")
+            because.append(f"{wording.state_word(row.state)}: {row.why}")
         self.cells(
             self.text(row.varied),
             self.text(row.measured),
             self.text(row.spread, "dim"),
             self.text(row.limit),
             self.text(row.share),
-            self.text(row.state, wording.STATES[row.state].style),
+            self.text(wording.state_word(row.state), wording.STATES[row.state].style),
             Text("\n").join(self.text(words, "dim") for words in because),
         )
         if not self.wide:
@@ -197,7 +199,7 @@ class _Printer(Page):
                 self.line(words, "dim", indent=_INDENT * 2)
 
     def lines_under(self, heading: str, found: Iterable[str]) -> None:
-        """Lines that are laid out already, under their heading; no heading without lines."""
+        """Print lines that are already laid out under a heading; without lines print nothing."""
         for number, words in enumerate(found):
             if not number:
                 self.heading(heading)
@@ -207,25 +209,25 @@ class _Printer(Page):
                 self.console.print()
 
     def absent(self, found: Sequence[Absent]) -> None:
-        """What was waived or failed: one line for each reason, with all names only where they were asked for."""
+        """Print the paths that were not run or failed, a line for each reason; --verbose lists all names."""
         if not found:
             return
         self.heading("Not measured")
-        for one in found:
-            names = dict.fromkeys(what.partition(" ")[0] for what in one.what)
-            self.line(f"{one.state}: {', '.join(names)}: {one.reason}", indent=_INDENT)
-            if self.verbose or one.state == "failed":
-                self._names(one.what)
+        for group in found:
+            names = dict.fromkeys(name.partition(" ")[0] for name in group.what)
+            self.line(f"{wording.state_word(group.state)}: {', '.join(names)}: {group.reason}", indent=_INDENT)
+            if self.verbose or group.state == "failed":
+                self._names(group.what)
 
     def counters(self, view: View) -> None:
-        """NIC, link and TCP counters that changed."""
+        """Print the NIC, link and TCP counters that changed."""
         moved = wording.moved_words(view.end)
         if moved and self.verbose:
             self.heading("Counters that moved during the run")
             self.facts(moved, indent=_INDENT)
 
     def closing(self, view: View) -> None:
-        """The count of every verdict, and the exit status."""
+        """Print the count of each verdict, and the exit status."""
         self.console.print()
         self.line(view.closing, "bold")
 

@@ -1,7 +1,7 @@
-"""What the paths over a link say of the link itself, which is less than the worst of them.
+"""Verdicts on links, derived from the paths that cross them.
 
-A slow path is slow somewhere, not on each of its links. A link that another path shows to carry what the slow one needs
-is cleared of it, so that only those links look slow that may be.
+A slow path is slow somewhere, not on each of its links. When another path shows that a link carries the rate that the
+slow path needs, that link is cleared. Only the links that may be slow are then shown as slow.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from railwright.report.view import Row
 from railwright.units import count
 
 
-class Said(NamedTuple):
-    """The verdict that a link is shown with, and the paths over it, those that it is shown for first."""
+class LinkVerdict(NamedTuple):
+    """The verdict shown for a link, and the paths over it; the paths that decided the verdict come first."""
 
     state: State | None
-    """None where nothing was measured over it."""
+    """None if nothing was measured over the link."""
     rows: tuple[Row, ...]
     cleared: tuple[Row, ...]
-    """Slow paths over it that are slow elsewhere."""
+    """Slow paths over the link that must be slow elsewhere."""
 
     @property
     def words(self) -> str:
-        """What must be said of the slow paths that it is not shown for; empty where there are none."""
+        """A note on the cleared slow paths; empty if there are none."""
         if not self.cleared:
             return ""
         crossing = count(len(self.cleared), "slow path")
-        verb, they = ("cross", "they need") if len(self.cleared) > 1 else ("crosses", "it needs")
-        return f"{crossing} {verb} it and must be slow elsewhere: others got over it what {they}"
+        verb, need = ("cross", "they need") if len(self.cleared) > 1 else ("crosses", "it needs")
+        return f"{crossing} {verb} it and must be slow elsewhere: other paths over it reached the rate that {need}"
 
 
-def said_of(rows: Sequence[Row], same_way: Callable[[Row, Row], bool]) -> Said:
-    """Of the paths over one link, or over several that follow each other; `same_way`: whether two cross it alike."""
+def judge_link(rows: Sequence[Row], same_way: Callable[[Row, Row], bool]) -> LinkVerdict:
+    """Judge a link, or a chain of links, by the paths over it; `same_way` reports if two paths share a direction."""
     measured = [row for row in rows if row.state != "waived"]
     cleared = tuple(
         row
         for row in measured
-        if row.state == "slow" and _is_cleared(row, [one for one in measured if same_way(row, one)])
+        if row.state == "slow" and _is_cleared(row, [other for other in measured if same_way(row, other)])
     )
     left = [row for row in measured if row not in cleared]
     if not measured:
-        return Said(None, (), ())
+        return LinkVerdict(None, (), ())
     states = [row.state for row in left]
     state: State = "slow" if "slow" in states else "ok" if "ok" in states else min(states, key=WORST_FIRST.index)
-    # What could not be judged says nothing of a link that others crossed well.
+    # A path without a verdict says nothing about a link that other paths crossed well.
     ordered = sorted(left, key=lambda row: (row.state != state, WORST_FIRST.index(row.state)))
-    return Said(state, (*ordered, *cleared), cleared)
+    return LinkVerdict(state, (*ordered, *cleared), cleared)
 
 
 def _is_cleared(slow: Row, rows: Sequence[Row]) -> bool:
-    """Whether another path, in the same direction over the link, was as fast as this one should have been."""
+    """Report whether another path in the same direction reached the rate expected of the slow one."""
     expected = slow.head.expected if slow.head is not None else None
     if expected is None:
         return False

@@ -1,16 +1,16 @@
-"""A topology as plain text: the tree, the links beside it, and which NICs each GPU reaches."""
+"""A topology as plain text: the tree, the links outside it, and the NICs near each GPU."""
 
 from __future__ import annotations
 
 from railwright.report.text.topology_words import (
     KIND_MEANING,
     Tree,
-    acs_switches,
     clean,
-    degradation,
+    describe_degradation,
     describe_device,
     describe_link,
-    kinds_of,
+    find_acs_switches,
+    find_kinds,
 )
 from railwright.report.topology_gpus import gpu_lines
 from railwright.topology.devices import Device, Link, PcieLink, Topology
@@ -18,11 +18,11 @@ from railwright.topology.paths import Affinity
 
 _MAX_DEPTH = 40
 _LINK_COLUMN = (40, 76)
-"""Links stand in one column behind the longest device, but not farther left or right than this."""
+"""The bounds of the column of links, which starts after the longest device."""
 
 
 def render_topology(topology: Topology) -> str:
-    """The whole report: head, tree, links between sockets and GPUs, affinity, and what is not known."""
+    """Render head, tree, links between sockets and GPUs, affinity, and the unknown facts."""
     tree = Tree(topology)
     blocks = [_head(topology), _tree_lines(tree), _sideways_lines(tree), gpu_lines(topology)]
     blocks.append(render_affinity(topology).splitlines())
@@ -33,7 +33,7 @@ def render_topology(topology: Topology) -> str:
 
 
 def render_affinity(topology: Topology) -> str:
-    """A matrix of path kinds, GPUs down and NICs across, with what the kinds mean; empty without GPUs or NICs."""
+    """Render a matrix of path kinds, GPUs by NICs, with a legend; empty without GPUs or NICs."""
     affinity = Affinity(topology)
     if not affinity.gpus or not affinity.nics:
         return ""
@@ -43,9 +43,11 @@ def render_affinity(topology: Topology) -> str:
         rows.append([gpu.id, *kinds, ",".join(affinity.nearest(gpu.id))])
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    lines += [f"{kind}  {KIND_MEANING[kind]}" for kind in kinds_of(affinity)]
-    if switches := acs_switches(affinity):
-        lines.append(f"ACS redirect is on below {', '.join(switches)}: what should stay in the switch goes to the CPU")
+    lines += [f"{kind}  {KIND_MEANING[kind]}" for kind in find_kinds(affinity)]
+    if switches := find_acs_switches(affinity):
+        lines.append(
+            f"ACS redirect is on below {', '.join(switches)}: traffic that should stay in the switch goes to the CPU"
+        )
     return "\n".join(lines)
 
 
@@ -71,7 +73,7 @@ def _tree_lines(tree: Tree) -> list[str]:
         lines.append((f"{root.id}  {describe_device(root)}".rstrip(), ""))
         _branch(tree, root, "", lines)
     if tree.detached:
-        lines.append(("at no CPU that the machine names", ""))
+        lines.append(("connected to no known CPU", ""))
         lines += [_line(tree, f"  {device.id}", device, None) for device in tree.detached]
     least, most = _LINK_COLUMN
     column = min(max([least, *(len(left) for left, right in lines if right)]), most)
@@ -88,7 +90,7 @@ def _branch(tree: Tree, device: Device, indent: str, lines: list[tuple[str, str]
 
 
 def _line(tree: Tree, start: str, device: Device, link: Link | None) -> tuple[str, str]:
-    """The device, and the links above it and towards the network."""
+    """Return the device, and the links above it and towards the network."""
     words = [_link_words(link, device)] if link is not None else []
     port = tree.port.get(device.id)
     if port is not None:
@@ -98,14 +100,14 @@ def _line(tree: Tree, start: str, device: Device, link: Link | None) -> tuple[st
 
 
 def _link_words(link: Link, lower: Device | None) -> str:
-    lost = degradation(link.protocol, lower)
+    lost = describe_degradation(link.protocol, lower)
     redirects = isinstance(link.protocol, PcieLink) and link.protocol.acs_redirect
     notes = f"{f'  [{lost}]' if lost else ''}{'  [ACS redirect]' if redirects else ''}"
     return f"{describe_link(link.protocol)}{notes}"
 
 
 def _sideways_lines(tree: Tree) -> list[str]:
-    def told_as(link: Link) -> tuple[str, str]:
+    def describe(link: Link) -> tuple[str, str]:
         return f"{link.a} →" if link.one_way else link.a, _link_words(link, tree.devices.get(link.b))
 
-    return [f"{first} to {others}  {words}" for first, others, words in tree.links_beside(told_as)]
+    return [f"{first} to {others}  {words}" for first, others, words in tree.links_beside(describe)]

@@ -1,4 +1,4 @@
-"""The words in which a topology is shown, the same in the terminal and in the picture."""
+"""The words that describe a topology, shared by the terminal report and the picture."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ KIND_MEANING: dict[PathKind, str] = {
 
 
 def clean(text: str) -> str:
-    """Text from a file that somebody sent, safe for a terminal."""
+    """Replace unprintable characters and cut the text, so that a terminal can show a foreign file."""
     return "".join(char if char.isprintable() else "?" for char in text)[:200]
 
 
 class Tree:
-    """The devices of a topology as a tree: each below the device that joins it to a CPU."""
+    """The devices of a topology as a tree: each device is below the one that connects it to a CPU."""
 
     def __init__(self, topology: Topology) -> None:
         self.devices = {device.id: device for device in topology.devices}
         self._below: dict[str, list[tuple[Device, Link]]] = defaultdict(list)
         self.sideways: list[Link] = []
-        """NVLink, Infinity Fabric, links between sockets, and C2C beside PCIe, which belong to no branch."""
+        """The links outside the tree: NVLink, Infinity Fabric, links between sockets, and C2C next to PCIe."""
         self.port: dict[str, Link] = {}
         """The network link of each NIC."""
         upper: dict[str, str] = {}
         sideways = (NvlinkLink, XgmiLink, SmpLink)
-        # A GPU that hangs from PCIe stays there; one that only NVLink-C2C joins to a CPU hangs from that.
+        # A GPU on PCIe stays there. A GPU that only NVLink-C2C connects to a CPU is placed below that link.
         on_pcie = {link.b for link in topology.links if isinstance(link.protocol, PcieLink)}
         for link in topology.links:
             a, b = self.devices.get(link.a), self.devices.get(link.b)
@@ -82,16 +82,16 @@ class Tree:
         self.detached = [
             device for device in topology.devices if device.id not in seen and device.kind not in ("host", "fabric")
         ]
-        """Devices that no CPU leads to."""
+        """The devices that no CPU reaches."""
 
     def below(self, device: Device) -> list[tuple[Device, Link]]:
-        """What hangs from a device, memory first, else in PCI address order."""
+        """Return the devices directly below a device, memory first, then in PCI address order."""
         return sorted(self._below[device.id], key=lambda pair: (pair[0].kind != "memory", pair[0].address))
 
     def walk(self, root: Device) -> Iterator[tuple[int, Device, Link]]:
-        """All that hangs from a device, each behind what it hangs from: its depth, 1 at first, and its link upwards.
+        """Yield all devices below a device in preorder, each with its depth, from 1 on, and its link upwards.
 
-        A device hangs from one other at most and a root from none, so there is no way back.
+        A device has at most one parent and a root has none, so the walk ends.
         """
         pending = [(1, *pair) for pair in reversed(self.below(root))]
         while pending:
@@ -99,32 +99,32 @@ class Tree:
             yield depth, device, link
             pending += [(depth + 1, *pair) for pair in reversed(self.below(device))]
 
-    def links_beside(self, told_as: Callable[[Link], tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-        """Links of one kind at one device, taken together: `nvswitch0`, `gpu0-7`, `18x NVLink 4 each`."""
-        for (first, words), links in grouped(self.sideways, told_as):
+    def links_beside(self, describe: Callable[[Link], tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+        """Yield the sideways links grouped by device and kind: `nvswitch0`, `gpu0-7`, `18x NVLink 4 each`."""
+        for (first, words), links in grouped(self.sideways, describe):
             yield first, runs(link.b for link in links), f"{words}{' each' if len(links) > 1 else ''}"
 
 
-def kinds_of(affinity: Affinity) -> list[PathKind]:
-    """The kinds of path between GPUs and NICs, the nearest first."""
+def find_kinds(affinity: Affinity) -> list[PathKind]:
+    """Return the kinds of path between GPUs and NICs, the nearest first."""
     kinds = {path.kind for path in affinity.paths.values() if path}
     return [kind for kind in KIND_ORDER if kind in kinds]
 
 
-def acs_switches(affinity: Affinity) -> list[str]:
-    """The switches on short paths between GPUs and NICs whose ports redirect that traffic up to the CPU."""
+def find_acs_switches(affinity: Affinity) -> list[str]:
+    """Return the switches on short paths between GPUs and NICs whose ports redirect that traffic to the CPU."""
     short = [path for path in affinity.paths.values() if path and path.kind in ("PIX", "PXB")]
     links = [link for path in short for link in path.links]
     return sorted({link.a for link in links if isinstance(link.protocol, PcieLink) and link.protocol.acs_redirect})
 
 
-def names_of(nic: Device, between: str) -> str:
-    """The names that the kernel gives a NIC: its network interface and its RDMA device."""
+def format_names(nic: Device, between: str) -> str:
+    """Join the kernel's names of a NIC: its network interface and its RDMA device."""
     return between.join(str(nic.facts[key]) for key in ("netdev", "rdma_device") if key in nic.facts)
 
 
 def describe_device(device: Device) -> str:
-    """Name and the facts that matter, without the id: `NVIDIA H100 SXM5 80GB  0000:1b:00.0`."""
+    """Describe a device by its name and main facts, without the id: `NVIDIA H100 SXM5 80GB  0000:1b:00.0`."""
     facts, words = device.facts, [device.name]
     if device.kind == "cpu":
         words += [f"socket {facts['package']}"] if "package" in facts else []
@@ -132,12 +132,12 @@ def describe_device(device: Device) -> str:
     elif device.kind in ("memory", "drive") and isinstance(size := facts.get("size_bytes"), int | float):
         words.append(format_size(size))
     elif device.kind == "nic":
-        words.append(names_of(device, "/"))
+        words.append(format_names(device, "/"))
     return clean("  ".join(filter(None, (*words, device.address))))
 
 
 def describe_link(protocol: Protocol) -> str:
-    """`PCIe 5.0 x16`, `4x NVLink 3`, `Ethernet 400 Gb/s, MTU 9000`; `?` for what the machine does not say."""
+    """Describe a link like `PCIe 5.0 x16` or `Ethernet 400 Gb/s, MTU 9000`, with `?` for unknown values."""
     match protocol:
         case PcieLink():
             return _pcie(protocol.gt_per_s, protocol.width)
@@ -156,14 +156,14 @@ def describe_link(protocol: Protocol) -> str:
         case EthernetLink() | InfinibandLink() | EfaLink():
             return _port(protocol)
         case _:
-            # Every root port hangs from a root complex; saying so on each line hides what differs.
+            # Every root port is below a root complex; repeating that on each line would hide the differences.
             return "" if protocol.name == "root complex" else clean(protocol.name)
 
 
-def degradation(link: Protocol, lower: Device | None) -> str:
-    """What the link could do and does not, empty for a healthy or an unknown one.
+def describe_degradation(link: Protocol, lower: Device | None) -> str:
+    """Describe the capability that a link does not use; empty for a healthy or an unknown link.
 
-    A GPU without work lowers the speed of its own link, so that its speed alone proves nothing; its width does.
+    An idle GPU lowers the speed of its own link, so only a reduced width proves a fault.
     """
     if isinstance(link, NvlinkLink):
         return f"of {link.max_links} links" if link.max_links and link.links < link.max_links else ""
@@ -179,7 +179,7 @@ def degradation(link: Protocol, lower: Device | None) -> str:
 
 
 def is_narrow(link: PcieLink) -> bool:
-    """Whether it has fewer lanes than both ends could have."""
+    """Report whether the link has fewer lanes than both ends support."""
     return link.width is not None and link.max_width is not None and link.width < link.max_width
 
 

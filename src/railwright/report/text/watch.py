@@ -1,4 +1,4 @@
-"""What the curves of a job tell of its iterations, as text; the same records as with `--json`."""
+"""The iterations of a watched job as text; `--json` prints the same records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME_COLUMNS = 16
 
 
 def simulated_job_lines(found: SimulatedJob) -> Iterator[str]:
-    """What is true, and what the curves told."""
+    """Yield the true values of a simulated job, then the estimates from its curves."""
     truth = found.truth
     yield " ".join(f"{name}={value:g}" for name, value in found.words.items())
     yield ""
@@ -26,13 +26,13 @@ def simulated_job_lines(found: SimulatedJob) -> Iterator[str]:
     if found.estimate is None:
         yield line("seen", f"no period here: {found.why_none}")
         return
-    for one in (found.estimate, *found.others):
-        yield from estimate_lines(one)
+    for estimate in (found.estimate, *found.others):
+        yield from estimate_lines(estimate)
 
 
 def cost_lines(found: Cost) -> Iterator[str]:
-    """What a monitor costs, how sure that is, and what would show more."""
-    yield f"{visible(found.monitor)}, beside a tight load on {count(found.threads, 'core')}"
+    """Yield the cost of a monitor, its confidence interval, and the number of pairs that would decide."""
+    yield f"{visible(found.monitor)}, next to a tight load on {count(found.threads, 'core')}"
     between = f"95 % interval {found.slowed_by_low:+.2%} to {found.slowed_by_high:+.2%}"
     pairs = f"{count(len(found.pairs), 'pair')} of {format_duration(found.load_s)}"
     yield line("the load", f"{found.slowed_by:+.2%} longer, {between}, {pairs}")
@@ -43,14 +43,14 @@ def cost_lines(found: Cost) -> Iterator[str]:
     elif found.slowed_by_low > found.threshold:
         so = "it costs more than"
     elif found.pairs_needed is not None:
-        so = f"these pairs do not tell; about {found.pairs_needed} would show less than"
+        so = f"not decided by these pairs; about {found.pairs_needed} would show less than"
     else:
-        so = "these pairs do not tell, and no number would show less than"
+        so = "not decided by these pairs, and no number of pairs would show less than"
     yield line("so", f"{so} {found.threshold:.1%}")
 
 
 def now_line(bins: Bins) -> str:
-    """What goes on now: rates of the last second, by kind."""
+    """Format the rates of the last second by kind of counter."""
     until_s = bins.seconds - BIN_S  # the last bin is not full yet
     if until_s <= BIN_S:
         return "no sample yet"
@@ -60,7 +60,7 @@ def now_line(bins: Bins) -> str:
 
 
 def watched_lines(found: Watched) -> Iterator[str]:
-    """A recording: what was watched, its iterations, the counters and what could not be read."""
+    """Yield a recording's scope, its iterations, the counters, and the sources that could not be read."""
     lost = f", {found.lost_ticks} left out" if found.lost_ticks else ""
     yield f"{visible(found.scope)}, {found.seconds:.1f} s, {found.ticks} ticks at {1 / found.interval_s:.0f} Hz{lost}"
     if found.command_status:
@@ -70,8 +70,8 @@ def watched_lines(found: Watched) -> Iterator[str]:
     yield ""
     if not found.estimates:
         yield line("iterations", f"no period here: {visible(found.why_none)}")
-    for one in found.estimates:
-        yield from estimate_lines(one)
+    for estimate in found.estimates:
+        yield from estimate_lines(estimate)
     yield from gpu_lines(found)
     yield ""
     yield from source_lines(found)
@@ -82,29 +82,37 @@ def watched_lines(found: Watched) -> Iterator[str]:
 
 
 def gpu_lines(found: Watched) -> Iterator[str]:
-    """GPUs that were held back, or slower than their siblings."""
-    for one in found.held_back:
-        since = f"from {one.from_s:.1f} s on, {one.fraction:.0%} of the time since"
-        yield line("held back", f"{visible(one.gpu)} by {visible(one.by)}, {since}")
+    """Yield the GPUs that were throttled or slower than their siblings."""
+    for held in found.held_back:
+        since = f"from {held.from_s:.1f} s on, {held.fraction:.0%} of the time since"
+        yield line("held back", f"{visible(held.gpu)} by {visible(held.by)}, {since}")
     for slow in found.slower_gpus:
-        why = f"held back by {' and '.join(map(visible, slow.why))}" if slow.why else "no counter of it says why"
+        why = (
+            f"held back by {' and '.join(map(visible, slow.why))}"
+            if slow.why
+            else "none of its counters gives a reason"
+        )
         clocks = f"{slow.clock_hz / 1e6:.0f} MHz, its siblings {slow.siblings_hz / 1e6:.0f} MHz"
         yield line("slower", f"{visible(slow.gpu)} from {slow.from_s:.1f} to {slow.to_s:.1f} s: {clocks}; {why}")
 
 
 def source_lines(found: Watched) -> Iterator[str]:
-    """The counters that moved: rate, how often it is updated, whom it is shared with."""
-    moved = [one for one in found.sources if one.mean_per_s > 0]
+    """Yield the counters that moved, each with its rate, its update interval and the scope it counts."""
+    moved = [source for source in found.sources if source.mean_per_s > 0]
     if not moved:
         yield "no counter moved"
         return
-    for one in moved:
-        rests = "steady" if one.unit in ("W", "Hz", "C", "%") else "hardly moves"
-        updates = f"updated every {format_duration(one.update_s)}" if one.update_s else rests
-        shared = f", counts {visible(one.shared)}" if one.shared else ""
-        role = f" ({one.stands_for})" if one.stands_for else ""
-        rate = f"{one.mean_per_s:.0%} of it" if ".held_back." in one.name else rate_words(one.unit, one.mean_per_s)
-        yield line(visible(one.name), f"{rate:>12}  {updates}{shared}{role}")
+    for source in moved:
+        rests = "steady" if source.unit in ("W", "Hz", "C", "%") else "hardly moves"
+        updates = f"updated every {format_duration(source.update_s)}" if source.update_s else rests
+        shared = f", counts {visible(source.shared)}" if source.shared else ""
+        role = f" ({source.stands_for})" if source.stands_for else ""
+        rate = (
+            f"{source.mean_per_s:.0%} of it"
+            if ".held_back." in source.name
+            else rate_words(source.unit, source.mean_per_s)
+        )
+        yield line(visible(source.name), f"{rate:>12}  {updates}{shared}{role}")
 
 
 def rate_words(unit: str, per_s: float) -> str:
@@ -119,19 +127,19 @@ def rate_words(unit: str, per_s: float) -> str:
 
 
 def estimate_lines(found: Estimate) -> Iterator[str]:
-    """One stretch with its period and shares."""
+    """Yield the period and the shares of a stretch of iterations."""
     lasts = f"{format_duration(found.period_s)} ± {format_duration(found.period_half_width_s)}"
     yield line("iterations", f"{found.iterations} of {lasts}, from {found.from_s:.1f} to {found.to_s:.1f} s")
     if abs(found.drift) >= 0.005:
         yield line("", f"{abs(found.drift):.1%} {'longer' if found.drift > 0 else 'shorter'} at the end")
     if found.variation is not None:
-        yield line("variation", f"single iterations differ by {found.variation:.1%} of it, in deviation")
+        yield line("variation", f"standard deviation of single iterations {found.variation:.1%} of the period")
     if found.second_period_s is not None:
-        yield line("another job", f"comes again every {format_duration(found.second_period_s)}")
+        yield line("another job", f"repeats every {format_duration(found.second_period_s)}")
     if found.compute is not None or not found.why_no_shares:
         yield _share("compute", found.compute, found.compute_half_width)
     if found.why_no_shares:
-        yield line("shares", f"not told: {visible(found.why_no_shares)}")
+        yield line("shares", f"unknown: {visible(found.why_no_shares)}")
         return
     yield _share("communication", found.communication, found.communication_half_width)
     yield _share("exposed", found.exposed, found.exposed_half_width)
@@ -145,5 +153,5 @@ def _share(name: str, value: float | None, half_width: float | None) -> str:
 
 
 def line(name: str, words: str) -> str:
-    """A name and what is said of it."""
+    """Format a name and its text in two columns."""
     return f"{name:{NAME_COLUMNS}}{words}"

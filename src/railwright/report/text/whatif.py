@@ -22,11 +22,11 @@ _OPTICS_WORDS = {
 }
 
 _Rows = Sequence[tuple[str, Design]]
-"""The designs, each with what tells it apart, as wide as the widest."""
+"""The designs, each with its distinguishing label, padded to the widest label."""
 
 
 def render_designs(designs: Sequence[Design], question: Question) -> str:
-    """The designs, their collectives and KV-cache paths, their parts, and what they save."""
+    """Render the designs with their collectives, KV-cache paths, parts and savings."""
     names = labels(designs)
     width = max(map(len, names))
     rows = [(label.ljust(width), design) for label, design in zip(names, designs, strict=True)]
@@ -42,12 +42,12 @@ def render_designs(designs: Sequence[Design], question: Question) -> str:
 
 
 def title_words(designs: Sequence[Design]) -> str:
-    """`3 designs of 16 hosts`."""
+    """Format the title, like `3 designs of 16 hosts`."""
     return f"{count(len(designs), 'design')} of {count(designs[0].hosts, 'host')}"
 
 
 def labels(designs: Sequence[Design]) -> tuple[str, ...]:
-    """What tells the designs apart: the words that not all have; `design 2` where those are long."""
+    """Label the designs by the words that not all of them share, or as `design 2` if those are long."""
     words = [wording.visible(design.name).split() for design in designs]
     shared = set.intersection(*map(set, words)) if len(words) > 1 else set()
     found = [" ".join(word for word in name if word not in shared) or " ".join(name) for name in words]
@@ -57,27 +57,27 @@ def labels(designs: Sequence[Design]) -> tuple[str, ...]:
 
 
 def tier_words(tiers: Sequence[SwitchTier]) -> str:
-    """`4 leaf and 2 spine switches`."""
+    """Format the switches of all tiers, like `4 leaf and 2 spine switches`."""
     parts = [f"{tier.switches} {wording.visible(tier.name)}" for tier in tiers]
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{listed} {'switch' if sum(tier.switches for tier in tiers) == 1 else 'switches'}"
 
 
 def loss_words(reach: Reach) -> str:
-    """`-75 %`, or `best`; empty without another design."""
+    """Format the loss against the best design as `-75 %` or `best`; empty without another design."""
     if reach.loss is None:
         return ""
     return less_words(reach.loss) if reach.loss else "best"
 
 
 def less_words(share: float) -> str:
-    """`-75 %`. A share below 1 is never shown as -100 %."""
+    """Format a reduction like `-75 %`. A share below 1 is never shown as -100 %."""
     rounded = f"{share * 100:.1f} %" if _NEARLY_ALL <= share < 1 else wording.percent(share)
     return f"-{rounded}"
 
 
 def saving_words(saving: Saving) -> str:
-    """`saves 96 NICs, 224 cables, ...`, and what it needs more."""
+    """Format the parts saved, like `saves 96 NICs, 224 cables`, and the parts needed in addition."""
     counts = {
         "NICs": saving.nics,
         "cables": saving.cables,
@@ -86,26 +86,26 @@ def saving_words(saving: Saving) -> str:
         "uplink ports": saving.uplink_ports,
         "spine ports": saving.spine_ports,
     }
-    fewer = [f"{number} {what}" for what, number in counts.items() if number > 0]
-    more = [f"{-number} {what}" for what, number in counts.items() if number < 0]
+    fewer = [f"{number} {part}" for part, number in counts.items() if number > 0]
+    more = [f"{-number} {part}" for part, number in counts.items() if number < 0]
     parts = [f"saves {', '.join(fewer)}"] * bool(fewer) + [f"needs {', '.join(more)} more"] * bool(more)
     return "; ".join(parts) or "the same parts"
 
 
 def money(amount: float, currency: str) -> str:
-    """`1,234,567 EUR`."""
+    """Format an amount of money, like `1,234,567 EUR`."""
     return f"{amount:,.0f} {wording.visible(currency)}"
 
 
 def mark_words(design: Design, named: dict[str, str]) -> str:
-    """`Pareto`, or which other design is both no dearer and no slower."""
+    """Format `Pareto`, or name the designs that are no dearer and no slower."""
     if design.pareto:
         return "Pareto"
     return f"beaten by {', '.join(named[name] for name in design.beaten_by[:2])}"
 
 
 def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
-    """What the counts and prices rest on, one sentence each."""
+    """List the assumptions behind counts and prices, a sentence each."""
     fabrics = dict.fromkeys(design.fabric for design in designs)
     found = [f"the fabric is {fabric}" for fabric in fabrics]
     found.append(_OPTICS_WORDS[question.optics])
@@ -117,8 +117,8 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
 def _named(rows: _Rows) -> Iterator[str]:
     for label, design in rows:
         name = wording.visible(design.name)
-        own = "" if label.rstrip() == name else f"{name}, "
-        yield f"  {label}  {own}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
+        full_name = "" if label.rstrip() == name else f"{name}, "
+        yield f"  {label}  {full_name}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
 
 
 def _collectives(rows: _Rows) -> Iterator[str]:
@@ -150,15 +150,15 @@ def _parts(rows: _Rows) -> Iterator[str]:
     heads = f"{'NICs':>7}{'cables':>8}{'optics':>8}{'leaves':>8}{'ports':>8}{'uplinks':>9}{'spines':>8}{'ports':>8}"
     yield f"{'network parts':{width + 2}}{heads}"
     for label, design in rows:
-        own = design.parts
+        parts = design.parts
         yield (
-            f"  {label:{width}}{own.nics:>7}{own.cables:>8}{own.optics:>8}{own.leaf_switches:>8}"
-            f"{own.leaf_ports:>8}{own.leaf_uplink_ports:>9}{own.spine_switches:>8}{own.spine_ports:>8}"
+            f"  {label:{width}}{parts.nics:>7}{parts.cables:>8}{parts.optics:>8}{parts.leaf_switches:>8}"
+            f"{parts.leaf_ports:>8}{parts.leaf_uplink_ports:>9}{parts.spine_switches:>8}{parts.spine_ports:>8}"
         )
 
 
 def _choice(rows: _Rows) -> Iterator[str]:
-    """Cost and saving; with one design only its cost, if it has one."""
+    """Yield cost and saving; a single design has at most a cost."""
     named = {design.name: label.rstrip() for label, design in rows}
     first = rows[0][1]
     if first.saving is None:

@@ -1,4 +1,4 @@
-"""The words, formats and escapes that every report shares, so that two reports never say one thing in two ways."""
+"""The words, formats and escapes that all reports share, so that they describe the same thing in the same way."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import NamedTuple
 
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST, format_quantity
+from railwright.diagnosis.verdicts.verdict import state_word as state_word
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import grouped
 from railwright.limits.limit import Expected, Limit, NoLimit
 from railwright.results.compare import ComparedPoint, OneSided
 from railwright.results.records import Context, End
-from railwright.terminal import visible as visible  # templates and pages call it as one of their words
+from railwright.terminal import visible as visible  # templates and pages use it through this module
 from railwright.topology.devices import Scalar, Topology
 from railwright.units import count, format_duration, format_size
 
 ABSENT = "-"
-"""Printed where there is no value."""
+"""The placeholder for a missing value."""
 
 QUANTITY_WORDS = {
     "bandwidth_bytes_per_s": "bandwidth",
@@ -31,7 +32,7 @@ QUANTITY_WORDS = {
 
 
 class Look(NamedTuple):
-    """How a verdict is shown: its style on a terminal, and a sign on a page, which tells it apart without colour."""
+    """The appearance of a verdict: a style on a terminal, and a sign on a page that works without colour."""
 
     style: str
     sign: str
@@ -43,15 +44,15 @@ STATES: dict[State, Look] = {
     "ok": Look(
         "cyan",
         "\u2713",
-        "within the expected band, and at most 2 % above the limit (of one that was measured 10 %, or what its launches"
-        " differ by)",
+        "within the expected band, and at most 2 % above the limit (derived), or 10 % or the spread of the launches"
+        " above the limit (measured)",
     ),
     "slow": Look("bold yellow", "\u25bc", "worse than the expected band"),
     "suspicious": Look("bold magenta", "\u25b2", "better than the limit: the measurement or the limit is wrong"),
-    "unknown": Look("dim", "?", "there is no limit, or no expected band, to hold it against"),
-    "reference": Look("default", "\u25c6", "what others of the run are held against; nothing judged it"),
-    "failed": Look("bold red", "\u2715", "it was started and gave no valid value"),
-    "waived": Look("dim", "\u2013", "it could not run here"),
+    "unknown": Look("dim", "?", "no limit or no expected band to compare it with"),
+    "reference": Look("default", "\u25c6", "a measurement that others are compared with; it has no verdict of its own"),
+    "failed": Look("bold red", "\u2715", "started, but gave no valid value"),
+    "waived": Look("dim", "\u2013", "cannot run here"),
 }
 
 EXIT_MEANING = {
@@ -63,7 +64,7 @@ EXIT_MEANING = {
 
 
 def scalar(key: str, value: Scalar) -> str:
-    """A parameter's value; the unit is taken from the end of its name."""
+    """Format a parameter's value; the suffix of its name gives the unit."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
@@ -76,25 +77,25 @@ def scalar(key: str, value: Scalar) -> str:
 
 
 def parameter_words(parameters: Mapping[str, Scalar], *, without: Sequence[str] = ()) -> str:
-    """`transport shm, threads 2, size 64 KiB`; empty where nothing was varied."""
+    """Format parameters like `transport shm, threads 2, size 64 KiB`; empty if nothing was varied."""
     shown = ((key, scalar(key, value)) for key, value in parameters.items() if key not in without)
     return ", ".join(f"{key_words(key)} {value}" for key, value in shown)
 
 
 def key_words(key: str) -> str:
-    """A parameter's name in words, without the unit that its value shows."""
+    """Format a parameter's name without the unit, which its value shows."""
     for unit in ("_bytes", "_s"):
         key = key.removesuffix(unit)
     return visible(key.replace("_", " "))
 
 
 def quantity(name: str, value: float | None) -> str:
-    """The value with its unit, or `-` where there is none."""
+    """Format a value with its unit, or `-` if there is none."""
     return ABSENT if value is None or not math.isfinite(value) else format_quantity(name, value)
 
 
 def percent(fraction: float | None) -> str:
-    """`3.1 %`; two significant figures, whole numbers from 10 % on."""
+    """Format a fraction like `3.1 %`: two significant figures, whole numbers from 10 % on."""
     if fraction is None or not math.isfinite(fraction):
         return ABSENT
     value = fraction * 100
@@ -102,7 +103,7 @@ def percent(fraction: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A fraction of limit or a ratio of two values: two decimals, three below 0.1."""
+    """Format a fraction of limit or a ratio of two values: two decimals, three below 0.1."""
     if value is None or not math.isfinite(value):
         return ABSENT
     if 0 < value < 0.001:
@@ -111,28 +112,28 @@ def ratio(value: float | None) -> str:
 
 
 def limit_value(limit: Limit | NoLimit) -> str:
-    """The limit with its unit, or `-`."""
+    """Format a limit with its unit, or `-`."""
     return quantity(limit.quantity, limit.value) if isinstance(limit, Limit) else ABSENT
 
 
 def limit_and_share(point: Judged | None) -> tuple[str, str]:
-    """The limit and the share of it that was reached. Both are `-` if the limit bounds nothing, as at 8 bytes."""
+    """Format the limit and the reached share of it. Both are `-` if the limit bounds nothing, as at 8 bytes."""
     if point is None or decides_nothing(point.limit, point.expected):
         return ABSENT, ABSENT
     return limit_value(point.limit), ratio(point.fraction_of_limit)
 
 
 def because(limit: Limit | NoLimit) -> str:
-    """What sets the limit, and which kind of limit it is; or why there is none."""
+    """Format the kind of limit and its reason, or the reason why there is none."""
     if isinstance(limit, NoLimit):
         missing = f" (missing: {', '.join(limit.missing)})" if limit.missing else ""
         return visible(f"no limit: {limit.why}{missing}")
-    kind = "derived" if limit.kind == "derived" else "measured ceiling"
-    return visible(f"{limit.because} ({kind})")
+    kind = "derived" if limit.kind == "derived" else "measured"
+    return visible(f"limit ({kind}): {limit.because}")
 
 
 def band_words(expected: Expected | None, low_only: str = "from {}") -> str:
-    """The expected band: `9.1 GB/s to 12 GB/s`, or `from 9.1 GB/s` where only the low side is known."""
+    """Format a band like `9.1 GB/s to 12 GB/s`, or `from 9.1 GB/s` if only the low side is known."""
     if expected is None:
         return "unknown"
     low = quantity(expected.quantity, expected.low)
@@ -140,30 +141,30 @@ def band_words(expected: Expected | None, low_only: str = "from {}") -> str:
 
 
 def why_words(path: JudgedPath) -> str:
-    """What the verdict says; empty where it only repeats why there is no limit."""
+    """Return the verdict's reason, or an empty string if it repeats why there is no limit."""
     why = visible(path.verdict.why)
     return "" if path.headline is not None and why in because(path.headline.limit) else why
 
 
-def first_of(words: Sequence[str], most: int, between: str = ", ") -> str:
-    """The first words of many, and how many more there are: `gpu0, gpu1 and 6 more`."""
+def join_first(words: Sequence[str], most: int, between: str = ", ") -> str:
+    """Join the first words and count the others: `gpu0, gpu1 and 6 more`."""
     left = len(words) - most
     return between.join(words[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 def size_words(parameters: Mapping[str, Scalar]) -> str:
-    """`64 KiB`; empty where no size was varied."""
+    """Format the size, like `64 KiB`; empty if no size was varied."""
     return scalar("size_bytes", parameters["size_bytes"]) if "size_bytes" in parameters else ""
 
 
 def sizes_words(points: Iterable[Judged | ComparedPoint | OneSided], *, listed: int) -> str:
-    """As many sizes as may be listed, or `4 KiB to 1 MiB (9 sizes)`; empty where no size was varied."""
+    """List up to `listed` sizes, or format `4 KiB to 1 MiB (9 sizes)`; empty if no size was varied."""
     words = [size_words(point.parameters) for point in points if "size_bytes" in point.parameters]
     return ", ".join(words) if len(words) <= listed else f"{words[0]} to {words[-1]} ({len(words)} sizes)"
 
 
 def table_lines(title: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A title, and rows whose cells stand at the right of their columns."""
+    """Yield a title, then rows of right-aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield title
     for row in rows:
@@ -171,42 +172,42 @@ def table_lines(title: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def ranks_words(ranks: Iterable[int]) -> str:
-    """`8 ranks`, `4 / 8 ranks`; empty where never more than two took part, which a path names itself."""
+    """Format numbers of ranks like `4 / 8 ranks`; empty for at most two ranks, which are the path's own ends."""
     found = sorted(set(ranks))
     return f"{' / '.join(map(str, found))} ranks" if found and found[-1] > 2 else ""
 
 
 def moved_words(end: End | None) -> list[tuple[str, str]]:
-    """The counters that changed by name, each with its change and its sign."""
+    """Return the counters that changed, sorted by name, each with its signed change."""
     return [(visible(name), f"{moved:+d}") for name, moved in sorted(end.counters_moved.items())] if end else []
 
 
 def state_counts(states: Iterable[State]) -> tuple[tuple[State, int], ...]:
-    """How many of each state there are, the worst first, states that do not occur left out."""
+    """Count the states, the worst first, without those that do not occur."""
     found = list(states)
     return tuple((state, found.count(state)) for state in WORST_FIRST if state in found)
 
 
 def closing_words(diagnosis: Diagnosis) -> str:
-    """The one sentence a report ends with: the count of every verdict and what the exit status means."""
+    """Format the last sentence of a report: the count of each verdict, and the meaning of the exit status."""
     meaning = EXIT_MEANING.get(diagnosis.exit_status, "not a status of railwright")
     if diagnosis.required:
-        meaning = f"of what was required, {meaning}" if diagnosis.exit_status else "all that was required is ok"
+        meaning = f"of the required paths, {meaning}" if diagnosis.exit_status else "all required paths are ok"
     states = state_counts(path.verdict.state for path in diagnosis.paths)
-    told = ", ".join(f"{number} {state}" for state, number in states)
-    paths = f"{count(len(diagnosis.paths), 'path')}: {told}" if states else "no path was measured"
+    counted = ", ".join(f"{number} {state_word(state)}" for state, number in states)
+    paths = f"{count(len(diagnosis.paths), 'path')}: {counted}" if states else "no path was measured"
     return f"{paths}. Exit status {diagnosis.exit_status}: {meaning}."
 
 
 def cut_off_words(end: End | None) -> str:
-    """Why the run is not whole, empty when it ran to its end."""
+    """Explain why the run is incomplete; empty if it ran to its end."""
     if end is None:
         return "The run was cut off: its records have no last line, so measurements may be missing."
     return f"The run ended early: {visible(end.interrupted)}." if end.interrupted else ""
 
 
 def noise_words(context: Context) -> str:
-    """What the machine itself took away while nothing else was measured."""
+    """Format the time that the machine took away while nothing else was measured."""
     noise = context.noise
     if noise is None:
         return "not measured"
@@ -215,12 +216,12 @@ def noise_words(context: Context) -> str:
 
 
 def busy_words(context: Context) -> str:
-    """How much of the machine others were using."""
+    """Format the load of other processes before the run."""
     return f"{percent(context.busy_fraction)} of all cores before the run, load average {context.load_average:.2f}"
 
 
 def machine_words(context: Context) -> str:
-    """`vm-1, 2 cores, 24 GiB`."""
+    """Format the machine, like `vm-1, 2 cores, 24 GiB`."""
     parts = [visible(context.host)]
     if context.cores:
         parts.append(count(context.cores, "core"))
@@ -230,11 +231,11 @@ def machine_words(context: Context) -> str:
 
 
 def gpu_words(topology: Topology) -> str:
-    """`2 x NVIDIA H200, driver 580.159.04, CUDA 13.0`; empty where there is none."""
+    """Format the GPUs, like `2 x NVIDIA H200, driver 580.159.04, CUDA 13.0`; empty without GPUs."""
     gpus = topology.of_kind("gpu")
     if not gpus:
         return ""
     named = [f"{len(group)} x {name or 'GPU'}" for name, group in grouped(gpus, lambda gpu: gpu.name)]
     facts = next((host.facts for host in topology.of_kind("host")), {})
     known = (("driver", facts.get("nvidia_driver")), ("CUDA", facts.get("cuda")))
-    return visible(", ".join([*named, *(f"{what} {value}" for what, value in known if value)]))
+    return visible(", ".join([*named, *(f"{label} {value}" for label, value in known if value)]))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="NAME...")
 @measuring_options
 @launches_option(1)
-@click.option("--alone", is_flag=True, help="Leave out the ceilings that the results are held against.")
+@click.option("--alone", is_flag=True, help="Leave out the benchmarks that measure the limits of the results.")
 @click.option("--screen", is_flag=True, help="Measure each of the --hosts by itself, and rank them.")
 @click.option("--grow", is_flag=True, help="Measure each of the --hosts, then merge them by doubling while that gains.")
 @click.option("--repeat", metavar="RECORD", help="Run a recorded `run` once more, and compare the two.")

@@ -1,4 +1,4 @@
-// Draws the figures and keeps their colours those of the page: in light, in dark, and on paper.
+// Draws the figures in the colours of the page: light, dark, and on paper.
 (function () {
   "use strict";
 
@@ -8,7 +8,7 @@
   const data = document.getElementById("figures");
   const figures = data ? JSON.parse(data.textContent) : [];
   const plots = Array.from(document.querySelectorAll(".plot"));
-  // No buttons: some would need permissions that this page does not give itself, and dragging does the rest.
+  // No buttons: some would need permissions that the page's policy denies, and dragging replaces the others.
   const settings = { displayModeBar: false, displaylogo: false, responsive: true };
 
   // A colour in a figure is the name of a CSS variable.
@@ -25,7 +25,7 @@
     return value;
   }
 
-  // Between the margins of A4 and of Letter, at 96 px an inch: on paper a figure is as wide as the sheet, not the screen.
+  // The width between the margins of A4 and Letter, at 96 px an inch: on paper a figure fits the sheet, not the screen.
   const PAPER_PX = 690;
 
   function draw() {
@@ -36,7 +36,7 @@
       figure.layout.font.family = font;
       if (root.classList.contains("paper")) {
         figure.layout.width = PAPER_PX;
-        if (figure.layout.xaxis.type === "log") figure.layout.height *= 0.65; // a sheet is wide, and not high
+        if (figure.layout.xaxis.type === "log") figure.layout.height *= 0.65; // a sheet is wide but not high
       }
       figure.layout.dragmode = touch.matches ? false : "zoom"; // a finger scrolls the page
       window.Plotly.react(plot, figure.data, figure.layout, settings);
@@ -70,7 +70,7 @@
   unfold();
   window.addEventListener("hashchange", unfold);
 
-  // What a pointer learns from a title is written below the drawing for those who come by keyboard or finger.
+  // The title that a pointer shows is written below the drawing for users of a keyboard or a touch screen.
   const pointed = document.querySelector(".pointed");
   for (const link of pointed ? document.querySelectorAll(".machine a") : []) {
     link.addEventListener("focus", () => { pointed.textContent = link.querySelector("title").textContent; });
