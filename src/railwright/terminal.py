@@ -37,7 +37,7 @@ def wants_ascii(environment: Mapping[str, str]) -> bool:
     return told in ("C", "POSIX")
 
 
-def in_ascii(text: str) -> str:
+def to_ascii(text: str) -> str:
     """The text with lines drawn in ASCII, and any other character as an escape."""
     return text if text.isascii() else text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
 
@@ -47,7 +47,7 @@ class AsciiOutput(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         """Writes the text in ASCII."""
-        return super().write(in_ascii(text))
+        return super().write(to_ascii(text))
 
 
 def ascii_stream(stream: TextIO) -> TextIO:

@@ -14,7 +14,7 @@ from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets import pinned_flows
-from railwright.launch.doors import Door, local_door
+from railwright.launch.doors import Endpoint, open_local_endpoint
 from railwright.launch.session import Planned, Session
 from railwright.topology.devices import Topology
 
@@ -56,8 +56,8 @@ class StandIn:
     def check(self) -> None:
         """It can be reached."""
 
-    def door(self, _scratch: Path, _job: bytes) -> Door:
-        return local_door()
+    def door(self, _scratch: Path, _job: bytes) -> Endpoint:
+        return open_local_endpoint()
 
     def command(self, _ranks: int, _scratch: Path, _environment: Mapping[str, str]) -> list[str]:
         return [sys.executable, "-c", self.script]

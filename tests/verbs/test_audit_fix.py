@@ -11,7 +11,7 @@ from tests.conftest import ROOT, wait_until
 
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch import kernel_setting
 from railwright.launch.kernel_setting import Write
@@ -42,7 +42,7 @@ def kernel(tmp_path, monkeypatch):
 
 
 def fixed(capsys, *words):
-    status = status_of(["audit", "--fix", *words])
+    status = run_command(["audit", "--fix", *words])
     said = capsys.readouterr()
     return status, said.out, said.err
 

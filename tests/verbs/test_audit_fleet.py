@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.checks.machines import tuned, with_facts
 
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 from railwright.topology.sources.saved import encode_topology
 from railwright.topology.sources.sent import lines_of, topology_of
 
@@ -16,7 +16,7 @@ def write(folder, **machines):
 
 
 def audited(capsys, *words):
-    status = status_of(["audit", *words])
+    status = run_command(["audit", *words])
     said = capsys.readouterr()
     return status, said.out, said.err
 

@@ -34,10 +34,10 @@ VERBS = {
     "storage": "cuFile's configuration for this machine: which NICs GPUDirect Storage may use.",
     "setup": "Install optional parts (NIXL).",
 }
-"""Of each verb one line of help, in the order of use. `command_of` has its command."""
+"""Of each verb one line of help, in the order of use. `load_command` has its command."""
 
 
-def command_of(verb: str) -> click.Command | None:  # noqa: C901 - a table
+def load_command(verb: str) -> click.Command | None:  # noqa: C901 - a table
     """The command of a verb, whose module is loaded now."""
     command: click.Command
     match verb:
@@ -114,7 +114,7 @@ class Verbs(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The click command of a verb."""
-        return command_of(cmd_name)
+        return load_command(cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """`help VERB` is `VERB --help`."""
@@ -140,12 +140,12 @@ def main() -> None:
     _end_on_sigterm()
     if wants_ascii(os.environ):
         sys.stdout, sys.stderr = ascii_stream(sys.stdout), ascii_stream(sys.stderr)
-    status = status_of(sys.argv[1:])
+    status = run_command(sys.argv[1:])
     drop_output()
     sys.exit(status)
 
 
-def status_of(words: list[str]) -> int:
+def run_command(words: list[str]) -> int:
     """Run the command of these words; the exit status, with the one message of an error said."""
     try:
         status = cli.main(words, "railwright", standalone_mode=False)

@@ -25,7 +25,7 @@ _PROGRAM = (
     f"print('{_MARK}' + json.dumps(dict(version=railwright.__version__, boot=boot, "
     "host=os.environ.get('SLURMD_NODENAME', ''), seen=seen, has=list(addresses_of_host())[:64])))"
 )
-ASKING = (sys.executable, "-P", "-c", _PROGRAM)
+PROBE_COMMAND = (sys.executable, "-P", "-c", _PROGRAM)
 """The program that answers on a host."""
 
 
@@ -57,7 +57,7 @@ class Answer(msgspec.Struct, frozen=True):
         return there[0]
 
 
-def answers_in(lines: Iterable[str]) -> list[Answer]:
+def parse_answers(lines: Iterable[str]) -> list[Answer]:
     """The answers among lines of output; what is no answer is passed over."""
     found = []
     for line in lines:
@@ -71,7 +71,7 @@ def answers_in(lines: Iterable[str]) -> list[Answer]:
 
 
 @dataclass
-class AskedReach(ABC):
+class RemoteReach(ABC):
     """The common part of all ways to such hosts."""
 
     hosts: tuple[str, ...]

@@ -40,7 +40,7 @@ class RankState:
         """Which rank it is, and where it was."""
         return f"rank {rank} (host {self.host}, pid {self.pid}) at step {self.step!r}"
 
-    def what_it_does(self) -> str:
+    def describe_activity(self) -> str:
         """What the kernel says a rank of this machine is doing: one that is stopped or asleep holds up the others."""
         letter = self._letter()
         return f", {_STATES.get(letter, letter)}" if letter else ""
@@ -64,7 +64,7 @@ class RankState:
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placement:
     """`ranks` ranks on these hosts, in blocks; on this machine where there are none."""
 
     ranks: int
@@ -75,7 +75,7 @@ class Placed:
         hosts = self.hosts
         return {n for n in range(self.ranks) if hosts and hosts[n * len(hosts) // self.ranks] == host}
 
-    def named_in(self, why: str) -> set[int]:
+    def find_named(self, why: str) -> set[int]:
         """The ranks of the hosts that an error names: `host3: no answer; host5 cannot be reached from host0`."""
         hosts = set(self.hosts)
         found: set[int] = set()
@@ -83,7 +83,7 @@ class Placed:
             found |= self.on(next((word for word in part.replace(":", " ").split() if word in hosts), ""))
         return found
 
-    def first_by_launcher(self, output: Iterable[str]) -> set[int]:
+    def find_first_ended(self, output: Iterable[str]) -> set[int]:
         """The ranks that the launcher says ended first."""
         for line in output:
             if found := _NAMES_A_RANK.search(line):
@@ -92,13 +92,13 @@ class Placed:
                 return ranks
         return set()
 
-    def without_a_word(self, states: dict[int, RankState]) -> set[int]:
+    def find_silent(self, states: dict[int, RankState]) -> set[int]:
         """The ranks that ended, or are still silent, without having been asked to end; none if none was asked."""
         asked = any(state.was_asked for state in states.values())
         return {n for n, state in states.items() if asked and not state.was_asked and not state.said_bye}
 
 
-def last_words(finished: Finished) -> str:
+def summarize_end(finished: Finished) -> str:
     """A launcher's status, and the line in which it names a signal or a host, or else its last one."""
     lines = [line.strip(" -*=\t\0") for line in reversed(finished.output)]
     lines = [line for line in lines if line]

@@ -32,7 +32,7 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 _UNANSWERED_MS = 25_000
 
 
-class Door:
+class Endpoint:
     """A listening socket and its rules; `address` is what a rank is given, in one of the forms above."""
 
     def __init__(self, listening: socket.socket, address: str, token: str = "", job: bytes = b"") -> None:
@@ -67,7 +67,7 @@ class Door:
         return True
 
 
-def local_door(path: Path | None = None) -> Door:
+def open_local_endpoint(path: Path | None = None) -> Endpoint:
     """For ranks of this machine: an abstract name, or a file in a private folder where a path is given."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     if path is None:
@@ -77,19 +77,19 @@ def local_door(path: Path | None = None) -> Door:
         listening.bind(str(path))
         path.chmod(0o600)
     listening.listen(_BACKLOG)
-    return Door(listening, f"abstract:{name}" if path is None else f"file:{path}")
+    return Endpoint(listening, f"abstract:{name}" if path is None else f"file:{path}")
 
 
-def network_door(addresses: tuple[str, ...], job: bytes) -> Door:
+def open_network_endpoint(addresses: tuple[str, ...], job: bytes) -> Endpoint:
     """For ranks on other hosts, which reach us at one of `addresses`."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     listening = socket.create_server(("", 0), family=family, dualstack_ipv6=both, backlog=_BACKLOG)
     token = secrets.token_hex(_TOKEN_BYTES)
-    return Door(listening, f"tcp:{listening.getsockname()[1]}:{token}:{','.join(addresses)}", token, job)
+    return Endpoint(listening, f"tcp:{listening.getsockname()[1]}:{token}:{','.join(addresses)}", token, job)
 
 
-def knock(address: str) -> tuple[socket.socket, bytes | None]:
+def connect(address: str) -> tuple[socket.socket, bytes | None]:
     """A rank's end of the stream, and the job where it comes over it. Raises CannotJudge where nobody answers."""
     kind, _, rest = address.partition(":")
     if kind != "tcp":

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from railwright.launch.doors import Door
+from railwright.launch.doors import Endpoint
 from railwright.launch.hosts import Reach
-from railwright.launch.local import RANK_PROGRAM, LocalLauncher, door_of
+from railwright.launch.local import RANK_PROGRAM, LocalLauncher, open_endpoint
 from railwright.launch.rank import FROM_INPUT, RANK_OF_EACH
 from railwright.process import Child, describe_status, die_with_parent
 
@@ -58,9 +58,9 @@ class EachLauncher(LocalLauncher):
         if not self.reach.shares_files:
             self.reach.check()
 
-    def door(self, scratch: Path, job: bytes) -> Door:
+    def door(self, scratch: Path, job: bytes) -> Endpoint:
         """Where the ranks stream to."""
-        return door_of(self.reach, scratch, job)
+        return open_endpoint(self.reach, scratch, job)
 
     def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
         """The command line that starts one rank on each host."""

@@ -10,11 +10,11 @@ _ENVIRONMENT_PREFIXES = (
 )
 
 
-def environment() -> dict[str, str]:
+def read_environment() -> dict[str, str]:
     """The environment variables that change what is measured."""
-    return {name: value for name, value in sorted(os.environ.items()) if is_measured_by(name)}
+    return {name: value for name, value in sorted(os.environ.items()) if is_recorded(name)}
 
 
-def is_measured_by(name: str) -> bool:
+def is_recorded(name: str) -> bool:
     """Whether a variable is of a library that is measured, so that it is recorded."""
     return name.startswith(_ENVIRONMENT_PREFIXES)

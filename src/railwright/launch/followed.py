@@ -29,7 +29,7 @@ class FollowedFile:
         return lines
 
 
-class Followed:
+class FollowedFolder:
     """The records of a folder, as they are written."""
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class Followed:
 
 def send_records(child: Child, folder: Path, writer: FrameWriter, every_s: float, tell: Callable[[], None]) -> Finished:
     """Print the records of a child, in frames, until it has ended; `tell` passes on what else it says."""
-    followed = Followed(folder)
+    followed = FollowedFolder(folder)
     ended = False
     while not ended:
         ended = child.poll() is not None

@@ -31,7 +31,7 @@ class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: str
 
 
-def planned(change: Change, root: Path) -> tuple[Write, ...]:
+def plan_writes(change: Change, root: Path) -> tuple[Write, ...]:
     """What is to be written where; nothing for files that have the value. Raises CannotJudge for one with none."""
     files = [str(path.relative_to(root)) for path in sorted(root.glob(change.files))]
     writes = (Write(file, _value(root, file), change.value) for file in files)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from railwright.launch.doors import Door, local_door, network_door
+from railwright.launch.doors import Endpoint, open_local_endpoint, open_network_endpoint
 from railwright.launch.hosts import Reach
 
 RANK_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.rank")
@@ -26,9 +26,9 @@ class LocalLauncher:
     def check(self) -> None:
         """Raises CannotJudge, with name and cause, for a host that cannot be reached."""
 
-    def door(self, _scratch: Path, _job: bytes) -> Door:
+    def door(self, _scratch: Path, _job: bytes) -> Endpoint:
         """Where the ranks stream to."""
-        return local_door()
+        return open_local_endpoint()
 
     def command(self, ranks: int, _scratch: Path, _environment: Mapping[str, str]) -> list[str]:
         """The command line that starts `ranks` ranks, which get that environment."""
@@ -44,6 +44,8 @@ class LocalLauncher:
         """Remove what ranks that died in a launch begun at `started` (epoch seconds) left behind."""
 
 
-def door_of(reach: Reach, scratch: Path, job: bytes) -> Door:
+def open_endpoint(reach: Reach, scratch: Path, job: bytes) -> Endpoint:
     """A door at a file if the hosts see our files, else one at a port."""
-    return local_door(scratch / "stream") if reach.shares_files else network_door(reach.addresses(), job)
+    return (
+        open_local_endpoint(scratch / "stream") if reach.shares_files else open_network_endpoint(reach.addresses(), job)
+    )

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railwright.errors import CannotJudge
-from railwright.launch.doors import Door
+from railwright.launch.doors import Endpoint
 from railwright.launch.hosts import Hosts
-from railwright.launch.local import RANK_PROGRAM, LocalLauncher, door_of
+from railwright.launch.local import RANK_PROGRAM, LocalLauncher, open_endpoint
 from railwright.launch.mpi import MpiLauncher
 
 _HOSTS_FILE = "hosts"
@@ -54,9 +54,9 @@ class HostsLauncher(LocalLauncher):
         """Raises CannotJudge, naming host and cause, where one cannot be reached."""
         self.hosts.reach.check()
 
-    def door(self, scratch: Path, job: bytes) -> Door:
+    def door(self, scratch: Path, job: bytes) -> Endpoint:
         """Where the ranks stream to."""
-        return door_of(self.hosts.reach, scratch, job)
+        return open_endpoint(self.hosts.reach, scratch, job)
 
     def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
         """The command line that starts `ranks` ranks, as many on each host, the first host's first."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Program
 from railwright.errors import RailwrightError
-from railwright.launch.blame import last_words
+from railwright.launch.blame import summarize_end
 from railwright.launch.local import RANK_PROGRAM
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.scratch import scratch_folder
@@ -23,7 +23,7 @@ _TICK_S = 0.1
 _MOST_OUTPUT_BYTES = 16 * 2**20
 
 
-def results_of(
+def run_program(
     planned: Planned,
     program: Program,
     launcher: MpiLauncher,
@@ -46,7 +46,7 @@ def results_of(
                 trouble = _wait(child, silence_s)
                 finished = child.wait(_TICK_S)
             if finished.returncode != 0:
-                trouble = trouble or f"{program.argv[0]}: mpirun ended ({last_words(finished)})"
+                trouble = trouble or f"{program.argv[0]}: mpirun ended ({summarize_end(finished)})"
         finally:
             launcher.clean_up(started)
         texts = ["\n".join(finished.output), *(_text(scratch / name) for name in program.outputs)]

@@ -15,7 +15,7 @@ import msgspec
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
-from railwright.launch.blame import Placed, RankState, last_words
+from railwright.launch.blame import Placement, RankState, summarize_end
 from railwright.launch.gpus.clock_lock import ClockLock
 from railwright.launch.gpus.watch import GpuWatch
 from railwright.launch.local import LocalLauncher
@@ -73,7 +73,7 @@ class Session:
     def results(self) -> Iterator[Result]:
         """The results as they come; a last one with outcome `failed` if a rank did not reach its end."""
         self._ranks: dict[int, RankState] = {}
-        self._placed = Placed(self.planned.job.ranks, self.planned.job.hosts)
+        self._placed = Placement(self.planned.job.ranks, self.planned.job.hosts)
         self._first_lost: int | None = None
         self._trouble = ""
         self._looks = self._unreachable = 0
@@ -156,8 +156,8 @@ class Session:
         if not hung and self._unreachable < _BELIEVED_AT:
             return ""
         waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
-        self.blamed |= self._placed.named_in(why) or self._stopped() or self._late()
-        stuck = [state.describe(n) + state.what_it_does() for n, state in waiting]
+        self.blamed |= self._placed.find_named(why) or self._stopped() or self._late()
+        stuck = [state.describe(n) + state.describe_activity() for n, state in waiting]
         names = "; ".join(stuck) or "no rank had started"
         return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}"
 
@@ -245,14 +245,14 @@ class Session:
             self._trouble = self._ended_early(child)  # somebody killed the launcher, and its ranks died with it
             return
         first = self._first_lost
-        named = self._placed.named_in("".join(finished.output[-1:]))  # of a rank that dies before it says its number
-        silent = self._placed.without_a_word(self._ranks)
+        named = self._placed.find_named("".join(finished.output[-1:]))  # of a rank that dies before it says its number
+        silent = self._placed.find_silent(self._ranks)
         lost = {first} if first is not None else set()
-        self.blamed = self._placed.first_by_launcher(finished.output) or silent or named or lost
+        self.blamed = self._placed.find_first_ended(finished.output) or silent or named or lost
         told = first if first in self.blamed else min(self.blamed, default=None)
         state = self._ranks.get(told, RankState()) if told is not None else RankState()
         how = "was asked to end" if state.was_asked else "ended without a word"
-        self._trouble = f"{_name(told, state)} {how}; {self.launcher.name}: {last_words(finished)}"
+        self._trouble = f"{_name(told, state)} {how}; {self.launcher.name}: {summarize_end(finished)}"
 
     def _ended_early(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
@@ -260,10 +260,10 @@ class Session:
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
         why = self._look_at_hosts() if finished.returncode >= 0 else ""  # an mpirun that was killed has no other cause
-        said = self._placed.named_in(why) or self._placed.named_in("".join(finished.output[-1:]))
+        said = self._placed.find_named(why) or self._placed.find_named("".join(finished.output[-1:]))
         gone = self._placed.on(self.launcher.runs_on) if finished.returncode < 0 else set()
         self.blamed |= gone or said or missing or self._late()
-        return f"{self.launcher.name} ended ({last_words(finished)}) before {before}{why}"
+        return f"{self.launcher.name} ended ({summarize_end(finished)}) before {before}{why}"
 
     def _all_done(self) -> bool:
         return len(self._ranks) == self.planned.job.ranks and all(state.said_bye for state in self._ranks.values())

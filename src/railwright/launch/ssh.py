@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.asked import ASKING, Answer, AskedReach, answers_in
+from railwright.launch.asked import PROBE_COMMAND, Answer, RemoteReach, parse_answers
 from railwright.process import Finished, run
 
 _CONNECT_S = 5
@@ -27,7 +27,7 @@ _SSH_FAILED = 255  # ssh's own status where it could not connect; any other is t
 
 
 @dataclass
-class SshReach(AskedReach):
+class SshReach(RemoteReach):
     """Raises UsageError where there is no ssh, or no such configuration."""
 
     config: str | None = None
@@ -77,8 +77,8 @@ class SshReach(AskedReach):
     def _ask(self, host: str) -> Answer | str:
         """The answer of a host, or the reason why there is none."""
         # ssh gives one line to the other side's shell, so its words are quoted for that.
-        finished = run([*self.agent(), host, shlex.join(ASKING)], timeout_s=_WITHIN_S)
-        answer = next(iter(answers_in(finished.output)), None)
+        finished = run([*self.agent(), host, shlex.join(PROBE_COMMAND)], timeout_s=_WITHIN_S)
+        answer = next(iter(parse_answers(finished.output)), None)
         if answer is None or finished.returncode != 0:
             return _trouble(finished)
         if not answer.trouble() and len(answer.seen) < 2:

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import CannotJudge, RailwrightError
-from railwright.launch.doors import Door, knock, local_door
+from railwright.launch.doors import Endpoint, connect, open_local_endpoint
 from railwright.results.records import Result
 
 _MAX_LINE_BYTES = 64 * 2**20
@@ -84,7 +84,7 @@ class Sender:
     """A rank's side of the stream. Raises CannotJudge if the address does not answer."""
 
     def __init__(self, address: str) -> None:
-        self._socket, self.job = knock(address)
+        self._socket, self.job = connect(address)
         """The job as JSON if it comes over the stream. None if it is in the scratch folder."""
         self._sending = threading.Lock()
         self._released: threading.Semaphore | None = None
@@ -175,8 +175,8 @@ class _Peer:
 class Listener:
     """The parent's side of the stream: yields (rank, message) and `Lost` as they arrive, and closes the door."""
 
-    def __init__(self, door: Door | None = None) -> None:
-        self._door = door or local_door()
+    def __init__(self, door: Endpoint | None = None) -> None:
+        self._door = door or open_local_endpoint()
         self.address = self._door.address
         self.is_here = not self._door.token
         """Whether the ranks run on this machine."""

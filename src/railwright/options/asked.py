@@ -5,5 +5,5 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 
-class Asked(SimpleNamespace):
+class Arguments(SimpleNamespace):
     """A field for each parameter of the command, by click's name and of click's type."""

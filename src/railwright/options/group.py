@@ -29,7 +29,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def together(*options: Callable[[Any], Any]) -> Callable[[_Function], _Function]:
+def combine(*options: Callable[[Any], Any]) -> Callable[[_Function], _Function]:
     """Several of click's decorators as one, in this order."""
 
     def decorate(function: _Function) -> _Function:

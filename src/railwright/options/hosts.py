@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from railwright.options.group import together
+from railwright.options.group import combine
 
 lab_option = click.option("--lab", metavar="NAME", help="The --hosts are those of this lab, entered without ssh.")
 ssh_config_option = click.option(
     "--ssh-config", metavar="FILE", help="For ssh to the --hosts, instead of ~/.ssh/config."
 )
-hosts_options = together(
+hosts_options = combine(
     click.option(
         "--hosts",
         metavar="HOST,HOST...",
@@ -22,7 +22,7 @@ hosts_options = together(
     ssh_config_option,
     click.option("--interfaces", metavar="NAME,...", help="Network interfaces for MPI and UCX between the --hosts."),
 )
-container_options = together(
+container_options = combine(
     click.option("--in-namespaces-of", type=click.IntRange(1), metavar="PID",
                  help="Measure in the surroundings of this process, like a container's, with the files of this host."),
     click.option("--against", type=click.Choice(("host",)), help="What the --in-namespaces-of is measured beside."),

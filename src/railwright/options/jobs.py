@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from railwright import __version__
-from railwright.options.group import together
+from railwright.options.group import combine
 
-job_options = together(
+job_options = combine(
     click.option("--nodes", type=click.IntRange(2, 512), help="Nodes of the job of --slurm or --kubernetes."),
     click.option("--time", "limit", metavar="MIN|H:MM:SS",
                  help="Its time limit.  [three times the plan, at least 10 min]"),
@@ -15,7 +15,7 @@ job_options = together(
 )  # fmt: skip
 """Those of both."""
 
-slurm_options = together(
+slurm_options = combine(
     click.option("--slurm", is_flag=True,
                  help="On the nodes of this Slurm job; outside of one, submit a job and wait for its report."),
     click.option("--partition", metavar="NAME", help="Its partition.  [Slurm's default]"),
@@ -27,7 +27,7 @@ slurm_options = together(
     click.option("--no-wait", is_flag=True, help="Submit the job and leave it to itself."),
 )  # fmt: skip
 
-kubernetes_options = together(
+kubernetes_options = combine(
     click.option("--kubernetes", is_flag=True,
                  help="On pods of a job in the cluster of kubectl's context, one a node."),
     click.option("--namespace", metavar="NAME", help="Its namespace.  [that of the context]"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import UsageError
-from railwright.options.group import Group, together
+from railwright.options.group import Group, combine
 
 if TYPE_CHECKING:
     from railwright.topology.cluster import Cluster
@@ -41,9 +41,9 @@ machine_option = click.option(
     help="A captured directory or .jsonl, a saved .json, NCCL's topology XML, the text of nvidia-smi topo -m (with"
     " gpu=H100 nic-rate=400Gb/s), or a shape with changes like: hgx-h100 nics=2. Default: this machine.",
 )
-"""`machine`, for `the_machine`."""
+"""`machine`, for `load_machine`."""
 
-cluster_options = together(
+cluster_options = combine(
     machine_option,
     click.option("--count", "--nodes", "-k", "count", type=int, help="How many such hosts, joined without blocking."),
     click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML), with its fabric."),
@@ -95,14 +95,14 @@ class MachineGroup(Group):
         return super().parse_args(ctx, join_changes(args))
 
 
-def the_machine(text: str | None) -> Topology:
-    """The machine of `topology.sources.load`, as `warned` gives it. Raises UsageError."""
+def load_machine(text: str | None) -> Topology:
+    """The machine of `topology.sources.load`, as `warn_of_damage` gives it. Raises UsageError."""
     from railwright.topology.sources.load import load
 
-    return warned(load(text))
+    return warn_of_damage(load(text))
 
 
-def warned(topology: Topology) -> Topology:
+def warn_of_damage(topology: Topology) -> Topology:
     """The topology; on standard error, that lines of its capture are missing or broken: then devices may be too."""
     from railwright.topology.sources.load import damage
 
@@ -117,27 +117,27 @@ def the_cluster(machine: str | None, count: int | None, cluster_file: str | None
     from railwright.topology.cluster import cluster_of
 
     if cluster_file is None:
-        return cluster_of(the_machine(machine), 1 if count is None else count)
+        return cluster_of(load_machine(machine), 1 if count is None else count)
     if machine is not None:
         raise UsageError("--cluster names the machines, so --host says them twice", hint="give one of the two")
-    found = planned_cluster(cluster_file)
+    found = load_planned_cluster(cluster_file)
     if count is None:
         return found
     return cluster_of(found.host, count, found.fabric, found.storage, found.name)
 
 
-def planned_cluster(file: str) -> Cluster:
+def load_planned_cluster(file: str) -> Cluster:
     """The cluster of a file. Raises UsageError."""
     from pathlib import Path
 
     from railwright.topology.sources.cluster_file import load_cluster
 
     found = load_cluster(Path(file))
-    warned(found.host)
+    warn_of_damage(found.host)
     return found
 
 
-def spelt_path(text: str, sign: str) -> str:
+def normalize_path(text: str, sign: str) -> str:
     """Two devices joined by that sign, however they were joined: `gpu0->gpu1`; any other text as it is."""
     found = re.fullmatch(_PAIR, text.strip())
     return f"{found[1]}{sign}{found[2]}" if found is not None else text

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from railwright.options.group import together
+from railwright.options.group import combine
 from railwright.options.output import json_option
 
 require_option = click.option(
@@ -27,7 +27,7 @@ verbose_option = click.option(
 )
 records_option = json_option("Print the judged records instead of the report.")
 
-measuring_options = together(
+measuring_options = combine(
     click.option("--output", "-O", type=click.Path(), default="out", show_default=True,
                  help="Folder for results.jsonl, report.html and metrics.txt."),
     click.option("--option", "-o", "options", multiple=True, metavar="[BENCHMARK.]NAME=VALUE",

@@ -26,7 +26,7 @@ def _page(_context: click.Context, _option: click.Parameter, output: str | None)
     return output
 
 
-def tell(records: Iterable[object], text: Callable[[], str | Iterable[str]], *, as_json: bool) -> None:
+def print_answer(records: Iterable[object], text: Callable[[], str | Iterable[str]], *, as_json: bool) -> None:
     """Print the records as JSON, one a line, or else the text, which is made only then."""
     if as_json:
         from railwright.report.formats.json_line import json_line

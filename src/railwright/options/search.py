@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from railwright.options.group import together
+from railwright.options.group import combine
 
-search_options = together(
+search_options = combine(
     click.option("--rounds", type=click.IntRange(2, 64), default=4, show_default=True, help="Screen rounds."),
     click.option("--confirm", type=click.IntRange(0, 64), default=2, show_default=True, help="Confirm rounds at most."),
     click.option(

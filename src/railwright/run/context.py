@@ -8,7 +8,7 @@ import platform
 import re
 import time
 
-from railwright.launch.environment import environment
+from railwright.launch.environment import read_environment
 from railwright.native.memory import fixed_work
 from railwright.results.records import Context, Noise
 from railwright.results.statistics import quantile
@@ -37,11 +37,11 @@ def gather(topology: Topology) -> Context:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         software=_software(),
-        environment=environment(),
+        environment=read_environment(),
         clocks=_clocks(),
         load_average=os.getloadavg()[0],
-        busy_fraction=busy_fraction(),
-        noise=None if os.environ.get(NOISE_SWITCH, "").lower() in ("off", "0", "no") else noise(),
+        busy_fraction=measure_busy_fraction(),
+        noise=None if os.environ.get(NOISE_SWITCH, "").lower() in ("off", "0", "no") else measure_noise(),
     )
 
 
@@ -76,7 +76,7 @@ def _clocks() -> dict[str, Scalar]:
     return found
 
 
-def busy_fraction() -> float:
+def measure_busy_fraction() -> float:
     """The share of all CPUs that was busy during one second, steal included; 0 where /proc/stat cannot be read."""
     before = cpu_ticks()
     time.sleep(_BUSY_WINDOW_S)
@@ -85,7 +85,7 @@ def busy_fraction() -> float:
     return (total - (idle_ticks(after) - idle_ticks(before))) / total if before and total > 0 else 0.0
 
 
-def noise() -> Noise:
+def measure_noise() -> Noise:
     """Time a fixed piece of work thousands of times: what it takes beyond its median was taken by others."""
     times = sorted(fixed_work(_NOISE_WORK, _NOISE_QUANTA))
     quantum = quantile(times, 0.5)

@@ -22,7 +22,7 @@ _LINE = shlex.join([sys.executable, "-P", "-m", "railwright.topology.sources.sen
 _LONGEST_REASON = 200
 
 
-def discovered(hosts: Hosts) -> dict[str, Topology | str]:
+def discover(hosts: Hosts) -> dict[str, Topology | str]:
     """Each host's topology, called by the host's name here, or why there is none; in the order of the hosts."""
     with scratch_folder() as scratch:
         agent = hosts.reach.agent(scratch)

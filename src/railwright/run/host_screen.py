@@ -20,7 +20,7 @@ from railwright.launch.hosts import PlannedHosts
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, Finished
 from railwright.results.store import load
-from railwright.run.screened import RESULTS, step_of
+from railwright.run.screened import RESULTS, parse_step
 
 FOLDER = "hosts"
 _AT_ONCE = 64
@@ -50,7 +50,7 @@ class HostScreen:
         """How many hosts measure at the same time: those that share CPUs one after the other."""
         return 1 if self.hosts.reach.shares_cpus else min(_AT_ONCE, len(self.hosts.names))
 
-    def folder_of(self, host: str) -> Path:
+    def host_folder(self, host: str) -> Path:
         """Where a host's records and its report are."""
         return self.output / FOLDER / host.replace("/", "_").replace(":", "_")
 
@@ -59,7 +59,7 @@ class HostScreen:
         there = {host for host in self.hosts.names if self.keep and self._is_whole(host)}
         asked = [host for host in self.hosts.names if host not in there]
         for host in asked:  # a host that sends nothing now must not be judged by what it sent once
-            (self.folder_of(host) / RESULTS).unlink(missing_ok=True)
+            (self.host_folder(host) / RESULTS).unlink(missing_ok=True)
         with scratch_folder() as scratch, ThreadPoolExecutor(self.at_once) as executor:
             reached_by = agent(scratch)
             line = shlex.join([sys.executable, "-P", "-m", "railwright.run.screened", *self.words])
@@ -73,13 +73,13 @@ class HostScreen:
 
     def _is_whole(self, host: str) -> bool:
         try:
-            end = load(self.folder_of(host) / RESULTS).end
+            end = load(self.host_folder(host) / RESULTS).end
         except RailwrightError:
             return False
         return end is not None and not end.interrupted
 
     def _one(self, host: str, argv: Sequence[str]) -> str:
-        heard = _Heard(self.folder_of(host))
+        heard = _Heard(self.host_folder(host))
         with Child(argv, answer_alone=True, output=deque()) as child:
             why = self._follow(heard, child)
             if why:
@@ -124,8 +124,8 @@ class _Heard:
         for line in lines:
             if self._reader.read(line) or not line.strip():
                 continue
-            self.step = step_of(line) or self.step
-            self._said = self._said if step_of(line) else line.strip()
+            self.step = parse_step(line) or self.step
+            self._said = self._said if parse_step(line) else line.strip()
         records = b"".join(record + b"\n" for _, record in self._reader.records())
         if records:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -12,9 +12,9 @@ from railwright.launch.hosts import Hosts
 from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
-from railwright.launch.program import results_of as program_results
+from railwright.launch.program import run_program as program_results
 from railwright.launch.session import Planned, Session
-from railwright.launch.slurm.srun import launcher_over
+from railwright.launch.slurm.srun import choose_launcher
 from railwright.results.records import Result
 
 DEFAULT_SILENCE_S = 60.0
@@ -82,7 +82,7 @@ class Measurement:
                 self._mpi = MpiLauncher(self.mpirun)
             if isinstance(self._mpi, str) or self.hosts is None or not one.job.hosts:
                 return self._mpi
-            return launcher_over(self._mpi, self.hosts.part(one.job.hosts))
+            return choose_launcher(self._mpi, self.hosts.part(one.job.hosts))
         except RailwrightError as error:
             self._mpi = error.message  # there is no mpirun: one that is there but broken fails its launches
             return self._mpi

@@ -17,7 +17,7 @@ from railwright.launch.hosts import PlannedHosts
 from railwright.launch.session import Planned
 from railwright.topology.devices import Topology
 
-Place = Callable[[str], tuple[int, ...]]
+SortKey = Callable[[str], tuple[int, ...]]
 """Sorts near hosts beside each other."""
 _SLOWER_NETWORK = 5
 """So many times slower than planned a network may be before a silent launch counts as hung."""
@@ -34,18 +34,18 @@ class PlannedProof:
     """None: this host alone."""
     screens: bool = False
     """Whether each of the hosts is measured by itself."""
-    place: Place | None = None
+    place: SortKey | None = None
     """Where groups of the hosts grow, their order; then the plan is what is launched where every merge gains."""
 
     def __post_init__(self) -> None:
-        self.plan = list(self.every_launch() if self.place is None else self.grown(lambda _group: True))
+        self.plan = list(self.plan_rounds() if self.place is None else self.grown(lambda _group: True))
 
     @property
     def seconds(self) -> float:
         """The estimated length of the whole run."""
         return sum(one.plan.seconds for one in self.plan if not one.plan.waived)
 
-    def every_launch(self) -> Iterator[Planned]:
+    def plan_rounds(self) -> Iterator[Planned]:
         """Every launch in order: all benchmarks once, then again, so that drift touches all of them alike."""
         hosts = self.hosts
         sides = [hosts.part((name,)) for name in hosts.names] if self.screens and hosts is not None else [hosts]

@@ -72,7 +72,7 @@ class Proof(PlannedProof):
             self.lost |= dict.fromkeys(lost, results[-1].reason)
             self.hosts = hosts.part(kept)
             try:
-                left = list(self.every_launch())[-len(left) :]
+                left = list(self.plan_rounds())[-len(left) :]
             except UsageError:  # options that fit the number of hosts, like ranks=
                 left = left[1:]
 

@@ -19,7 +19,7 @@ _BEAT_S = 2.0
 RESULTS = "results.jsonl"
 
 
-def step_of(line: str) -> str:
+def parse_step(line: str) -> str:
     """Where the host says that it is; empty for other lines."""
     return line.removeprefix(_STEP) if line.startswith(_STEP) else ""
 

@@ -26,7 +26,7 @@ _MOST_BYTES = 2**20
 _HINT = "see docs/acceptance.md and examples/acceptance.toml"
 
 
-def the_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
+def load_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
     """What must be met; None where nothing was given. Raises UsageError."""
     if file is None:
         return None
@@ -88,7 +88,7 @@ class Evidence:
         return found
 
 
-def told(sheet: Sheet, *, as_json: bool) -> Iterator[str]:
+def sheet_lines(sheet: Sheet, *, as_json: bool) -> Iterator[str]:
     """The sheet as it is printed, with the exit status that it gives."""
     if as_json:
         yield json_line(sheet)

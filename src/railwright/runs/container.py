@@ -15,9 +15,9 @@ from railwright.diagnosis.fleet.container import Entered, only_inside, unlike
 from railwright.diagnosis.fleet.settings import told_of
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
-from railwright.launch.containers.surroundings import CONTAINER, HOST, Inside, agent_of, look_inside
+from railwright.launch.containers.surroundings import CONTAINER, HOST, Surroundings, read_surroundings, write_agent
 from railwright.launch.hosts import NoReach, PlannedHosts
-from railwright.options.asked import Asked
+from railwright.options.asked import Arguments
 from railwright.report.formats.json_line import json_line
 from railwright.report.formats.records import FindingRecord, comparison_lines
 from railwright.report.pages.page import standard_output
@@ -29,7 +29,7 @@ from railwright.run.host_screen import HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
 from railwright.runs.judged import note, write_page
-from railwright.runs.measuring import measuring_words, parse
+from railwright.runs.measuring import option_words, parse_benchmarks
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration
 
@@ -37,7 +37,7 @@ _TIMES_PLAN, _BESIDE_S = 5.0, 300.0
 _ROUNDS, _SIDES = "rounds", "hosts"
 
 
-def refuse_half(asked: Asked, *more: str) -> None:
+def refuse_incomplete(asked: Arguments, *more: str) -> None:
     """Raises UsageError for one of the two options alone, and for another way to name what is measured."""
     if (asked.in_namespaces_of is None) != (asked.against is None):
         raise UsageError("a container is measured beside its host", hint="write --in-namespaces-of PID --against host")
@@ -47,17 +47,17 @@ def refuse_half(asked: Asked, *more: str) -> None:
         raise UsageError(f"--{other} says nothing with --in-namespaces-of", hint="leave it out")
 
 
-def container_beside_host(words: Sequence[str], names: tuple[str, ...], asked: Asked) -> int:
+def measure_container(words: Sequence[str], names: tuple[str, ...], asked: Arguments) -> int:
     """Show the plan, measure both sides in turn, and report; the exit status.
 
     `words` are those of the command that measures one side, and `names` the benchmarks that it will measure.
     """
-    inside, launches = look_inside(asked.in_namespaces_of), asked.launches
-    proof = PlannedProof(load_machine(None), parse(names, asked.options), launches)
+    inside, launches = read_surroundings(asked.in_namespaces_of), asked.launches
+    proof = PlannedProof(load_machine(None), parse_benchmarks(names, asked.options), launches)
     _show_plan(inside, proof.seconds, launches, asked.output)
     if asked.dry_run:
         return EXIT_OK
-    every = [*words, *measuring_words(asked, asked.options, 1)]
+    every = [*words, *option_words(asked, asked.options, 1)]
     folder = Path(asked.output)
     longest_s = _TIMES_PLAN * proof.seconds + _BESIDE_S
     troubles: dict[str, str] = {}
@@ -68,12 +68,12 @@ def container_beside_host(words: Sequence[str], names: tuple[str, ...], asked: A
         screen = HostScreen(
             sides, every, folder / _ROUNDS / str(number), asked.silence + proof.seconds, longest_s, note
         )
-        troubles |= {side: why for side, why in screen.run(partial(agent_of, inside)).items() if why}
+        troubles |= {side: why for side, why in screen.run(partial(write_agent, inside)).items() if why}
     files = {side: _merged(folder, side, launches) for side in (HOST, CONTAINER)}
     return _tell(inside, files, troubles, folder, asked.as_json)
 
 
-def _show_plan(inside: Inside, seconds: float, launches: int, output: str) -> None:
+def _show_plan(inside: Surroundings, seconds: float, launches: int, output: str) -> None:
     note(f"plan: this host and the container of process {inside.pid} measure in turn, {launches} times each")
     note(f"  takes      {', '.join(inside.taken)}")
     for what in inside.left:
@@ -113,7 +113,7 @@ def _records(found: Sequence[tuple[int, ResultFile]]) -> Iterator[Record]:
 
 
 def _tell(
-    inside: Inside, files: dict[str, ResultFile | None], troubles: dict[str, str], folder: Path, as_json: bool
+    inside: Surroundings, files: dict[str, ResultFile | None], troubles: dict[str, str], folder: Path, as_json: bool
 ) -> int:
     entered = Entered(
         pid=inside.pid, program=inside.program, taken=inside.taken, left=inside.left, troubles=dict(troubles)

@@ -11,10 +11,10 @@ from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts, PlannedHosts, Reach, parse_hosts, parse_interfaces
 from railwright.launch.slurm.allocation import SlurmReach, allocation
 from railwright.launch.ssh import SshReach
-from railwright.run.plan import Place
+from railwright.run.plan import SortKey
 
 
-def the_hosts(
+def resolve_hosts(
     hosts: str | None,
     *,
     ranks_per_host: int | None = None,
@@ -57,7 +57,7 @@ def refuse_no_hosts(hosts: PlannedHosts | None) -> None:
         raise UsageError("--screen compares hosts, and none were given", hint="write --hosts host0,host1")
 
 
-def growing(hosts: PlannedHosts | None) -> Place:
+def choose_sort_key(hosts: PlannedHosts | None) -> SortKey:
     """The order of hosts whose groups grow: near are those below one leaf in a lab, else those beside each other."""
     if hosts is None:
         raise UsageError(

@@ -24,7 +24,7 @@ from railwright.report.text.run import render
 from railwright.report.view import View, view_of
 from railwright.results.records import ResultFile
 from railwright.results.store import RESULTS_NAME
-from railwright.runs.acceptance import Evidence, told
+from railwright.runs.acceptance import Evidence, sheet_lines
 from railwright.terminal import drop_output
 
 
@@ -36,7 +36,7 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
     The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
     """
     diagnosis = diagnose(file, DECLARATIONS, required)
-    view = the_view(file, diagnosis)
+    view = build_view(file, diagnosis)
     if spec is not None:
         evidence = Evidence(spec, output)
         evidence.add(results or output / RESULTS_NAME, file, diagnosis)
@@ -53,21 +53,21 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
     show(view, as_json=as_json, verbose=verbose)
     if spec is not None:
         with _reader_may_leave():
-            for line in told(sheet, as_json=as_json):
+            for line in sheet_lines(sheet, as_json=as_json):
                 click.echo(line)
     if troubles:
         raise troubles[0]
     return view.diagnosis.exit_status
 
 
-def the_view(file: ResultFile, diagnosis: Diagnosis) -> View:
+def build_view(file: ResultFile, diagnosis: Diagnosis) -> View:
     """What every report of a judged file lays out."""
     return view_of(file.run, diagnosis, file.end, file.results)
 
 
 def write_page(file: ResultFile, diagnosis: Diagnosis, folder: Path) -> None:
     """Write report.html of a judged file into the folder. Raises RailwrightError."""
-    write(str(folder / "report.html"), render_html(the_view(file, diagnosis)))
+    write(str(folder / "report.html"), render_html(build_view(file, diagnosis)))
 
 
 def _pages(view: View) -> dict[str, Callable[[], str]]:

@@ -11,18 +11,18 @@ from pathlib import Path
 import click
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.environment import environment
+from railwright.launch.environment import read_environment
 from railwright.launch.hosts import NoReach, PlannedHosts
 from railwright.launch.kubernetes.job import KubernetesJob, new_name
-from railwright.launch.kubernetes.kubectl import chosen_kind, current_namespace
-from railwright.launch.kubernetes.manifests import PRIVILEGES, Named
+from railwright.launch.kubernetes.kubectl import choose_kind, current_namespace
+from railwright.launch.kubernetes.manifests import PRIVILEGES, NamedJob
 from railwright.launch.kubernetes.received import Received
-from railwright.launch.kubernetes.wanted import Wanted, cost_words
+from railwright.launch.kubernetes.wanted import KubernetesRequest, describe_cost
 from railwright.launch.slurm.job import parse_limit
-from railwright.options.asked import Asked
+from railwright.options.asked import Arguments
 from railwright.results.store import load
 from railwright.runs.judged import note, report
-from railwright.runs.requirements import the_requirements
+from railwright.runs.requirements import load_requirements
 
 NAMES = ("kubernetes", "namespace", "image", "rdma", "networks", "node_selector", "start_within", "job_kind")
 """The parameters of `kubernetes_options`."""
@@ -30,7 +30,7 @@ _NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
 """Variables that are of this machine and this command."""
 
 
-def refuse_mixed(asked: Asked) -> None:
+def refuse_mixed(asked: Arguments) -> None:
     """Raises UsageError for options of Kubernetes without it, and for other ways to hosts beside it."""
     if not asked.kubernetes:
         lone = next((name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(asked, name)), "")
@@ -46,7 +46,7 @@ def refuse_mixed(asked: Asked) -> None:
         raise UsageError(f"--kubernetes makes its hosts, so {other} says nothing", hint="leave it out")
 
 
-def to_come(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str, ...] = ()) -> PlannedHosts:
+def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str, ...] = ()) -> PlannedHosts:
     """The nodes of the job that is to be made, under names for the plan. Raises UsageError."""
     if nodes is None:
         raise UsageError("how many pods the job needs is not said", hint="--nodes 4")
@@ -54,16 +54,16 @@ def to_come(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str, .
     return PlannedHosts(names, ranks_per_host, NoReach("kubernetes"), interfaces)
 
 
-def _job(asked: Asked, ranks_per_node: int) -> Wanted:
+def _job(asked: Arguments, ranks_per_node: int) -> KubernetesRequest:
     """The job to make. Raises UsageError."""
-    settings = {name: value for name, value in environment().items() if not name.startswith(_NOT_PASSED)}
-    return Wanted(asked.nodes, asked.image, ranks_per_node, asked.namespace or "", asked.gpus_per_node or 0,
+    settings = {name: value for name, value in read_environment().items() if not name.startswith(_NOT_PASSED)}
+    return KubernetesRequest(asked.nodes, asked.image, ranks_per_node, asked.namespace or "", asked.gpus_per_node or 0,
                   asked.rdma, asked.networks, asked.node_selector,
                   parse_limit(asked.limit) if asked.limit is not None else None, asked.start_within,
                   settings)  # fmt: skip
 
 
-def words_of(verb: str, asked: Asked, *more: str) -> tuple[str, ...]:
+def pod_words(verb: str, asked: Arguments, *more: str) -> tuple[str, ...]:
     """What railwright is told in the first pod, but for the hosts and the output. Raises UsageError."""
     if asked.mpirun:
         raise UsageError("--mpirun is a path of this machine", hint="the pods use the Open MPI of their image")
@@ -72,15 +72,15 @@ def words_of(verb: str, asked: Asked, *more: str) -> tuple[str, ...]:
     return (*words, *["--force"] * bool(asked.force))
 
 
-def submitting(
+def make_submitter(
     hosts: PlannedHosts,
     words: tuple[str, ...],
-    asked: Asked,
+    asked: Arguments,
     judged: Callable[[Received, list[str]], int] | None = None,
 ) -> Callable[[float], int]:
     """What is done with a plan of some seconds instead of measuring it here; `judged` reports what came."""
     wanted = _job(asked, hosts.ranks_per_host)
-    required = the_requirements(asked.require)
+    required = load_requirements(asked.require)
     folder = Path(asked.output)
 
     def reported(received: Received, _troubles: list[str]) -> int:
@@ -90,12 +90,12 @@ def submitting(
 
     def submit_it(plan_s: float) -> int:
         limit_s = wanted.limited(plan_s)
-        kind = chosen_kind(asked.job_kind)
+        kind = choose_kind(asked.job_kind)
         namespace = wanted.namespace or current_namespace()
-        note(f"  {cost_words(wanted, kind, namespace, limit_s, plan_s)}")
+        note(f"  {describe_cost(wanted, kind, namespace, limit_s, plan_s)}")
         for name, why in PRIVILEGES.items() if wanted.rdma else ():
             note(f"  its pods run as root with {name}: {why}")
-        named = Named(wanted, new_name(), kind, words, limit_s)
+        named = NamedJob(wanted, new_name(), kind, words, limit_s)
         if asked.dry_run:
             _show(named)
             return 0
@@ -113,7 +113,7 @@ def submitting(
     return submit_it
 
 
-def _followed(named: Named, namespace: str, folder: Path) -> tuple[Received, list[str]]:
+def _followed(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, list[str]]:
     """Make the job, keep what it sends, and remove it; what came, and the pods that died."""
     received = Received(folder, ("railwright", *sys.argv[1:]), dt.datetime.now)
     job = KubernetesJob(named, namespace, note)
@@ -142,7 +142,7 @@ def _ending(received: Received, troubles: list[str]) -> CannotJudge | None:
     return CannotJudge("; ".join(words)[:1000], hint="what came before is kept, and marked incomplete")
 
 
-def _show(named: Named) -> None:
+def _show(named: NamedJob) -> None:
     """The manifests, as kubectl takes them; the keys are made when the job is."""
     click.echo(json.dumps(named.job(), indent=2))
     if named.kind == "job":

@@ -18,19 +18,19 @@ from railwright.errors import UsageError, unknown_name
 from railwright.launch.gpus.business import refuse_busy_gpus
 from railwright.launch.hosts import Hosts, PlannedHosts
 from railwright.launch.session import Planned
-from railwright.options.asked import Asked
+from railwright.options.asked import Arguments
 from railwright.results.declarations import ceilings_of, measured_alike
 from railwright.results.records import ResultFile
-from railwright.run.plan import Place, PlannedProof
+from railwright.run.plan import PlannedProof, SortKey
 from railwright.run.proof import Proof
-from railwright.runs.acceptance import the_spec
+from railwright.runs.acceptance import load_spec
 from railwright.runs.judged import note, report
-from railwright.runs.requirements import the_requirements
+from railwright.runs.requirements import load_requirements
 from railwright.topology.sources.load import load
 from railwright.units import count, format_duration, format_size
 
 
-def with_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:
+def add_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:
     """The ceilings that benchmarks are held against, before them; between hosts those that span hosts. UsageError."""
     asked = [find(name).name for name in dict.fromkeys(names)]
     wanted = {one for name in asked for one in ceilings_of(name, DECLARATIONS)} - set(asked)
@@ -38,7 +38,7 @@ def with_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, 
     return (*found, *asked)
 
 
-def parse(
+def parse_benchmarks(
     names: tuple[str, ...], given: tuple[str, ...], ceilings: frozenset[str] = frozenset()
 ) -> list[tuple[AnyBenchmark, Options]]:
     """The benchmarks of those names with their options. Raises UsageError.
@@ -67,7 +67,7 @@ def parse(
     return [(benchmark, parsed[benchmark.name]) for benchmark in benchmarks]
 
 
-class JobToCome(NamedTuple):
+class PendingJob(NamedTuple):
     """A job that is yet to be submitted."""
 
     hosts: PlannedHosts
@@ -75,7 +75,7 @@ class JobToCome(NamedTuple):
     """It gets the plan's seconds, and gives the exit status."""
 
 
-def measuring_words(asked: Asked, options: Sequence[str], launches: int) -> list[str]:
+def option_words(asked: Arguments, options: Sequence[str], launches: int) -> list[str]:
     """The words of these options for a railwright elsewhere."""
     words = ["--launches", str(launches), "--silence", f"{asked.silence:g}"]
     words += [word for text in options for word in ("-o", text)]
@@ -84,17 +84,17 @@ def measuring_words(asked: Asked, options: Sequence[str], launches: int) -> list
 
 def measure(
     names: tuple[str, ...],
-    asked: Asked,
+    asked: Arguments,
     *,
-    hosts: Hosts | JobToCome | None = None,
+    hosts: Hosts | PendingJob | None = None,
     screens: bool = False,
-    place: Place | None = None,
+    place: SortKey | None = None,
     ceilings: frozenset[str] = frozenset(),
 ) -> int:
     """Show the plan, run it, or submit the job that will, and report; the exit status."""
-    required, spec = the_requirements(asked.require), the_spec(getattr(asked, "accept", None), asked.require)
-    topology, chosen = load(None), parse(names, asked.options, ceilings)
-    if isinstance(hosts, JobToCome):
+    required, spec = load_requirements(asked.require), load_spec(getattr(asked, "accept", None), asked.require)
+    topology, chosen = load(None), parse_benchmarks(names, asked.options, ceilings)
+    if isinstance(hosts, PendingJob):
         plan = PlannedProof(topology, chosen, asked.launches, hosts.hosts, screens, place)
         show_plan(plan, ceilings)
         return hosts.submit(plan.seconds)

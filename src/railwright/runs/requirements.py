@@ -13,7 +13,7 @@ from railwright.errors import UsageError
 _MOST_BYTES_OF_A_LINE = 1000
 
 
-def the_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
+def load_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
     """The paths that must be ok. Raises UsageError for a name that nothing has, and for a file of nothing."""
     known = [benchmark.name for benchmark in EVERY]
     found: dict[Requirement, None] = {}

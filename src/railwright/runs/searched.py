@@ -10,11 +10,11 @@ from railwright.diagnosis.localise.procedure import ROUND_S, Rounds
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.options.asked import Asked
+from railwright.options.asked import Arguments
 from railwright.units import format_duration
 
 
-def rounds_for(asked: Asked, fabric: Fabric) -> Rounds:
+def choose_rounds(asked: Arguments, fabric: Fabric) -> Rounds:
     """The rounds of the search; says what a cover costs. Raises UsageError for one that is too long."""
     if asked.cover is not None:
         cost = cover_of(fabric, asked.cover).cost
@@ -27,7 +27,7 @@ def rounds_for(asked: Asked, fabric: Fabric) -> Rounds:
     return Rounds(screen=asked.rounds, confirm=asked.confirm, load_test=asked.load_test)
 
 
-def status_of(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:
+def search_status(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:
     """1 where there are suspects; else 3 where links were not tested."""
     if suspects:
         return EXIT_SLOW

@@ -9,12 +9,20 @@ from pathlib import Path
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.hosts import NoReach, PlannedHosts
-from railwright.launch.slurm.allocation import is_inside
-from railwright.launch.slurm.job import SUBMITTED, SlurmJob, Wanted, cost_words, look, parse_limit, submit
-from railwright.options.asked import Asked
+from railwright.launch.slurm.allocation import is_inside_job
+from railwright.launch.slurm.job import (
+    SUBMITTED,
+    SlurmJob,
+    SlurmRequest,
+    describe_cost,
+    find_groups,
+    parse_limit,
+    submit,
+)
+from railwright.options.asked import Arguments
 from railwright.results.store import RESULTS_NAME, load
 from railwright.runs.judged import note, report
-from railwright.runs.requirements import the_requirements
+from railwright.runs.requirements import load_requirements
 
 NAMES = ("slurm", "nodes", "partition", "account", "limit", "gpus_per_node", "more", "start_by", "no_wait")
 """The parameters of `slurm_options` and `job_options`."""
@@ -22,9 +30,9 @@ _SHARED = ("--nodes", "--time", "--gpus-per-node")
 """What a job of Kubernetes has as well."""
 
 
-def start_by(asked: Asked) -> str | None:
+def choose_starter(asked: Arguments) -> str | None:
     """What starts ranks in the job that we are in; None where one is to be submitted. Raises UsageError."""
-    if not is_inside(os.environ):
+    if not is_inside_job(os.environ):
         return None
     given = _of_job(asked)
     if given and SUBMITTED not in os.environ:
@@ -34,7 +42,7 @@ def start_by(asked: Asked) -> str | None:
     return str(asked.start_by)
 
 
-def refuse_without_slurm(asked: Asked) -> None:
+def refuse_without_slurm(asked: Arguments) -> None:
     """Raises UsageError for an option of a job of Slurm, where none is wanted."""
     given = [*_of_job(asked), *["--start-by"] * (asked.start_by != "auto")]
     lone = next((name for name in given if not (asked.kubernetes and name in _SHARED)), "")
@@ -43,13 +51,13 @@ def refuse_without_slurm(asked: Asked) -> None:
         raise UsageError(f"{lone} says nothing without {ways}", hint=f"write {ways} as well")
 
 
-def _of_job(asked: Asked) -> list[str]:
+def _of_job(asked: Arguments) -> list[str]:
     given = {"--nodes": asked.nodes, "--partition": asked.partition, "--account": asked.account, "--time": asked.limit,
              "--gpus-per-node": asked.gpus_per_node, "--sbatch": asked.more, "--no-wait": asked.no_wait}  # fmt: skip
     return [name for name, value in given.items() if value]
 
 
-def to_come(asked: Asked) -> PlannedHosts:
+def plan_hosts(asked: Arguments) -> PlannedHosts:
     """The nodes of the job that is to be submitted, under names for the plan. Raises UsageError."""
     if asked.hosts is not None:
         hint = "--sbatch=--nodelist=NODE,NODE asks for some"
@@ -60,17 +68,17 @@ def to_come(asked: Asked) -> PlannedHosts:
     return PlannedHosts(names, asked.ranks_per_host or 1, NoReach("slurm"))
 
 
-def submitting(hosts: PlannedHosts, asked: Asked) -> Callable[[float], int]:
+def make_submitter(hosts: PlannedHosts, asked: Arguments) -> Callable[[float], int]:
     """What is done with a plan of some seconds instead of measuring it here. Raises UsageError."""
-    wanted = Wanted(asked.nodes, hosts.ranks_per_host, asked.partition or "", asked.account or "",
+    wanted = SlurmRequest(asked.nodes, hosts.ranks_per_host, asked.partition or "", asked.account or "",
                     parse_limit(asked.limit) if asked.limit is not None else None, asked.gpus_per_node or 0,
                     asked.more)  # fmt: skip
-    required = the_requirements(asked.require)
+    required = load_requirements(asked.require)
     folder = Path(asked.output).absolute()
 
     def submit_it(plan_s: float) -> int:
         limit_s = wanted.limited(plan_s)
-        note(f"  {cost_words(wanted, look(wanted), limit_s, plan_s)}")
+        note(f"  {describe_cost(wanted, find_groups(wanted), limit_s, plan_s)}")
         if asked.dry_run:
             return 0
         folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +88,7 @@ def submitting(hosts: PlannedHosts, asked: Asked) -> Callable[[float], int]:
         if asked.no_wait:
             return 0
         _follow(job, folder)
-        ending = job.ending()
+        ending = job.explain_end()
         if _stamp(folder) == before:
             said = "it wrote no results; its own words are in" if ending is None else "before any result:"
             raise ending or CannotJudge(f"job {job.number} ended, and {said} {job.log}", hint=f"cat {job.log}")

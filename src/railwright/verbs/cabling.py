@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.options.machine import planned_cluster
-from railwright.options.output import json_option, tell
+from railwright.options.machine import load_planned_cluster
+from railwright.options.output import json_option, print_answer
 
 
 @click.command()
@@ -32,11 +32,11 @@ def cabling(cluster: str, seen: str, as_json: bool) -> int:
     from railwright.topology.cabling import parse_cables
     from railwright.topology.sources.cables import read_cabling
 
-    planned = parse_cables(planned_cluster(cluster).fabric.cables)
+    planned = parse_cables(load_planned_cluster(cluster).fabric.cables)
     if not planned:
         raise UsageError(f"{cluster[:200]} names no cables", hint="see fabric.cables in docs/cluster-file.md")
     found = check_cabling(planned, read_cabling(Path(seen)))
-    tell([found], lambda: cabling_lines(found), as_json=as_json)
+    print_answer([found], lambda: cabling_lines(found), as_json=as_json)
     if found.findings:
         return EXIT_SLOW
     return EXIT_UNJUDGED if found.not_looked_at else EXIT_OK

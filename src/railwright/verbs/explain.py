@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import UsageError, unknown_name
-from railwright.options.machine import MachineCommand, cluster_options, spelt_path, the_cluster
-from railwright.options.output import json_option, tell, write
+from railwright.options.machine import MachineCommand, cluster_options, normalize_path, the_cluster
+from railwright.options.output import json_option, print_answer, write
 
 if TYPE_CHECKING:
     from railwright.expected.machine import Machine
@@ -64,7 +64,7 @@ def explain(
         _refuse_options(file, "our own records name their machine", "--host, --beside and --path", given)
         _refuse_options(file, "our own records have no rings", "--svg", svg is not None)
         return _show_our_own(file, as_json=as_json)
-    place = _place(machine, count, cluster_file, beside, spelt_path(between, ":")) if given else None
+    place = _place(machine, count, cluster_file, beside, normalize_path(between, ":")) if given else None
     found = read_paste(text, place, collective)
     _show(found, place, files[0] if files else "-", svg, as_json=as_json)
     return found.status
@@ -124,11 +124,11 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
     from railwright.benchmarks.registry import DECLARATIONS
     from railwright.diagnosis.runs.diagnose import diagnose
     from railwright.results.store import load
-    from railwright.runs.judged import show, the_view
+    from railwright.runs.judged import build_view, show
 
     found = load(Path(file))
     diagnosis = diagnose(found, DECLARATIONS)
-    show(the_view(found, diagnosis), as_json=as_json)
+    show(build_view(found, diagnosis), as_json=as_json)
     return diagnosis.exit_status
 
 
@@ -146,7 +146,7 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
     for number, explained in enumerate(found.tables):
         if number and not as_json:
             click.echo()
-        tell([explained], partial(render_explained, explained), as_json=as_json)
+        print_answer([explained], partial(render_explained, explained), as_json=as_json)
     if found.files and not any(one.machine for one in found.tables):
         _ask_for_the_machine(found.files[0], file)
     if found.refused is not None:
@@ -184,4 +184,4 @@ def _show_log(found: Paste, place: Machine | None, svg: str | None, *, as_json: 
 
         write(svg, draw(log, host))
     record = {"record": "nccl_log", "log": log, "findings": findings}
-    tell([record], lambda: render_nccl_log(log, findings, host), as_json=as_json)
+    print_answer([record], lambda: render_nccl_log(log, findings, host), as_json=as_json)

@@ -22,11 +22,11 @@ def judge(
     from pathlib import Path
 
     from railwright.results.store import RESULTS_NAME, load
-    from railwright.runs.acceptance import the_spec
+    from railwright.runs.acceptance import load_spec
     from railwright.runs.judged import report
-    from railwright.runs.requirements import the_requirements
+    from railwright.runs.requirements import load_requirements
 
-    path, spec = Path(results), the_spec(accept, require)
+    path, spec = Path(results), load_spec(accept, require)
     file = load(path)
     folder = Path(output) if output else path if path.is_dir() else path.parent
     try:
@@ -39,7 +39,7 @@ def judge(
         folder,
         as_json=as_json,
         verbose=verbose,
-        required=the_requirements(require),
+        required=load_requirements(require),
         spec=spec,
         results=path / RESULTS_NAME if path.is_dir() else path,
     )

@@ -9,7 +9,7 @@ import click
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.options.group import Group
 from railwright.options.machine import the_cluster
-from railwright.options.output import json_option, tell
+from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
     from railwright.topology.cluster import Cluster
@@ -104,7 +104,7 @@ def status(name: str | None, as_json: bool) -> int:
         for each in names:
             seen = observe(state.open_lab(each), executor)
             worst = max(worst, {"up": EXIT_OK, "incomplete": EXIT_SLOW, "interrupted": EXIT_UNJUDGED}[seen.state])
-            tell([seen], partial(status_lines, seen), as_json=as_json)
+            print_answer([seen], partial(status_lines, seen), as_json=as_json)
     if not names and not as_json:
         click.echo("there is no lab here")
     return worst
@@ -150,7 +150,9 @@ def fault(words: tuple[str, ...], name: str | None, as_json: bool) -> int:
     with state.locked(there.name):
         new = apply(there, wanted, list(words[1:]))
         standing = applied(there)
-    tell([[one for one in standing if one.id == new.id]], lambda: f"{new.id}  {new.describe()}", as_json=as_json)
+    print_answer(
+        [[one for one in standing if one.id == new.id]], lambda: f"{new.id}  {new.describe()}", as_json=as_json
+    )
     if not as_json:
         click.echo(f"take it out with: railwright lab heal {new.id}", err=True)
     return EXIT_OK
@@ -167,7 +169,7 @@ def _list_faults(name: str | None, as_json: bool) -> int:
     if found is not None:
         lines += ["", f"in lab {found.name} now:" if there else f"lab {found.name} has no fault"]
     lines += [f"{one.id}  {one.describe()}" for one in there]
-    tell([there], lambda: lines, as_json=as_json)
+    print_answer([there], lambda: lines, as_json=as_json)
     return EXIT_OK
 
 
@@ -185,7 +187,7 @@ def heal(which: tuple[str, ...], name: str | None, as_json: bool) -> int:
     with state.locked(there.name):
         healed = applied.heal(there, which)
     lines = ["healed:", *(f"{one.id}  {one.describe()}" for one in healed)]
-    tell([healed], lambda: lines if healed else f"lab {there.name} had no fault", as_json=as_json)
+    print_answer([healed], lambda: lines if healed else f"lab {there.name} had no fault", as_json=as_json)
     return EXIT_OK
 
 
@@ -220,7 +222,7 @@ def probe(
     there = state.open_lab(name)
     way = traffic.route(there.plan, source, destination, rail=rail, ipv6=ipv6)
     seen = traffic.probe(there, way, traffic.Sizes(**sizes))
-    tell([seen], lambda: probe_lines(seen), as_json=as_json)
+    print_answer([seen], lambda: probe_lines(seen), as_json=as_json)
     return EXIT_SLOW if seen.lost or any(one.failed_flows for one in seen.ways) else EXIT_OK
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
-from railwright.options.machine import MachineCommand, cluster_options, spelt_path, the_cluster
-from railwright.options.output import json_option, tell
+from railwright.options.machine import MachineCommand, cluster_options, normalize_path, the_cluster
+from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
     from railwright.topology.cluster import Cluster
@@ -43,8 +43,8 @@ def limits(
     railwright limits --host hgx-h100 nics=4 --count 16 --collective all_to_all
     railwright limits --host aws-p5 --count 3 --path gpu0:gpu0@2
     """
-    machine, paths = _named(machine, tuple(spelt_path(word, ">") for word in paths))
-    between = tuple(spelt_path(text, ":") for text in between)
+    machine, paths = _named(machine, tuple(normalize_path(word, ">") for word in paths))
+    between = tuple(normalize_path(text, ":") for text in between)
     if collective is None and (algorithm != "auto" or size is not None):
         raise UsageError("--algorithm and --size belong to a collective", hint="give --collective all_reduce")
     if paths and (between or collective):
@@ -102,5 +102,5 @@ def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *
         rows = tuple(row for text in between for row in rows_between(machine, text))
     else:
         rows = rows_inside(machine, paths or paths_that_matter(cluster.host))
-    tell(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
+    print_answer(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
     return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from railwright.errors import UsageError
-from railwright.options.asked import Asked
+from railwright.options.asked import Arguments
 from railwright.options.hosts import ssh_config_option
-from railwright.options.output import json_option, page_option, tell, write
+from railwright.options.output import json_option, page_option, print_answer, write
 from railwright.options.search import search_options
 
 if TYPE_CHECKING:
@@ -122,17 +122,17 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.report.pages.locate import render_located_html
     from railwright.report.text.locate import located_lines
     from railwright.run.exclusive import measuring_alone
-    from railwright.runs.hosts import the_hosts
-    from railwright.runs.searched import rounds_for, status_of
+    from railwright.runs.hosts import resolve_hosts
+    from railwright.runs.searched import choose_rounds, search_status
 
-    asked = Asked(**typed)
+    asked = Arguments(**typed)
     if (asked.lab is None) == (asked.hosts is None):
         raise UsageError("what to search is not clear", hint="give one of --hosts HOST,HOST and --lab NAME")
     gpus = (asked.gpus or 1) if asked.probe == "nccl" else 0
     reached = {"ssh_config": asked.ssh_config, "interfaces": asked.interfaces}
-    hosts = the_hosts(asked.hosts, ranks_per_host=gpus or None, **reached) if asked.lab is None else None
+    hosts = resolve_hosts(asked.hosts, ranks_per_host=gpus or None, **reached) if asked.lab is None else None
     place = _place(asked, hosts, gpus)
-    rounds, way = rounds_for(asked, place.fabric), _way(asked, place, hosts, gpus)
+    rounds, way = choose_rounds(asked, place.fabric), _way(asked, place, hosts, gpus)
     with measuring_alone(asked.force):
         found = search(
             place, rounds, seed=asked.seed, cover=asked.cover, way=way, latency=asked.latency,
@@ -140,11 +140,11 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
         )  # fmt: skip
     if asked.output is not None:
         write(asked.output, render_located_html(found))
-    tell([found], lambda: located_lines(found), as_json=asked.as_json)
-    return status_of(found.suspects, found.tested, found.not_measured + len(found.unjudged))
+    print_answer([found], lambda: located_lines(found), as_json=asked.as_json)
+    return search_status(found.suspects, found.tested, found.not_measured + len(found.unjudged))
 
 
-def _place(asked: Asked, hosts: Hosts | None, gpus: int) -> Place:
+def _place(asked: Arguments, hosts: Hosts | None, gpus: int) -> Place:
     from pathlib import Path
 
     from railwright.lab import state
@@ -174,7 +174,7 @@ def _place(asked: Asked, hosts: Hosts | None, gpus: int) -> Place:
     return place_of_hosts(hosts, asked.routing, tree, asked.oversubscription, gpus)
 
 
-def _way(asked: Asked, place: Place, hosts: Hosts | None, gpus: int) -> Way:
+def _way(asked: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> Way:
     """How flows are sent. Raises UsageError for what the place or the other options rule out."""
     from railwright.locate.ways import mpi_way, nccl_way, tcp_way
 

@@ -8,7 +8,7 @@ import click
 
 from railwright.errors import UsageError, unknown_name
 from railwright.options.group import Group
-from railwright.options.output import json_option, tell
+from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
     from railwright.net.view import Address
@@ -76,7 +76,7 @@ def check(
     )
     lines = checked(question)
     status = exit_status(lines)
-    tell(
+    print_answer(
         [*lines, ExitRecord(exit_status=status)],
         lambda: [*net_lines(lines, evidence=evidence), closing_line(lines, without, status)],
         as_json=as_json,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from railwright.errors import UsageError
-from railwright.options.asked import Asked
-from railwright.options.machine import planned_cluster
-from railwright.options.output import json_option, tell
+from railwright.options.asked import Arguments
+from railwright.options.machine import load_planned_cluster
+from railwright.options.output import json_option, print_answer
 from railwright.options.search import search_options
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.diagnosis.localise import trial
     from railwright.diagnosis.localise.simulate import Weather
     from railwright.report.text.locate import simulated_lines
-    from railwright.runs.searched import rounds_for, status_of
+    from railwright.runs.searched import choose_rounds, search_status
 
-    asked = Asked(**typed)
+    asked = Arguments(**typed)
     text = " ".join(asked.fabric)
     gc.disable()  # millions of tuples are in no circle: to look through them again and again would double the time
     try:
         fabric = _fabric(text, asked.forwarding)
-        rounds = rounds_for(asked, fabric)
+        rounds = choose_rounds(asked, fabric)
         truth, drawn = _truth(fabric, asked.faults)
         weather = Weather(
             noise=asked.noise, interference=asked.interference, wrong_map=asked.wrong_map, lost=asked.lost
@@ -70,8 +70,8 @@ def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
         )
     finally:
         gc.enable()
-    tell([found], lambda: simulated_lines(found), as_json=asked.as_json)
-    return status_of(found.suspects, found.tested, 0)
+    print_answer([found], lambda: simulated_lines(found), as_json=asked.as_json)
+    return search_status(found.suspects, found.tested, 0)
 
 
 def _fabric(text: str, forwarding: str | None) -> Fabric:
@@ -93,7 +93,7 @@ def _fabric(text: str, forwarding: str | None) -> Fabric:
     if words[:1] == ["fat-tree"]:
         return parse_fat_tree(words[1:])
     if is_cluster:
-        return fabric_of_cluster(planned_cluster(text))
+        return fabric_of_cluster(load_planned_cluster(text))
     hint = "give a cluster file, what ibnetdiscover printed, or: fat-tree hosts=1280 gpus=8"
     raise UsageError(f"{text[:60]!r} is no fabric", hint=hint)
 

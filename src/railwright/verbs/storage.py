@@ -8,8 +8,8 @@ import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unknown_name
 from railwright.options.group import Group
-from railwright.options.machine import MachineCommand, machine_option, the_machine
-from railwright.options.output import json_option, tell, write
+from railwright.options.machine import MachineCommand, load_machine, machine_option
+from railwright.options.output import json_option, print_answer, write
 
 if TYPE_CHECKING:
     from railwright.topology.devices import Topology
@@ -53,19 +53,19 @@ def cufile_json(
     from railwright.report.formats.cufile_json import render_cufile_json, told_lines
     from railwright.topology.sources.root import read_bounded
 
-    topology = the_machine(machine)
+    topology = load_machine(machine)
     addresses = _addresses(topology) if machine is None else {}
     addresses |= dict(_pair(text, topology) for text in given)
     if checked is not None:
         if file is not None:
             raise UsageError("--check only reads", hint=f"leave {file[:60]!r} out")
         told = check(topology, properties_in(read_bounded(Path(checked), _MOST_BYTES)), addresses)
-        tell(told, lambda: told_lines(told), as_json=as_json)
+        print_answer(told, lambda: told_lines(told), as_json=as_json)
         states = {one.state for one in told}
         return EXIT_SLOW if "bad" in states else EXIT_UNJUDGED if "not looked" in states else EXIT_OK
     settings = wanted(topology, addresses)
     if as_json or file is None:
-        tell(settings, lambda: render_cufile_json(topology.name, settings).removesuffix("\n"), as_json=as_json)
+        print_answer(settings, lambda: render_cufile_json(topology.name, settings).removesuffix("\n"), as_json=as_json)
     else:
         write(file, render_cufile_json(topology.name, settings))
     return EXIT_OK

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.options.machine import MachineCommand, MachineGroup, machine_option, the_machine
+from railwright.options.machine import MachineCommand, MachineGroup, load_machine, machine_option
 from railwright.options.output import json_option, write
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def export(machine: str | None, nccl_xml: bool, guests: tuple[str, ...], file: s
 
 def _known(machine: str | None) -> Topology:
     """The topology, or CannotJudge where nothing at all could be read."""
-    topology = the_machine(machine)
+    topology = load_machine(machine)
     if not topology.links and not any(device.facts.get("threads") for device in topology.of_kind("cpu")):
         why = "; ".join(f"{item.what}: {item.why}" for item in topology.unknown[:4])
         raise CannotJudge(f"nothing of {topology.name} could be read: {why}", hint="are /sys and /proc mounted?")

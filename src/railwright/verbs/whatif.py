@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, RailwrightError, UsageError
-from railwright.options.machine import MachineCommand, the_machine
-from railwright.options.output import json_option, page_option, tell, write
+from railwright.options.machine import MachineCommand, load_machine
+from railwright.options.output import json_option, page_option, print_answer, write
 
 if TYPE_CHECKING:
     from railwright.expected.designs import Design, Question
@@ -92,7 +92,7 @@ def whatif(
     designs = compared([_design(name, cluster, question) for name, cluster in clusters])
     if output is not None:
         write(output, render_designs_html(designs, question))
-    tell(designs, lambda: render_designs(designs, question), as_json=as_json)
+    print_answer(designs, lambda: render_designs(designs, question), as_json=as_json)
     return EXIT_OK
 
 
@@ -127,7 +127,7 @@ def _clusters(
     if not machines and given is not None and not vary:
         return [(given.host.name, cluster_of(given.host, hosts, fabric))]
     texts = tuple(_varied(machines or _base(given), vary))
-    return [(text, cluster_of(the_machine(text), hosts, fabric)) for text in texts]
+    return [(text, cluster_of(load_machine(text), hosts, fabric)) for text in texts]
 
 
 def _base(given: Cluster | None) -> tuple[str, ...]:

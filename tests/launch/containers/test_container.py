@@ -15,7 +15,7 @@ from tests.conftest import wait_until
 from tests.schemas import fits
 
 from railwright.lab.faults.cpu import emptied
-from railwright.launch.containers.surroundings import agent_of, look_inside
+from railwright.launch.containers.surroundings import read_surroundings, write_agent
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: namespaces need root")]
 
@@ -78,7 +78,7 @@ def container() -> Iterator[Container]:
 
 
 def inside(container: Container, tmp_path: Path, line: str) -> subprocess.Popen[str]:
-    agent = agent_of(look_inside(container.pid), tmp_path)
+    agent = write_agent(read_surroundings(container.pid), tmp_path)
     return subprocess.Popen([*agent, "container", line], stdout=subprocess.PIPE, text=True)
 
 
@@ -119,7 +119,7 @@ def test_a_program_is_in_the_containers_cgroup_and_ends_with_its_keeper(containe
 
 
 def test_what_cannot_be_taken_is_told(container):
-    seen = look_inside(container.pid)
+    seen = read_surroundings(container.pid)
     assert seen.left == (
         "program files: those of this host, with all libraries",
         "NCCL_TOPO_FILE: it names a file of the container",

@@ -18,8 +18,8 @@ from railwright.diagnosis.peers.gpu_health import SWITCHED_OFF, TOO_SHORT
 from railwright.errors import UsageError
 from railwright.launch.gpus import business as gpu_business
 from railwright.launch.gpus import watch as gpu_watch
-from railwright.launch.gpus.business import refuse_busy_gpus, why_busy
-from railwright.launch.gpus.samples import Business, GpuSample, Sample, summary, under_load
+from railwright.launch.gpus.business import describe_use, refuse_busy_gpus
+from railwright.launch.gpus.samples import GpuSample, GpuUse, Sample, select_loaded, summarize
 from railwright.launch.gpus.watch import GpuWatch
 from railwright.launch.local import LocalLauncher
 from railwright.launch.session import Planned, Session
@@ -56,19 +56,19 @@ def clocks(samples):
 def test_idle_samples_and_the_first_under_load_do_not_count():
     samples = [sample(0, (345, IDLE)), sample(1, (900, 0)), sample(2, (1980, 0)), sample(3, (345, IDLE)),
                sample(4, (700, 0)), sample(5, (1965, 0))]  # fmt: skip
-    assert clocks(under_load(samples)) == [[], [], [1980], [], [], [1965]]
+    assert clocks(select_loaded(samples)) == [[], [], [1980], [], [], [1965]]
 
 
 def test_a_driver_that_gives_no_reasons_is_judged_by_utilisation():
     busy = GpuSample(ADDRESSES[0], 1980e6, None, None, None, 80, None)
     idle = GpuSample(ADDRESSES[0], 345e6, None, None, None, 0, None)
-    kept = under_load([Sample(0, (busy,)), Sample(1, (busy,)), Sample(2, (idle,))])
+    kept = select_loaded([Sample(0, (busy,)), Sample(1, (busy,)), Sample(2, (idle,))])
     assert [len(one.gpus) for one in kept] == [0, 1, 0]
 
 
 def test_a_result_names_the_slowest_gpu_and_what_held_it_down():
     samples = [sample(1, (1980, 0), (1410, POWER_CAP | THERMAL)), sample(2, (1980, 0), (1500, POWER_CAP))]
-    settings, (evidence,) = summary(samples, GPUS)
+    settings, (evidence,) = summarize(samples, GPUS)
     assert settings == {
         "gpu_samples": 2,
         "gpu_clock_min_hz": 1410e6,
@@ -87,24 +87,24 @@ def test_a_result_names_the_slowest_gpu_and_what_held_it_down():
 
 def test_the_lowest_median_may_be_another_gpu_s_than_the_lowest_sample():
     samples = [sample(1, (690, 0), (1500, 0)), sample(2, (1980, 0), (1500, 0)), sample(3, (1980, 0), (1500, 0))]
-    settings, _ = summary(samples, GPUS)
+    settings, _ = summarize(samples, GPUS)
     assert (settings["gpu_clock_min_of"], settings["gpu_clock_min_hz"]) == ("gpu0", 690e6)
     assert (settings["gpu_clock_median_of"], settings["gpu_clock_median_hz"]) == ("gpu1", 1500e6)
 
 
 def test_clocks_that_a_user_set_and_idleness_are_no_throttling():
-    settings, (evidence,) = summary([sample(1, (1980, APPLICATION_CLOCKS))], GPUS)
+    settings, (evidence,) = summarize([sample(1, (1980, APPLICATION_CLOCKS))], GPUS)
     assert settings["gpu_throttle"] == "none"
     assert "gpu_throttle_of" not in settings
     assert evidence.value == "1980 of 1980 MHz"
 
 
 def test_gpus_of_others_are_not_told():
-    settings, evidence = summary([sample(1, (1980, 0), (300, THERMAL))], {ADDRESSES[0]: GPUS[ADDRESSES[0]]})
+    settings, evidence = summarize([sample(1, (1980, 0), (300, THERMAL))], {ADDRESSES[0]: GPUS[ADDRESSES[0]]})
     assert (settings["gpu_clock_min_hz"], settings["gpu_throttle"]) == (1980e6, "none")
     assert "gpu1" not in evidence[0].seen
-    assert summary([], GPUS) == ({}, ())
-    assert summary([sample(1)], GPUS) == ({}, ())
+    assert summarize([], GPUS) == ({}, ())
+    assert summarize([sample(1)], GPUS) == ({}, ())
 
 
 @pytest.fixture(scope="module")
@@ -277,15 +277,15 @@ def test_waived_and_failed_results_are_left_alone(machine):
 @pytest.mark.parametrize(
     ("gpu", "words"),
     [
-        (Business(ADDRESSES[0], 0, 0, 0), ""),
-        (Business(ADDRESSES[0], None, None, None), ""),
-        (Business(ADDRESSES[0], 0, 10, 300 << 20), ""),
-        (Business(ADDRESSES[0], 1, 0, 0), "1 process"),
-        (Business(ADDRESSES[0], 2, 97, 43 << 30), "2 processes, at work 97 % of the time, 43 GiB of its memory in use"),
+        (GpuUse(ADDRESSES[0], 0, 0, 0), ""),
+        (GpuUse(ADDRESSES[0], None, None, None), ""),
+        (GpuUse(ADDRESSES[0], 0, 10, 300 << 20), ""),
+        (GpuUse(ADDRESSES[0], 1, 0, 0), "1 process"),
+        (GpuUse(ADDRESSES[0], 2, 97, 43 << 30), "2 processes, at work 97 % of the time, 43 GiB of its memory in use"),
     ],
 )
 def test_what_makes_a_gpu_busy(gpu, words):
-    assert why_busy(gpu) == words
+    assert describe_use(gpu) == words
 
 
 @pytest.fixture

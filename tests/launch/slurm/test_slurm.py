@@ -14,7 +14,7 @@ from tests.conftest import Driver, wait_until
 from tests.launch.slurm.slurm_bed import Bed, lacking, slurm
 
 from railwright.launch.scratch import sweep
-from railwright.launch.slurm.job import SlurmJob, Wanted, submit
+from railwright.launch.slurm.job import SlurmJob, SlurmRequest, submit
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(lacking() != "", reason=f"waived: {lacking()}")]
 
@@ -37,7 +37,7 @@ def limited(bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> SlurmJob:
     """A job of one minute, the least that Slurm has, that would take longer. It sleeps while other tests run."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("SLURM_CONF", bed.environment["SLURM_CONF"])
-        wanted = Wanted(1, limit_s=60.0, more=("--nodelist=n4",))
+        wanted = SlurmRequest(1, limit_s=60.0, more=("--nodelist=n4",))
         return submit(wanted, ["sleep", "600"], tmp_path_factory.mktemp("limited"), 60.0, lambda _line: None)
 
 
@@ -170,7 +170,7 @@ def test_a_partition_that_is_not_there_is_refused(answer, in_slurm):
 
 
 def test_a_job_that_would_wait_for_ever_is_cancelled(in_slurm, tmp_path):
-    in_slurm.ask("scontrol", "hold", (job := submit(Wanted(1, more=("--begin=now+1hour",)), ["true"], tmp_path, 60.0,
+    in_slurm.ask("scontrol", "hold", (job := submit(SlurmRequest(1, more=("--begin=now+1hour",)), ["true"], tmp_path, 60.0,
                                                     lambda _line: None)).number)  # fmt: skip
     with pytest.raises(Exception, match=rf"job {job.number} would wait for ever \(JobHeldAdmin\), and was cancelled"):
         job.follow()
@@ -179,7 +179,7 @@ def test_a_job_that_would_wait_for_ever_is_cancelled(in_slurm, tmp_path):
 
 def test_a_job_at_its_time_limit_says_so(in_slurm, limited):
     limited.follow()
-    ending = limited.ending()
+    ending = limited.explain_end()
     assert ending is not None
     assert ending.message == f"job {limited.number} ended at its time limit of 60.0 s"
     assert "--time" in ending.hint

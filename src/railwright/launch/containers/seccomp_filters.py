@@ -19,7 +19,7 @@ _ACTION, _ASK_SUPERVISOR = 0xFFFF0000, 0x7FC00000  # SECCOMP_RET_ACTION, SECCOMP
 _MOST_FILTERS = 256
 
 
-def filters_of(pid: int) -> tuple[str, ...]:
+def read_filters(pid: int) -> tuple[str, ...]:
     """The filters of a process, the oldest first, each as base64 of its instructions.
 
     The process stops for it as for a debugger: for as long as the filters are copied. Raises OSError, where nobody may
@@ -34,7 +34,7 @@ def filters_of(pid: int) -> tuple[str, ...]:
         _LIBC.ptrace(_DETACH, pid, None, None)
 
 
-def asks_a_supervisor(filters: tuple[str, ...]) -> bool:
+def uses_supervisor(filters: tuple[str, ...]) -> bool:
     """Whether a filter hands calls to another process, which knows nothing of ours: they fail then with ENOSYS."""
     return any(
         code == _RETURN_CONSTANT and value & _ACTION == _ASK_SUPERVISOR

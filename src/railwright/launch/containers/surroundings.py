@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.launch.containers.seccomp_filters import asks_a_supervisor, filters_of
-from railwright.launch.environment import is_measured_by
+from railwright.launch.containers.seccomp_filters import read_filters, uses_supervisor
+from railwright.launch.environment import is_recorded
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import count
 
@@ -38,7 +38,7 @@ _MOST_CAPABILITIES = 64
 _MOST_BYTES = 2**20
 
 
-class Inside(msgspec.Struct, frozen=True, kw_only=True):
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What a process of a container has, for `enter_container`."""
 
     pid: int
@@ -72,7 +72,7 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(found)
 
 
-def look_inside(pid: int) -> Inside:
+def read_surroundings(pid: int) -> Surroundings:
     """What the process has. Raises UsageError for one that is not there, and where we are not root."""
     if os.geteuid() != 0:
         raise UsageError("entering the namespaces of a container needs root", hint="run it with sudo")
@@ -94,7 +94,7 @@ def look_inside(pid: int) -> Inside:
     may = 0 if "user" in differ else int(status["CapEff"], 16)
     # A path would be one of ours, or load what the container keeps in /dev/shm, as root.
     given = {name: value for name, value in variables.items() if "/" not in value}
-    return Inside(
+    return Surroundings(
         pid=pid,
         program=program,
         started=started,
@@ -120,7 +120,7 @@ def look_inside(pid: int) -> Inside:
     )
 
 
-def agent_of(inside: Inside, scratch: Path) -> list[str]:
+def write_agent(inside: Surroundings, scratch: Path) -> list[str]:
     """The program that takes ssh's place: a side, this host as it is or the container, and a command line follow it."""
     file = scratch / _FILE
     file.touch(0o600)  # the variables of somebody else's process are in it
@@ -188,10 +188,10 @@ def _filters(pid: int, status: dict[str, str]) -> tuple[tuple[str, ...], list[st
     if status.get("Seccomp", "0") == "0":
         return (), []
     try:
-        filters = filters_of(pid)
+        filters = read_filters(pid)
     except OSError as error:
         return (), [f"seccomp: its filters cannot be read: {error.strerror}"]
-    if asks_a_supervisor(filters):
+    if uses_supervisor(filters):
         return filters, ["seccomp: calls that a supervisor of the container answers fail here"]
     return filters, []
 
@@ -214,4 +214,4 @@ def _variables(environ: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _is_taken(name: str) -> bool:
-    return is_measured_by(name) and not name.startswith(_OF_LAUNCHERS)
+    return is_recorded(name) and not name.startswith(_OF_LAUNCHERS)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.launch.gpus.samples import Business
+from railwright.launch.gpus.samples import GpuUse
 from railwright.process import ask
 from railwright.topology.devices import Device
 from railwright.units import format_size
@@ -34,14 +34,16 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
     for wait_s in (0.0, _NVML_AVERAGES_OVER_S):
         time.sleep(wait_s)
         found, trouble = _ask()
-        busy = [f"{ids[one.address]} is busy: {why}" for one in found if one.address in ids and (why := why_busy(one))]
+        busy = [
+            f"{ids[one.address]} is busy: {why}" for one in found if one.address in ids and (why := describe_use(one))
+        ]
         if not busy:
             return trouble or _unread(ids, found)
     hint = "wait until it is idle (nvidia-smi names the processes), or measure all the same with --force"
     raise UsageError("; ".join(busy), hint=hint)
 
 
-def _unread(ids: Mapping[str, str], found: Iterable[Business]) -> str:
+def _unread(ids: Mapping[str, str], found: Iterable[GpuUse]) -> str:
     """The GPUs that NVML does not list, or gives no state of."""
     told = {one.address for one in found if (one.processes, one.utilisation, one.memory_used_bytes) != (None,) * 3}
     unread = [name for address, name in ids.items() if address not in told]
@@ -49,7 +51,7 @@ def _unread(ids: Mapping[str, str], found: Iterable[Business]) -> str:
     return f"whether {', '.join(unread)} {verb} idle could not be read: NVML does not say" if unread else ""
 
 
-def why_busy(gpu: Business) -> str:
+def describe_use(gpu: GpuUse) -> str:
     """The use of a GPU in words; empty for an idle GPU."""
     words = []
     if gpu.processes:
@@ -61,11 +63,11 @@ def why_busy(gpu: Business) -> str:
     return ", ".join(words)
 
 
-def _ask() -> tuple[list[Business], str]:
+def _ask() -> tuple[list[GpuUse], str]:
     """The state of each GPU by NVML, or the reason why there is none."""
     finished = ask(_PROGRAM, timeout_s=_TIMEOUT_S)
     try:
-        return msgspec.json.decode("".join(finished.output), type=list[Business]), ""
+        return msgspec.json.decode("".join(finished.output), type=list[GpuUse]), ""
     except msgspec.DecodeError:
         ended = f"gave no answer within {_TIMEOUT_S:g} s" if finished.timed_out else finished.describe()
         return [], f"whether the GPUs are idle could not be read: NVML's reader {ended}"

@@ -16,7 +16,7 @@ import time
 import msgspec
 import pynvml
 
-from railwright.launch.gpus.samples import Business, GpuSample, Sample
+from railwright.launch.gpus.samples import GpuSample, GpuUse, Sample
 from railwright.process import die_with_parent
 from railwright.topology.sources.nvidia_nvml import (
     clock_hz,
@@ -30,7 +30,7 @@ from railwright.topology.sources.nvidia_nvml import (
 )
 
 
-def take(gpus: list[tuple[str, object]]) -> Sample:
+def take_sample(gpus: list[tuple[str, object]]) -> Sample:
     """One sample of all GPUs."""
     return Sample(time.monotonic(), tuple(_one(address, handle) for address, handle in gpus))
 
@@ -47,13 +47,13 @@ def _one(address: str, handle: object) -> GpuSample:
     )
 
 
-def business(gpus: list[tuple[str, object]]) -> list[Business]:
+def read_use(gpus: list[tuple[str, object]]) -> list[GpuUse]:
     """Who uses each GPU."""
     found = []
     for address, handle in gpus:
         memory = memory_of(handle)
         used = memory.used if memory is not None else None
-        found.append(Business(address, process_count(handle), utilisation(handle), used))
+        found.append(GpuUse(address, process_count(handle), utilisation(handle), used))
     return found
 
 
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
     pynvml.nvmlInit()
     gpus = handles()
     if arguments[0] == "business":
-        stream.write(msgspec.json.encode(business(gpus)) + b"\n")
+        stream.write(msgspec.json.encode(read_use(gpus)) + b"\n")
         os._exit(0)
     interval_s = float(arguments[1])
     if len(arguments) > 2:
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> None:
             os.sched_setaffinity(0, {int(cpu) for cpu in arguments[2].split(",")})
     following = time.monotonic()
     while True:
-        stream.write(msgspec.json.encode(take(gpus)) + b"\n")
+        stream.write(msgspec.json.encode(take_sample(gpus)) + b"\n")
         following = max(following + interval_s, time.monotonic())
         time.sleep(max(0.0, following - time.monotonic()))
 

@@ -35,7 +35,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     gpus: tuple[GpuSample, ...]
 
 
-class Business(msgspec.Struct, frozen=True, array_like=True):
+class GpuUse(msgspec.Struct, frozen=True, array_like=True):
     """The processes on one GPU. A field is None if NVML does not report it."""
 
     address: str
@@ -53,7 +53,7 @@ def is_loaded(gpu: GpuSample) -> bool:
     return bool(gpu.utilisation)
 
 
-def under_load(samples: Iterable[Sample]) -> list[Sample]:
+def select_loaded(samples: Iterable[Sample]) -> list[Sample]:
     """The samples without GPUs that had no work then, or none in the sample before: their clocks were still rising."""
     found = []
     before: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ def under_load(samples: Iterable[Sample]) -> list[Sample]:
     return found
 
 
-def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
+def summarize(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
     """Settings and evidence of a result from the samples that count; empty without any. `gpus` are by PCI address."""
     seen = [gpu for sample in samples for gpu in sample.gpus if gpu.address in gpus]
     if not seen:
@@ -103,11 +103,11 @@ def _median_clock(clocks: Sequence[tuple[float, str]], address: str) -> float:
     return quantile(sorted(clock for clock, of in clocks if of == address), 0.5)
 
 
-def summary_of_launch(
+def summarize_launch(
     samples: Sequence[Sample], gpus: Mapping[str, Device]
 ) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
     """The same for a result during which none was taken, from the samples of its launch, and marked so."""
-    settings, evidence = summary(samples, gpus)
+    settings, evidence = summarize(samples, gpus)
     if not settings:
         return {}, ()
     marked = tuple(msgspec.structs.replace(one, seen=f"{one.seen} earlier in its launch") for one in evidence)

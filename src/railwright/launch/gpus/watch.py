@@ -14,7 +14,7 @@ import msgspec
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.diagnosis.peers.gpu_health import OF_RESULT_BEFORE, SWITCHED_OFF, TOO_SHORT
-from railwright.launch.gpus.samples import Sample, summary, summary_of_launch, under_load
+from railwright.launch.gpus.samples import Sample, select_loaded, summarize, summarize_launch
 from railwright.process import Child, describe_status
 from railwright.results.records import Result
 
@@ -75,14 +75,14 @@ class GpuWatch:
             self._window = (self._since, now)
         self._since, self._follows_result = now, True
         first, last = self._window
-        counted = under_load(self._samples(first))
-        settings, evidence = summary([one for one in counted if first <= one.at_s <= last], self._gpus)
+        counted = select_loaded(self._samples(first))
+        settings, evidence = summarize([one for one in counted if first <= one.at_s <= last], self._gpus)
         if settings and together:
             settings["gpu_samples_of"] = OF_RESULT_BEFORE
         if not settings:
             why = self._why_not()
             if why == TOO_SHORT:  # whoever could not look any more does not vouch for what came after
-                settings, evidence = summary_of_launch([one for one in counted if one.at_s <= last], self._gpus)
+                settings, evidence = summarize_launch([one for one in counted if one.at_s <= last], self._gpus)
             settings = settings or {"gpu_samples": 0, "gpu_not_watched": why}
         evidence, settings = (*result.evidence, *evidence), {**result.settings, **settings}
         return msgspec.structs.replace(result, settings=settings, evidence=evidence)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.launch.frames import FrameReader
-from railwright.launch.kubernetes.kubectl import ask_kubectl, ask_objects, command
-from railwright.launch.kubernetes.manifests import LABEL, Named
-from railwright.launch.kubernetes.pods import Events, Pod, Pods, order_of
+from railwright.launch.kubernetes.kubectl import ask_kubectl, ask_objects, kubectl_command
+from railwright.launch.kubernetes.manifests import LABEL, NamedJob
+from railwright.launch.kubernetes.pods import Events, Pod, Pods, sort_pods
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, run
 from railwright.terminal import visible
@@ -38,7 +38,7 @@ def new_name() -> str:
 class KubernetesJob:
     """A job that is made when it is entered, and removed when it is left, however that is."""
 
-    named: Named
+    named: NamedJob
     namespace: str
     tell: Callable[[str], None]
     reader: FrameReader = field(default_factory=FrameReader)
@@ -111,7 +111,7 @@ class KubernetesJob:
 
     def _log(self, pod: Pod) -> Child:
         # From its beginning each time: what came twice is known by its number.
-        argv = command("logs", "--follow", "--pod-running-timeout=10s", pod.name, namespace=self.namespace)
+        argv = kubectl_command("logs", "--follow", "--pod-running-timeout=10s", pod.name, namespace=self.namespace)
         return Child(argv, answer_alone=True, output=deque())
 
     def _read(self, log: Child) -> Iterator[tuple[str, bytes]]:
@@ -131,19 +131,19 @@ class KubernetesJob:
             self._say("kubectl", error.message)
             return before
         self._heard = time.monotonic()
-        return order_of(found)
+        return sort_pods(found)
 
     @staticmethod
     def _lead_runs(pods: list[Pod]) -> bool:
-        return any(pod.is_lead and pod.status.phase == "Running" and not pod.why_dead() for pod in pods)
+        return any(pod.is_lead and pod.status.phase == "Running" and not pod.explain_death() for pod in pods)
 
     def _watch(self, pods: list[Pod]) -> None:
         """Tell what has changed. Raises CannotJudge for pods that will not run, or do not in time."""
         late = time.monotonic() - self._begun > self.named.wanted.start_within_s
         waiting = {}
         for pod in pods:
-            why, hopeless = pod.why_waiting()
-            dead = pod.why_dead()
+            why, hopeless = pod.explain_wait()
+            dead = pod.explain_death()
             self._say(pod.name, f"{pod.where}: {dead or why or pod.status.phase.lower()}")
             if dead and f"{pod.where}: {dead}" not in self.troubles:
                 self.troubles.append(f"{pod.where}: {dead}")

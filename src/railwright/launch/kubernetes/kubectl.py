@@ -20,7 +20,7 @@ _SERVED = "/apis/kubeflow.org/v2beta1"
 Answer = TypeVar("Answer")
 
 
-def command(*words: str, namespace: str = "") -> list[str]:
+def kubectl_command(*words: str, namespace: str = "") -> list[str]:
     """The command line. Raises UsageError without kubectl."""
     if shutil.which("kubectl") is None:
         raise UsageError("kubectl is not installed", hint="--kubernetes talks to the cluster through it")
@@ -29,7 +29,7 @@ def command(*words: str, namespace: str = "") -> list[str]:
 
 def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
     """Its answer. Raises CannotJudge with its words."""
-    argv = command(*words, namespace=namespace)
+    argv = kubectl_command(*words, namespace=namespace)
     finished = ask(argv, timeout_s=_WITHIN_S, given=given, most_lines=_MOST_LINES)
     if finished.timed_out:
         reason = f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s"
@@ -69,7 +69,7 @@ def serves_mpijobs() -> bool:
         raise CannotJudge(f"kubectl get --raw {_SERVED} answers what cannot be read: {error}") from error
 
 
-def chosen_kind(asked: str) -> Kind:
+def choose_kind(asked: str) -> Kind:
     """`auto` as what this cluster has. Raises CannotJudge for an MPIJob where there are none."""
     if asked == "job":
         return "job"

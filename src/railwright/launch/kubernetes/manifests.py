@@ -10,9 +10,9 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan
+from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, PodPlan
 from railwright.launch.kubernetes.pods import ROLE_LABEL
-from railwright.launch.kubernetes.wanted import Kind, Wanted
+from railwright.launch.kubernetes.wanted import Kind, KubernetesRequest
 
 LABEL = "railwright.dev/job"
 API = {"mpijob": "kubeflow.org/v2beta1", "job": "batch/v1"}
@@ -34,10 +34,10 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedJob:
     """A job that was asked for, under its name."""
 
-    wanted: Wanted
+    wanted: KubernetesRequest
     name: str
     kind: Kind
     words: tuple[str, ...]
@@ -134,7 +134,7 @@ class Named:
 
     def _container(self, role: str) -> Object:
         wanted = self.wanted
-        plan = Plan(self.pods, self.words, self.limit_s)
+        plan = PodPlan(self.pods, self.words, self.limit_s)
         settings = [{"name": name, "value": value} for name, value in sorted(wanted.environment.items())]
         node = {"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
         mounts = [("work", WORK_FOLDER), ("tmp", "/tmp"), ("shared-memory", "/dev/shm")]  # noqa: S108 - paths in the pod

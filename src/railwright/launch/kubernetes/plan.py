@@ -14,7 +14,7 @@ PORT = 2222
 """Of sshd: one above 1023 needs no privilege."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class PodPlan(msgspec.Struct, frozen=True):
     """The pods, by the names at which they reach each other, the first one first, and what that one runs."""
 
     pods: tuple[str, ...]
@@ -29,6 +29,6 @@ class Plan(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
-def parse_plan(text: str) -> Plan:
+def parse_plan(text: str) -> PodPlan:
     """The plan of the variable. Raises msgspec.ValidationError."""
-    return msgspec.json.decode(text, type=Plan)
+    return msgspec.json.decode(text, type=PodPlan)

@@ -22,7 +22,15 @@ from railwright import __version__
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.launch.followed import print_lines, send_records
 from railwright.launch.frames import FrameWriter
-from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan, parse_plan
+from railwright.launch.kubernetes.plan import (
+    KEY_FOLDER,
+    NODE_VARIABLE,
+    PORT,
+    VARIABLE,
+    WORK_FOLDER,
+    PodPlan,
+    parse_plan,
+)
 from railwright.process import Child, run
 
 _SSHD = "/usr/sbin/sshd"
@@ -71,7 +79,7 @@ def ssh_config(work: Path, user: str, pod_of: dict[str, str]) -> str:
 """
 
 
-def nodes_of(plan: Plan, work: Path) -> dict[str, str]:
+def wait_for_nodes(plan: PodPlan, work: Path) -> dict[str, str]:
     """Wait for all pods; the pod of each node, in their order. Raises CannotJudge, naming those that do not answer."""
     until = time.monotonic() + plan.within_s
     found: dict[str, str] = {}
@@ -103,14 +111,14 @@ def _ask(pod: str, work: Path) -> tuple[str, str]:
     return "", next((line.strip() for line in reversed(finished.output) if line.strip()), finished.describe())[:200]
 
 
-def lead(plan: Plan, work: Path) -> None:
+def lead(plan: PodPlan, work: Path) -> None:
     """Measure over all pods, and print what is recorded; the last line has the exit status."""
     if plan.version != __version__:
         raise UsageError(f"the image has railwright {__version__}, and the command is {plan.version}",
                          hint="build it from the same source: scripts/build-image")  # fmt: skip
     writer = FrameWriter()
     with Child([_SSHD, "-D", "-e", "-f", str(work / "sshd_config")]) as sshd:
-        nodes = nodes_of(plan, work)
+        nodes = wait_for_nodes(plan, work)
         if sshd.poll() is not None:
             raise CannotJudge(f"sshd has ended: {' '.join(sshd.output)[:200]}")
         user = pwd.getpwuid(os.getuid()).pw_name

@@ -110,7 +110,7 @@ class Pod(_Struct, frozen=True):
     def _condition(self, name: str, status: str) -> Condition | None:
         return next((one for one in self.status.conditions if one.type == name and one.status == status), None)
 
-    def why_waiting(self) -> tuple[str, bool]:
+    def explain_wait(self) -> tuple[str, bool]:
         """Why it does not run yet, in Kubernetes' own words, and whether it never will; empty where it has run."""
         if self.has_run or self.status.phase in ("Running", "Succeeded", "Failed"):
             return "", False
@@ -121,7 +121,7 @@ class Pod(_Struct, frozen=True):
             return ("not scheduled yet" if not self.spec.node_name else "its node has not taken it up yet"), False
         return waiting.words[:_MOST_SAID], waiting.reason in _HOPELESS
 
-    def why_dead(self) -> str:
+    def explain_death(self) -> str:
         """Why it ended as it should not, with the reason that Kubernetes gives; empty where it did not."""
         found: list[str] = []
         if disrupted := self._condition(_DISRUPTED, "True"):
@@ -174,6 +174,6 @@ class Events(_Struct, frozen=True):
         return about[-1].words[:_MOST_SAID] if about else ""
 
 
-def order_of(pods: Sequence[Pod]) -> list[Pod]:
+def sort_pods(pods: Sequence[Pod]) -> list[Pod]:
     """The one that measures first, the others by name."""
     return sorted(pods, key=lambda pod: (not pod.is_lead, pod.name))

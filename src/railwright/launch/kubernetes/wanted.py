@@ -25,7 +25,7 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,499}")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class KubernetesRequest:
     """Raises UsageError for words that Kubernetes would refuse, with the way to write them."""
 
     nodes: int
@@ -74,7 +74,7 @@ class Wanted:
         return max(1, -(-(wished + self.start_within_s) // 60)) * 60.0
 
 
-def cost_words(wanted: Wanted, kind: Kind, namespace: str, limit_s: float, plan_s: float) -> str:
+def describe_cost(wanted: KubernetesRequest, kind: Kind, namespace: str, limit_s: float, plan_s: float) -> str:
     """What the job takes from others while it lives."""
     how = "an MPIJob" if kind == "mpijob" else "an Indexed Job"
     said = f"Kubernetes: {how} of {count(wanted.nodes, 'pod')} on as many nodes, in namespace {namespace}, for at most "

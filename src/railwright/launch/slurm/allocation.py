@@ -14,7 +14,7 @@ from pathlib import Path
 
 from railwright.benchmarks.sockets.addresses import addresses_of_host
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.asked import ASKING, AskedReach, answers_in
+from railwright.launch.asked import PROBE_COMMAND, RemoteReach, parse_answers
 from railwright.launch.mpi import Flavour
 from railwright.launch.slurm import agent as slurm_agent
 from railwright.process import Finished, ask, run
@@ -38,7 +38,7 @@ class Allocation:
     nodes: tuple[str, ...]
 
 
-def is_inside(environment: Mapping[str, str]) -> bool:
+def is_inside_job(environment: Mapping[str, str]) -> bool:
     """Whether that is the environment of a job."""
     return "SLURM_JOB_ID" in environment
 
@@ -58,29 +58,29 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
         reason = f"srun has started railwright {tasks} times, and each would measure all of the nodes"
         raise UsageError(reason, hint="start it once, from the batch script or in salloc: it starts its ranks itself")
     listed = environment.get("SLURM_JOB_NODELIST", "")
-    return Allocation(job, expanded(listed))
+    return Allocation(job, expand_nodes(listed))
 
 
-def nodes_of(job: int) -> str:
-    """The list of the nodes that a job has now, for `expanded`. Raises UsageError, CannotJudge."""
-    fields = fields_of_job(str(job))
+def read_job_nodes(job: int) -> str:
+    """The list of the nodes that a job has now, for `expand_nodes`. Raises UsageError, CannotJudge."""
+    fields = read_job_fields(str(job))
     nodes, state = fields.get("NodeList", ""), fields.get("JobState", "unknown")
     if state != "RUNNING" or not nodes or nodes == "(null)":
         raise CannotJudge(f"job {job} does not run: it is {state[:40]}", hint=f"see squeue --job {job}")
     return nodes
 
 
-def fields_of_job(number: str) -> dict[str, str]:
+def read_job_fields(number: str) -> dict[str, str]:
     """The fields that scontrol shows of a job. Raises UsageError, CannotJudge."""
-    return fields_of("".join(ask_slurm("scontrol", "--oneliner", "show", "job", number).output))
+    return parse_fields("".join(ask_slurm("scontrol", "--oneliner", "show", "job", number).output))
 
 
-def fields_of(text: str) -> dict[str, str]:
+def parse_fields(text: str) -> dict[str, str]:
     """`NAME=VALUE NAME=VALUE` of scontrol's one line, the first of each name."""
     return dict(reversed(_FIELD.findall(text.strip())))
 
 
-def expanded(listed: str) -> tuple[str, ...]:
+def expand_nodes(listed: str) -> tuple[str, ...]:
     """`n[1-3,7]` as names, by Slurm itself. Raises CannotJudge."""
     told = ask_slurm("scontrol", "show", "hostnames", listed).output if listed else ()
     names = tuple(line.strip() for line in told if line.strip())
@@ -98,11 +98,11 @@ def ask_slurm(*words: str, given: bytes = b"") -> Finished:
     if finished.timed_out:
         raise CannotJudge(f"{words[0]} gave no answer within {_WITHIN_S:.0f} s", hint="try: scontrol ping")
     if finished.returncode != 0:
-        raise CannotJudge(said_by(finished, words[0]), hint="try: scontrol ping")
+        raise CannotJudge(describe_failure(finished, words[0]), hint="try: scontrol ping")
     return finished
 
 
-def said_by(finished: Finished, program: str) -> str:
+def describe_failure(finished: Finished, program: str) -> str:
     """What a command of Slurm's says of its failure: its first error, since later ones follow from it."""
     lines = [line.strip() for line in finished.output if line.strip()]
     errors = [line for line in lines if "error:" in line or "fatal:" in line]
@@ -111,7 +111,7 @@ def said_by(finished: Finished, program: str) -> str:
 
 
 @dataclass
-class SlurmReach(AskedReach):
+class SlurmReach(RemoteReach):
     """Some nodes of an allocation. Raises UsageError for a node that is not part of it."""
 
     allocation: Allocation
@@ -152,9 +152,9 @@ class SlurmReach(AskedReach):
         troubles = self._states()
         asked = [host for host in self.hosts if host not in troubles]
         if asked:
-            step = [*STEP, *self._on(asked), "--mpi=none", "--kill-on-bad-exit=0", *ASKING]
+            step = [*STEP, *self._on(asked), "--mpi=none", "--kill-on-bad-exit=0", *PROBE_COMMAND]
             finished = run(step, timeout_s=_WITHIN_S)
-            answers = {answer.host: answer for answer in answers_in(finished.output)}
+            answers = {answer.host: answer for answer in parse_answers(finished.output)}
             for host in asked:
                 why = answers[host].trouble() if host in answers else self._silent(host, finished)
                 if why:
@@ -202,7 +202,7 @@ class SlurmReach(AskedReach):
             return ""
         if plugin not in self._troubles:
             finished = run([*STEP, *self._on(self.hosts), f"--mpi={plugin}", "true"], timeout_s=_WITHIN_S)
-            self._troubles[plugin] = "" if finished.returncode == 0 else said_by(finished, "srun")
+            self._troubles[plugin] = "" if finished.returncode == 0 else describe_failure(finished, "srun")
         trouble = self._troubles[plugin]
         if trouble and self.started_by == "srun":
             reason = f"srun --mpi={plugin} does not work here: {trouble}"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.launch.followed import FollowedFile
-from railwright.launch.slurm.allocation import ask_slurm, fields_of_job
+from railwright.launch.slurm.allocation import ask_slurm, read_job_fields
 from railwright.units import count, format_duration
 
 SUBMITTED = "RAILWRIGHT_SUBMITTED"
@@ -64,7 +64,7 @@ _LIVES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPP
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SlurmRequest:
     """The job that was asked for. Raises UsageError for words that sbatch could misread."""
 
     nodes: int
@@ -114,7 +114,7 @@ def parse_limit(text: str) -> float:
     return float(seconds)
 
 
-class Group(NamedTuple):
+class NodeGroup(NamedTuple):
     """Nodes that are alike, by `sinfo`."""
 
     size: int
@@ -129,22 +129,22 @@ class Group(NamedTuple):
         return not self.state.rstrip("*$~#@!%^-").startswith(_UNUSABLE) and not self.state.endswith("*")
 
 
-def groups_of(lines: Iterable[str], partition: str) -> list[Group]:
-    """The groups of nodes of a partition, or of the default one where it is empty; from lines of `look`'s format."""
+def parse_groups(lines: Iterable[str], partition: str) -> list[NodeGroup]:
+    """The groups of nodes of a partition, or of the default one where it is empty; from lines of `find_groups`'s format."""
     found = []
     for line in lines:
         size, name, state, gres, names, reason = (line.strip().split("|", 5) + [""] * 6)[:6]
         wanted = name.rstrip("*") == partition if partition else name.endswith("*")
         if size.isdecimal() and wanted:
             gpus = sum(int(number) for number in _GPUS.findall(gres))
-            found.append(Group(int(size), state, gpus, names, "" if reason == "none" else reason))
+            found.append(NodeGroup(int(size), state, gpus, names, "" if reason == "none" else reason))
     return found
 
 
-def look(wanted: Wanted) -> list[Group]:
+def find_groups(wanted: SlurmRequest) -> list[NodeGroup]:
     """The nodes that the job may be given. Raises CannotJudge where there are too few, UsageError without such."""
     lines = ask_slurm("sinfo", "--noheader", "--format=%D|%P|%T|%G|%N|%E").output
-    groups = groups_of(lines, wanted.partition)
+    groups = parse_groups(lines, wanted.partition)
     if not groups:
         known = sorted({line.split("|")[1].rstrip("*") for line in lines if line.count("|") >= 5})
         what = f"there is no partition {wanted.partition!r}" if wanted.partition else "there is no default partition"
@@ -160,7 +160,7 @@ def look(wanted: Wanted) -> list[Group]:
     return groups
 
 
-def cost_words(wanted: Wanted, groups: Sequence[Group], limit_s: float, plan_s: float) -> str:
+def describe_cost(wanted: SlurmRequest, groups: Sequence[NodeGroup], limit_s: float, plan_s: float) -> str:
     """What the job takes from others: its nodes are its alone, so that each of their GPUs counts."""
     usable = [group for group in groups if group.is_usable]
     gpus = wanted.gpus_per_node or max((group.gpus for group in usable), default=0)
@@ -206,7 +206,7 @@ class SlurmJob:
     def _look(self) -> dict[str, str]:
         """The fields of `scontrol show job`; none of a job that Slurm has forgotten, which has ended then."""
         try:
-            found = fields_of_job(self.number)
+            found = read_job_fields(self.number)
         except CannotJudge as error:
             if "Invalid job id" not in error.message:
                 raise
@@ -231,7 +231,7 @@ class SlurmJob:
             hint = "see the limits: scontrol show partition, sacctmgr show assoc, sacctmgr show qos"
             raise CannotJudge(f"job {self.number} would wait for ever ({reason}), and was cancelled", hint=hint)
 
-    def ending(self) -> CannotJudge | None:
+    def explain_end(self) -> CannotJudge | None:
         """Why it did not reach its end, None where it did, whatever its exit status says of the results."""
         said = _ENDINGS.get(self.state)
         if said is None:
@@ -241,7 +241,7 @@ class SlurmJob:
 
 
 def submit(
-    wanted: Wanted, command: Sequence[str], folder: Path, limit_s: float, tell: Callable[[str], None]
+    wanted: SlurmRequest, command: Sequence[str], folder: Path, limit_s: float, tell: Callable[[str], None]
 ) -> SlurmJob:
     """Submit the job that runs a command. Raises CannotJudge with sbatch's own words."""
     script = f"#!/bin/sh\n{SUBMITTED}=1 exec {shlex.join(command)}\n"

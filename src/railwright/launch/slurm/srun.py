@@ -56,7 +56,7 @@ class SrunLauncher(HostsLauncher):
         return scratch / _PLACES_FILE
 
 
-def launcher_over(mpi: MpiLauncher, hosts: Hosts) -> LocalLauncher:
+def choose_launcher(mpi: MpiLauncher, hosts: Hosts) -> LocalLauncher:
     """What starts ranks on those hosts. Raises CannotJudge where nothing can."""
     if isinstance(hosts.reach, SlurmReach):
         plugin = hosts.reach.srun_plugin(mpi.flavour)

@@ -9,8 +9,8 @@ import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.options.hosts import ssh_config_option
-from railwright.options.machine import FROM_FLAGS, MachineCommand, the_machine
-from railwright.options.output import json_option, tell
+from railwright.options.machine import FROM_FLAGS, MachineCommand, load_machine
+from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
     from railwright.checks.check import Check, Facts
@@ -66,7 +66,7 @@ def audit(
     from pathlib import Path
 
     from railwright.checks.known_bad import decode_known_bad
-    from railwright.runs.hosts import the_hosts
+    from railwright.runs.hosts import resolve_hosts
     from railwright.topology.sources.root import read_bounded
     from railwright.verbs.audit.fix import audit_fix
     from railwright.verbs.audit.fleet import audit_fleet, audit_hosts
@@ -77,7 +77,7 @@ def audit(
                 "--fix FAULT is for one fault of this machine", hint="give it alone, with --apply, --hold or --undo"
             )
         return audit_fix(fix, how or "show")
-    reached = the_hosts(hosts, ssh_config=ssh_config)
+    reached = resolve_hosts(hosts, ssh_config=ssh_config)
     if reached is not None and (machine is not None or more):
         raise UsageError("--hosts and --from are two ways to name machines", hint="give one of the two")
     if more and reached is None and machine is None:
@@ -97,16 +97,16 @@ def _audit(machine: str | None, as_json: bool, bad: Sequence[KnownBad]) -> int:
     from railwright.checks.check import Facts
     from railwright.checks.known_bad import known_bad
     from railwright.faults.every_check import EVERY_CHECK
-    from railwright.launch.environment import environment
+    from railwright.launch.environment import read_environment
     from railwright.report.text.findings import audit_lines
     from railwright.topology.sources.look import looked_over
 
     # What is set here says something of this machine only.
-    topology = looked_over() if machine is None else the_machine(machine)
-    facts = Facts(topology=topology, environment=environment() if machine is None else {})
+    topology = looked_over() if machine is None else load_machine(machine)
+    facts = Facts(topology=topology, environment=read_environment() if machine is None else {})
     outcomes = [_looked(check, facts) for check in EVERY_CHECK if not check.needs_results or facts.environment]
     outcomes += [known_bad(entry, topology) for entry in bad]
-    tell(outcomes, lambda: audit_lines(topology.name, outcomes), as_json=as_json)
+    print_answer(outcomes, lambda: audit_lines(topology.name, outcomes), as_json=as_json)
     return _status(outcomes)
 
 

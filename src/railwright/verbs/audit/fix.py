@@ -11,8 +11,8 @@ from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unknown_name
 from railwright.faults.every_check import EVERY_CHECK
-from railwright.launch.kernel_setting import Write, apply, hold, planned, undo
-from railwright.options.machine import the_machine
+from railwright.launch.kernel_setting import Write, apply, hold, plan_writes, undo
+from railwright.options.machine import load_machine
 from railwright.terminal import visible
 
 ROOT = Path("/")
@@ -33,12 +33,12 @@ def audit_fix(name: str, how: str) -> int:
         )
     if how == "undo":
         return _given_back(name)
-    topology = the_machine(None)
+    topology = load_machine(None)
     told = look_for(check, Facts(topology=topology))
     if told.state != "found":
         click.echo(f"{name}: {told.state}{f' ({visible(told.because)})' if told.because else ''}: nothing to change")
         return EXIT_UNJUDGED if told.state == "could not look" else EXIT_OK
-    writes = planned(check.change(topology), ROOT)
+    writes = plan_writes(check.change(topology), ROOT)
     click.echo(f"{name}: {visible(told.findings[0].says)}")
     _show(writes, forward=True)
     if not writes:

@@ -14,9 +14,9 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch.hosts import Hosts
 from railwright.launch.spread import spread
-from railwright.options.output import tell
+from railwright.options.output import print_answer
 from railwright.report.text.fleet import render_fleet
-from railwright.run.discovered import discovered
+from railwright.run.discovered import discover
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import damage, load
 
@@ -39,7 +39,7 @@ def audit_fleet(machines: Sequence[str], as_json: bool, bad: Sequence[KnownBad] 
 def audit_hosts(hosts: Hosts, as_json: bool, bad: Sequence[KnownBad] = ()) -> int:
     """Audit hosts that can be reached; the exit status."""
     return _tell(
-        ((name, one if isinstance(one, str) else _seen(one, bad)) for name, one in discovered(hosts).items()), as_json
+        ((name, one if isinstance(one, str) else _seen(one, bad)) for name, one in discover(hosts).items()), as_json
     )
 
 
@@ -76,7 +76,7 @@ def _tell(given: Iterable[tuple[str, _Seen | str]], as_json: bool) -> int:
     told = {name: one.told for name, one in seen.items()}
     fleet = Fleet(hosts=len(told), unread=unread)
     faults, found = faults_of({name: one.checks for name, one in seen.items()}), differences(told)
-    tell((fleet, *faults, *found), lambda: render_fleet(fleet, faults, found), as_json=as_json)
+    print_answer((fleet, *faults, *found), lambda: render_fleet(fleet, faults, found), as_json=as_json)
     return _status(fleet, faults, found)
 
 

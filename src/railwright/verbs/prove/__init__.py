@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from railwright.errors import UsageError
-from railwright.options.asked import Asked
+from railwright.options.asked import Arguments
 from railwright.options.hosts import container_options, lab_option, ssh_config_option
 from railwright.options.jobs import job_options, kubernetes_options
 from railwright.options.measuring import accept_option, launches_option, measuring_options
@@ -55,37 +55,37 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
     railwright prove --hosts node1,node2,node3,node4 --parts pairs --max-load 0.5
     """
     from railwright.benchmarks.registry import BENCHMARKS
-    from railwright.runs.container import container_beside_host
-    from railwright.runs.hosts import the_hosts
+    from railwright.runs.container import measure_container
+    from railwright.runs.hosts import resolve_hosts
     from railwright.runs.measuring import measure
     from railwright.verbs.prove.hosts import prove_hosts
     from railwright.verbs.prove.pods import prove_pods
 
-    asked = Asked(**typed)
+    asked = Arguments(**typed)
     _refuse_mixed(asked)
     here, asked.directory = asked.directory or ".", asked.directory or _ON_HOSTS
     if asked.kubernetes:
         return prove_pods(asked)
     reached = {name: getattr(asked, name) for name in ("lab", "ssh_config", "interfaces")}
-    placed = the_hosts(asked.hosts, **reached, slurm="auto" if asked.slurm else None)
+    placed = resolve_hosts(asked.hosts, **reached, slurm="auto" if asked.slurm else None)
     if placed is not None:
         return prove_hosts(placed, asked)
     names = tuple(benchmark.name for benchmark in BENCHMARKS)
     if asked.in_namespaces_of is not None:
-        return container_beside_host(("prove", "--directory", asked.directory), names, asked)
+        return measure_container(("prove", "--directory", asked.directory), names, asked)
     asked.options = (f"directory={here}", *asked.options)
     return measure(names, asked)
 
 
-def _refuse_mixed(asked: Asked) -> None:
+def _refuse_mixed(asked: Arguments) -> None:
     """Raises UsageError for options that say nothing beside others, or without them."""
     import os
 
-    from railwright.launch.slurm.allocation import is_inside
+    from railwright.launch.slurm.allocation import is_inside_job
     from railwright.runs import kubernetes
-    from railwright.runs.container import refuse_half
+    from railwright.runs.container import refuse_incomplete
 
-    refuse_half(asked)
+    refuse_incomplete(asked)
     kubernetes.refuse_mixed(asked)
     of_several = {"--parts": asked.parts, "--benchmarks": asked.benchmarks, "--max-load": asked.max_load < 1 or None,
                   "--cluster": asked.cluster, "--resume": asked.resume or None}  # fmt: skip
@@ -95,7 +95,7 @@ def _refuse_mixed(asked: Asked) -> None:
         return
     of_job = {"--nodes": asked.nodes, "--time": asked.limit, "--gpus-per-node": asked.gpus_per_node}
     _refuse(of_job, "says nothing without --kubernetes", "write it as well")
-    if asked.slurm and not is_inside(os.environ):
+    if asked.slurm and not is_inside_job(os.environ):
         hint = "salloc --exclusive --nodes 4 railwright prove --slurm"
         raise UsageError("--slurm proves the nodes of a job that one is inside of", hint=hint)
     if asked.verbose and (asked.hosts is not None or asked.slurm):

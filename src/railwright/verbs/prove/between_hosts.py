@@ -30,7 +30,7 @@ from railwright.locate.host_fabric import tree_of_cluster
 from railwright.locate.place import Place, place_of_hosts, place_of_lab
 from railwright.locate.search import Located, search
 from railwright.locate.ways import COVER_STREAM_S
-from railwright.options.asked import Asked
+from railwright.options.asked import Arguments
 from railwright.report.text.between_hosts import Found
 from railwright.results.declarations import benchmarks_with
 from railwright.results.records import Fabric
@@ -38,7 +38,7 @@ from railwright.results.store import load
 from railwright.results.workload import Collective
 from railwright.run.proof import Proof
 from railwright.runs.judged import note, write_page
-from railwright.runs.measuring import parse
+from railwright.runs.measuring import parse_benchmarks
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.units import count, format_duration, format_line_rate, format_size
@@ -50,7 +50,7 @@ _LEAST = 2
 _TOLD_EVERY = 8
 
 
-def collectives() -> tuple[AnyBenchmark, ...]:
+def find_collectives() -> tuple[AnyBenchmark, ...]:
     """Those that any host can take part in."""
     named = benchmarks_with(Collective, DECLARATIONS, by="mpi")
     return tuple(one for one in EVERY if one.spans_hosts and one.name in named)
@@ -58,7 +58,7 @@ def collectives() -> tuple[AnyBenchmark, ...]:
 
 def refuse_collectives(names: Sequence[str]) -> None:
     """Raises UsageError for a benchmark that is of all hosts together, where each is measured by itself."""
-    together = {one.name for one in collectives()}
+    together = {one.name for one in find_collectives()}
     if named := [name for name in names if name in together]:
         raise UsageError(f"{named[0]} is of all hosts together, and each node proves itself here",
                          hint=f"railwright run {named[0]} --kubernetes measures over all nodes")  # fmt: skip
@@ -69,9 +69,9 @@ class Between:
     """What is asked of the hosts together."""
 
     hosts: Hosts
-    asked: Asked
+    asked: Arguments
     parts: frozenset[str]
-    """Of `pairs` and `collectives`."""
+    """Of `pairs` and `find_collectives`."""
     cluster: Cluster | None
     chosen: list[tuple[AnyBenchmark, Options]]
     """The collectives."""
@@ -273,13 +273,13 @@ def _tried(located: Located) -> Iterator[PairTried]:
     yield from best.values()
 
 
-def part_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The options of each host's own benchmarks, and those of the collectives."""
-    named = {one.name for one in collectives()}
+    named = {one.name for one in find_collectives()}
     of_all = tuple(text for text in given if text.partition("=")[0].rpartition(".")[0] in named)
     return tuple(text for text in given if text not in of_all), of_all
 
 
-def chosen_collectives(only: Sequence[str], options: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
+def parse_collectives(only: Sequence[str], options: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
     """All of them, or those of some names, with their options. Raises UsageError."""
-    return parse(tuple(one.name for one in collectives() if not only or one.name in only), options)
+    return parse_benchmarks(tuple(one.name for one in find_collectives() if not only or one.name in only), options)

@@ -19,8 +19,8 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, RailwrightError, unknown_name
 from railwright.launch.hosts import Hosts, PlannedHosts
-from railwright.options.asked import Asked
-from railwright.options.machine import planned_cluster
+from railwright.options.asked import Arguments
+from railwright.options.machine import load_planned_cluster
 from railwright.options.output import write
 from railwright.report.formats.json_line import json_line
 from railwright.report.pages.hosts import render_hosts_html
@@ -31,10 +31,10 @@ from railwright.run.exclusive import measuring_alone
 from railwright.run.host_screen import HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
-from railwright.runs.acceptance import Evidence, the_spec, told
+from railwright.runs.acceptance import Evidence, load_spec, sheet_lines
 from railwright.runs.judged import note, write_page
-from railwright.runs.measuring import measuring_words, parse
-from railwright.runs.requirements import the_requirements
+from railwright.runs.measuring import option_words, parse_benchmarks
+from railwright.runs.requirements import load_requirements
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration, format_size
@@ -42,9 +42,9 @@ from railwright.verbs.prove.between_hosts import (
     FOLDER,
     PAIRS_FILE,
     Between,
-    chosen_collectives,
-    collectives,
-    part_options,
+    find_collectives,
+    parse_collectives,
+    split_options,
 )
 
 _PAGE = "report.html"
@@ -60,23 +60,23 @@ class _Host(NamedTuple):
     topology: Topology | None = None
 
 
-def prove_hosts(hosts: Hosts, asked: Asked) -> int:
+def prove_hosts(hosts: Hosts, asked: Arguments) -> int:
     """Show the plan, let all hosts measure themselves and then each other, and report; the exit status."""
-    of_hosts, of_all = part_options(asked.options)
-    chosen = benchmarks_of(asked)
+    of_hosts, of_all = split_options(asked.options)
+    chosen = parse_benchmark_names(asked)
     alone, parts = _alone(chosen, asked.parts)
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
     given = of_hosts if alone else (f"directory={asked.directory}", *of_hosts)
-    proof = PlannedProof(load_machine(None), parse(names, given), asked.launches)
+    proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), asked.launches)
     words = ["run", *names, "--alone"] if alone else ["prove", "--directory", asked.directory]
-    words += measuring_words(asked, of_hosts, asked.launches)
+    words += option_words(asked, of_hosts, asked.launches)
     longest_s, silence_s = _TIMES_PLAN * proof.seconds + _BESIDE_S, asked.silence + proof.seconds
     screen = HostScreen(hosts, words, Path(asked.output), silence_s, longest_s, note, keep=asked.resume)
     report = HostsReport(screen, asked)
-    cluster = planned_cluster(asked.cluster) if asked.cluster is not None else None
+    cluster = load_planned_cluster(asked.cluster) if asked.cluster is not None else None
     with contextlib.suppress(CannotJudge):  # a host that cannot be reached says so itself, and costs itself alone
         hosts.reach.check()
-    between = Between(hosts, asked, parts - {SCREEN}, cluster, chosen_collectives(chosen, of_all), proof.topology)
+    between = Between(hosts, asked, parts - {SCREEN}, cluster, parse_collectives(chosen, of_all), proof.topology)
     show_plan(screen, proof, "" if alone else asked.directory, between, is_screened=SCREEN in parts)
     if asked.dry_run:
         return EXIT_OK
@@ -88,7 +88,7 @@ def prove_hosts(hosts: Hosts, asked: Asked) -> int:
     return report.tell()
 
 
-def benchmarks_of(asked: Asked) -> tuple[str, ...]:
+def parse_benchmark_names(asked: Arguments) -> tuple[str, ...]:
     """Those that were named; none: those of `prove`, and all collectives. Raises UsageError."""
     return tuple(find(name.strip()).name for name in asked.benchmarks.split(",")) if asked.benchmarks else ()
 
@@ -103,7 +103,7 @@ def _alone(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...],
         if part not in PARTS:
             raise unknown_name("part", part, PARTS)
     parts = frozenset(named)
-    together = {one.name for one in collectives()}
+    together = {one.name for one in find_collectives()}
     alone = tuple(name for name in chosen if name not in together)
     if chosen:
         parts -= {part for part, named in ((SCREEN, alone), (COLLECTIVES, together & {*chosen})) if not named}
@@ -113,9 +113,9 @@ def _alone(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...],
 class HostsReport:
     """What hosts have sent of themselves, and what was measured between them. Raises UsageError for what decides."""
 
-    def __init__(self, screen: HostScreen, asked: Asked) -> None:
+    def __init__(self, screen: HostScreen, asked: Arguments) -> None:
         self.screen, self.asked = screen, asked
-        self.required, spec = the_requirements(asked.require), the_spec(asked.accept, asked.require)
+        self.required, spec = load_requirements(asked.require), load_spec(asked.accept, asked.require)
         self.evidence = Evidence(spec, screen.output) if spec is not None else None
         self.found: dict[str, _Host] = {}
         self.lost: dict[str, str] = {}
@@ -137,13 +137,13 @@ class HostsReport:
         if self.evidence is None:
             return self._status(table)
         sheet = self._sheet(self.evidence)
-        for line in told(sheet, as_json=as_json):
+        for line in sheet_lines(sheet, as_json=as_json):
             click.echo(line)
         return sheet.exit_status
 
     def _judged(self, host: str, why: str) -> _Host:
         """A host's records, judged, with its own report beside them; or why there is nothing to judge."""
-        folder = self.screen.folder_of(host)
+        folder = self.screen.host_folder(host)
         if not (folder / RESULTS).exists():
             return _Host(why or "it was not screened")
         try:
@@ -194,7 +194,7 @@ class HostsReport:
         def link_of(host: str) -> str:
             if isinstance(self.found[host].judged, str):
                 return ""
-            return quote(str((self.screen.folder_of(host) / _PAGE).relative_to(folder)))
+            return quote(str((self.screen.host_folder(host) / _PAGE).relative_to(folder)))
 
         folder.mkdir(parents=True, exist_ok=True)
         write(str(folder / _PAGE), render_hosts_html(table, link_of, self.there, f"{FOLDER}/{_PAGE}"))
@@ -248,7 +248,7 @@ def show_plan(
     for line in said:
         note(f"  {line}")
     seconds += more_s
-    note(f"  writes {screen.output}/{_PAGE}, a folder for each host in {screen.folder_of('x').parent}"
+    note(f"  writes {screen.output}/{_PAGE}, a folder for each host in {screen.host_folder('x').parent}"
          + f", and {screen.output / FOLDER}" * bool(said))  # fmt: skip
     gpus = len((cluster.host if cluster else proof.topology).of_kind("gpu"))
     hours = f"{count * gpus * seconds / 3600:.2g} GPU hours ({count} x {gpus} GPUs)" if gpus else "no GPU hours"

@@ -8,29 +8,29 @@ from railwright.benchmarks.registry import BENCHMARKS
 from railwright.errors import CannotJudge
 from railwright.launch.hosts import NoReach, PlannedHosts
 from railwright.launch.kubernetes.received import Received
-from railwright.options.asked import Asked
+from railwright.options.asked import Arguments
 from railwright.run.host_screen import FOLDER, HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
 from railwright.runs.judged import note
-from railwright.runs.kubernetes import submitting, to_come, words_of
-from railwright.runs.measuring import parse
+from railwright.runs.kubernetes import make_submitter, plan_hosts, pod_words
+from railwright.runs.measuring import parse_benchmarks
 from railwright.topology.sources.load import load as load_machine
 from railwright.verbs.prove.between_hosts import refuse_collectives
-from railwright.verbs.prove.hosts import HostsReport, benchmarks_of, show_plan
+from railwright.verbs.prove.hosts import HostsReport, parse_benchmark_names, show_plan
 
 
-def prove_pods(asked: Asked) -> int:
+def prove_pods(asked: Arguments) -> int:
     """Show the plan, make the job, and report what its pods have sent; the exit status.
 
     Raises UsageError for a benchmark over several hosts.
     """
-    chosen = benchmarks_of(asked)
+    chosen = parse_benchmark_names(asked)
     refuse_collectives(chosen)
-    hosts = to_come(asked.nodes)
+    hosts = plan_hosts(asked.nodes)
     names = chosen or tuple(benchmark.name for benchmark in BENCHMARKS)
     given = asked.options if chosen else (f"directory={asked.directory}", *asked.options)
-    proof = PlannedProof(load_machine(None), parse(names, given), asked.launches)
+    proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), asked.launches)
     folder = Path(asked.output)
 
     def screen_of(some: PlannedHosts) -> HostScreen:
@@ -52,6 +52,6 @@ def prove_pods(asked: Asked) -> int:
     HostsReport(screen, asked)  # raises for what cannot be held against, before a job is made
     show_plan(screen, proof, "" if chosen else asked.directory)
     only = ("--benchmarks", ",".join(chosen)) if chosen else ()
-    words = words_of("prove", asked, "--directory", asked.directory, "--parts", "screen", *only)
+    words = pod_words("prove", asked, "--directory", asked.directory, "--parts", "screen", *only)
     # Two nodes that share their CPUs, as in a test, measure themselves one after the other.
-    return submitting(hosts, words, asked, judged)(proof.seconds)
+    return make_submitter(hosts, words, asked, judged)(proof.seconds)

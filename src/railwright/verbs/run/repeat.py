@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from railwright.errors import EXIT_OK, UsageError
-from railwright.launch.environment import environment, is_measured_by
-from railwright.options.asked import Asked
+from railwright.launch.environment import is_recorded, read_environment
+from railwright.options.asked import Arguments
 from railwright.results.compare import compare
 from railwright.results.records import Run
 from railwright.results.store import load
@@ -31,7 +31,7 @@ _OURS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require
 _MOST_WORDS, _MOST_WORD_CHARACTERS = 1000, 16_384
 
 
-def repetition_of(asked: Asked) -> Asked:
+def build_repetition(asked: Arguments) -> Arguments:
     """What a record says, with what is said anew, in its environment. Raises UsageError."""
     if asked.names or asked.options:
         raise UsageError("--repeat takes benchmarks and options from the record", hint="leave out what it names")
@@ -42,7 +42,7 @@ def repetition_of(asked: Asked) -> Asked:
             raise UsageError(f"the record is of {job}", hint=f"say --{way} once more, and of what job")
     given = _recorded_options(recorded, click.get_current_context().command)
     _replay_environment(recorded.context.environment)
-    return Asked(**vars(asked) | given | {"repeat": None})
+    return Arguments(**vars(asked) | given | {"repeat": None})
 
 
 def _recorded_options(run: Run, command: click.Command) -> dict[str, Any]:
@@ -70,9 +70,9 @@ def _recorded_options(run: Run, command: click.Command) -> dict[str, Any]:
 
 def _replay_environment(recorded: dict[str, str]) -> None:
     """Set what was set then and unset the rest of what is recorded. Raises UsageError for a value that names a file."""
-    now = environment()
+    now = read_environment()
     for name, value in recorded.items():
-        if not is_measured_by(name) or "\0" in value:
+        if not is_recorded(name) or "\0" in value:
             raise UsageError(f"the record sets {name[:60]!r}, which is no variable of a library that is measured")
         if "/" in value and now.get(name) != value:
             hint = f"look at it, and set it yourself: export {name}={value[:200]}"
@@ -86,7 +86,7 @@ def _replay_environment(recorded: dict[str, str]) -> None:
             os.environ[name] = value
 
 
-def compared(asked: Asked, status: int) -> int:
+def show_comparison(asked: Arguments, status: int) -> int:
     """Print the recorded run and the new one side by side; the exit status of both together."""
     comparison = compare(load(Path(asked.repeat)), load(Path(asked.output)))
     shown = comparisons.show(comparison, as_json=asked.as_json)

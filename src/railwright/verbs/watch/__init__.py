@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.options.asked import Asked
+from railwright.options.asked import Arguments
 from railwright.options.hosts import lab_option, ssh_config_option
-from railwright.options.output import json_option, page_option, tell
+from railwright.options.output import json_option, page_option, print_answer
 
 
 @click.command()
@@ -77,7 +77,7 @@ def watch(**typed: Any) -> int:  # noqa: ANN401 - the options above
     railwright watch --cost-of 'nvidia-smi -l 1'
     railwright watch --simulate 'period=0.7 compute=0.6 communication=0.5 exposed=0.4 noise=0.1 seed=7'
     """
-    asked = Asked(**typed)
+    asked = Arguments(**typed)
     things = {
         "--pid": asked.pid, "--cgroup": asked.cgroup, "--job": asked.job, "--here": asked.here or None,
         "--simulate": asked.simulate, "--from": asked.recorded or None, "--cost": asked.cost or None,
@@ -95,10 +95,10 @@ def watch(**typed: Any) -> int:  # noqa: ANN401 - the options above
         return here.watch(asked) if asked.hosts is None and not asked.slurm else hosts.watch(asked)
     if not asked.command:
         raise UsageError("--from has no recording", hint="give one: --from job.arrows; of several hosts all of them")
-    return here.look_again(asked) if len(asked.command) == 1 else hosts.look_again(asked)
+    return here.replay(asked) if len(asked.command) == 1 else hosts.replay(asked)
 
 
-def _refuse_mixed(asked: Asked, things: list[str]) -> None:
+def _refuse_mixed(asked: Arguments, things: list[str]) -> None:
     """Raises UsageError for two things to watch, and for what is not looked at on other hosts.
 
     A command may run beside a group or job that is watched.
@@ -114,17 +114,17 @@ def _refuse_mixed(asked: Asked, things: list[str]) -> None:
         raise UsageError(f"{other} is of this machine, and --{option} names others", hint="give one of them")
 
 
-def _simulate(asked: Asked) -> int:
+def _simulate(asked: Arguments) -> int:
     from railwright.diagnosis.iterations.simulate import parse_job
     from railwright.diagnosis.iterations.trial import tried
     from railwright.report.text.watch import simulated_job_lines
 
     found = tried(parse_job(asked.simulate.split()))
-    tell([found], lambda: simulated_job_lines(found), as_json=asked.as_json)
+    print_answer([found], lambda: simulated_job_lines(found), as_json=asked.as_json)
     return EXIT_OK
 
 
-def _cost(asked: Asked) -> int:
+def _cost(asked: Arguments) -> int:
     """Measure what a monitor costs; 0: shown to be below the threshold, 1: above it, 3: neither."""
     from railwright.report.text.watch import cost_lines
     from railwright.run.exclusive import measuring_alone
@@ -133,7 +133,7 @@ def _cost(asked: Asked) -> int:
     monitor = Own() if asked.cost_of is None else Other(_words(asked.cost_of))
     with measuring_alone(asked.force):
         found = cost(monitor, asked.pairs, lambda text: click.echo(text, err=True))
-    tell([found], lambda: cost_lines(found), as_json=asked.as_json)
+    print_answer([found], lambda: cost_lines(found), as_json=asked.as_json)
     if found.slowed_by_high < found.threshold:
         return EXIT_OK
     return EXIT_SLOW if found.slowed_by_low > found.threshold else EXIT_UNJUDGED

@@ -8,14 +8,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
-from railwright.options.asked import Asked
-from railwright.options.output import tell, write
+from railwright.options.asked import Arguments
+from railwright.options.output import print_answer, write
 from railwright.report.pages.watch import render_watched_html
 from railwright.report.text.watch import now_line, watched_lines
-from railwright.runs.hosts import the_hosts
+from railwright.runs.hosts import resolve_hosts
 from railwright.sampling.recording import Recorded, read_recording
 from railwright.sampling.sources import Whose
-from railwright.verbs.watch.live import Live, Told
+from railwright.verbs.watch.live import HostBins, Live
 from railwright.watch.follow import Watch, follow
 from railwright.watch.now import Bins
 from railwright.watch.seen import Run, curves_of, seen
@@ -24,10 +24,10 @@ _STANDARD_OUTPUT, _OURS = "-", 1
 _LEAST_TICKS = 15
 
 
-def watch(asked: Asked) -> int:
+def watch(asked: Arguments) -> int:
     """Watch until the job or the time ends, and print what was seen; the exit status. Raises UsageError."""
-    wanted = watch_of(asked)
-    the_hosts(None, lab=asked.lab, ssh_config=asked.ssh_config)
+    wanted = build_watch(asked)
+    resolve_hosts(None, lab=asked.lab, ssh_config=asked.ssh_config)
     if asked.record == _STANDARD_OUTPUT:
         follow(replace(wanted, record=_OURS, output_to_error=True), lambda _recorded: None)
         return EXIT_OK
@@ -38,7 +38,7 @@ def watch(asked: Asked) -> int:
     return _show(recorded, run, asked)
 
 
-def watch_of(asked: Asked) -> Watch:
+def build_watch(asked: Arguments) -> Watch:
     """What is to be sampled, and how long."""
     return Watch(
         whose=Whose(pid=asked.pid, cgroup=asked.cgroup, job=asked.job, namespace=asked.here),
@@ -50,25 +50,25 @@ def watch_of(asked: Asked) -> Watch:
     )
 
 
-def look_again(asked: Asked) -> int:
+def replay(asked: Arguments) -> int:
     """Print what a recording tells; the exit status. Raises UsageError."""
     return _show(read_recording(Path(asked.command[0])), Run(), asked)
 
 
-def _told(bins: Bins, recorded: Recorded) -> Told:
+def _told(bins: Bins, recorded: Recorded) -> HostBins:
     bins.take(recorded)
     return [("", bins)]
 
 
-def _line(told: Told) -> str:
+def _line(told: HostBins) -> str:
     return " ".join(one if isinstance(one, str) else now_line(one) for _, one in told)
 
 
-def _show(recorded: Recorded, run: Run, asked: Asked) -> int:
+def _show(recorded: Recorded, run: Run, asked: Arguments) -> int:
     watched = seen(recorded, run)
     if asked.output is not None:
         write(asked.output, render_watched_html(watched, curves_of(recorded, run)))
-    tell([watched], lambda: watched_lines(watched), as_json=asked.as_json)
+    print_answer([watched], lambda: watched_lines(watched), as_json=asked.as_json)
     return EXIT_UNJUDGED if watched.ticks < _LEAST_TICKS or watched.command_status else EXIT_OK
 
 

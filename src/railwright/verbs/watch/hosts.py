@@ -9,16 +9,16 @@ from pathlib import Path
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.launch.hosts import Hosts
-from railwright.launch.slurm.allocation import is_inside, nodes_of
-from railwright.options.asked import Asked
-from railwright.options.output import tell, write
+from railwright.launch.slurm.allocation import is_inside_job, read_job_nodes
+from railwright.options.asked import Arguments
+from railwright.options.output import print_answer, write
 from railwright.report.pages.watch_hosts import render_watched_hosts_html
 from railwright.report.text.watch import now_line
 from railwright.report.text.watch_hosts import watched_hosts_lines
-from railwright.runs.hosts import the_hosts
+from railwright.runs.hosts import resolve_hosts
 from railwright.sampling.recording import read_recording
-from railwright.verbs.watch.here import watch_of
-from railwright.verbs.watch.live import Live, Told
+from railwright.verbs.watch.here import build_watch
+from railwright.verbs.watch.live import HostBins, Live
 from railwright.watch.afar import Afar
 from railwright.watch.follow import Watch
 from railwright.watch.follow_hosts import file_of, follow_hosts
@@ -28,14 +28,14 @@ from railwright.watch.seen_hosts import CommonTime, OneHost, WatchedHosts, commo
 _MOST_SHOWN = 3
 
 
-def watch(asked: Asked) -> int:
+def watch(asked: Arguments) -> int:
     """Watch those that were named, and print what was seen; the exit status. Raises UsageError, CannotJudge."""
     if asked.slurm:
         _enter_job(asked.job)
     started_by = "auto" if asked.slurm else None
-    hosts = the_hosts(asked.hosts, lab=asked.lab, ssh_config=asked.ssh_config, slurm=started_by)
+    hosts = resolve_hosts(asked.hosts, lab=asked.lab, ssh_config=asked.ssh_config, slurm=started_by)
     assert hosts is not None
-    return watch_hosts(hosts, watch_of(asked), asked.record, asked.output, as_json=asked.as_json)
+    return watch_hosts(hosts, build_watch(asked), asked.record, asked.output, as_json=asked.as_json)
 
 
 def watch_hosts(hosts: Hosts, wanted: Watch, folder: str | None, output: str | None, *, as_json: bool) -> int:
@@ -50,7 +50,7 @@ def watch_hosts(hosts: Hosts, wanted: Watch, folder: str | None, output: str | N
     return _show(found, told, output, as_json=as_json)
 
 
-def look_again(asked: Asked) -> int:
+def replay(asked: Arguments) -> int:
     """The same of recordings that were kept; the exit status. Raises UsageError."""
     told: dict[str, OneHost] = {}
     for file in asked.command:
@@ -65,9 +65,9 @@ def look_again(asked: Asked) -> int:
 def _enter_job(job: int | None) -> None:
     """Make a Slurm job the one around us, as Slurm's commands take it; None: it is. Raises UsageError, CannotJudge."""
     if job is not None:
-        os.environ["SLURM_JOB_NODELIST"] = nodes_of(job)
+        os.environ["SLURM_JOB_NODELIST"] = read_job_nodes(job)
         os.environ["SLURM_JOB_ID"] = str(job)
-    elif not is_inside(os.environ):
+    elif not is_inside_job(os.environ):
         raise UsageError("--slurm watches the nodes of a job, and none surrounds us", hint="name it: --job 4711")
 
 
@@ -78,7 +78,7 @@ def _show(found: WatchedHosts, told: dict[str, OneHost], output: str | None, *, 
         zero_s = min((CommonTime(one, clock)(one.times_s[0]) for one in there.values()), default=0.0)
         curves = {host: common_curves(one, zero_s, one_clock=clock) for host, one in there.items()}
         write(output, render_watched_hosts_html(found, curves))
-    tell([found], lambda: watched_hosts_lines(found), as_json=as_json)
+    print_answer([found], lambda: watched_hosts_lines(found), as_json=as_json)
     if found.stragglers:
         return EXIT_SLOW
     return EXIT_UNJUDGED if found.command_status or any(one.trouble for one in found.hosts) else EXIT_OK
@@ -97,7 +97,7 @@ def _folder(folder: str | None, hosts: Hosts) -> Path | None:
     return path
 
 
-def _told(bins: dict[str, Bins], afar: Sequence[Afar]) -> Told:
+def _told(bins: dict[str, Bins], afar: Sequence[Afar]) -> HostBins:
     return [(one.host, _told_by(one, bins[one.host])) for one in afar]
 
 
@@ -109,7 +109,7 @@ def _told_by(one: Afar, bins: Bins) -> Bins | str:
     return bins
 
 
-def _line(told: Told) -> str:
+def _line(told: HostBins) -> str:
     """Of the first hosts."""
     words = [f"{host}: {one if isinstance(one, str) else now_line(one).strip()}" for host, one in told[:_MOST_SHOWN]]
     return "   ".join([*words, *[f"and {len(told) - _MOST_SHOWN} more"] * (len(told) > _MOST_SHOWN)])

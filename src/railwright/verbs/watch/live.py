@@ -22,7 +22,7 @@ from railwright.report.pictures.watch import View, picture_lines
 from railwright.watch.now import Bins, newest_s
 
 _Seen = TypeVar("_Seen")
-Told = Sequence[tuple[str, Bins | str]]
+HostBins = Sequence[tuple[str, Bins | str]]
 """Of each host its name, and its bins or why there are none."""
 _PLAIN_EVERY_S = 10
 _ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
@@ -32,11 +32,11 @@ _MOST_KEY_BYTES = 64
 class Live(Generic[_Seen]):
     """A context manager; call it once a second with what was seen. Where it is quiet it says nothing."""
 
-    def __init__(self, told: Callable[[_Seen], Told], line: Callable[[Told], str], *, quiet: bool) -> None:
+    def __init__(self, told: Callable[[_Seen], HostBins], line: Callable[[HostBins], str], *, quiet: bool) -> None:
         """`told` is called in this thread alone."""
         self._told_by, self._line, self._quiet = told, line, quiet
         self._calls = 0
-        self._told: Told = ()
+        self._told: HostBins = ()
         self._view = View()
         self._drawing = threading.Lock()
         self._console = Console(stderr=True, highlight=False)
@@ -105,13 +105,13 @@ class Live(Generic[_Seen]):
                 os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C: what was seen until now is the answer
                 return
             now_s = newest_s(self._told)
-            for key in keys_of(pressed):
+            for key in parse_keys(pressed):
                 self._view = self._view.after(key, now_s)
             if self._told:
                 self._draw()
 
 
-def keys_of(pressed: str) -> Iterator[str]:
+def parse_keys(pressed: str) -> Iterator[str]:
     """The keys in what a terminal sent: arrows by their names."""
     while pressed:
         arrow = next((code for code in _ARROWS if pressed.startswith(code)), "")
