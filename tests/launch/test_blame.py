@@ -27,10 +27,10 @@ def test_launchers_name_who_ended_first(line, blamed):
 
 def test_the_last_words_are_those_that_name_somebody():
     lines = ["-----", "  Remote daemon: [x@0,1] on node b", "We cannot recover from this failure.", "-----", "\0"]
-    said = "exit status 1, it says 'Remote daemon: [x@0,1] on node b'"
+    said = "exit status 1, its output: 'Remote daemon: [x@0,1] on node b'"
     assert summarize_end(Finished(returncode=1, output=lines, timed_out=False)) == said
     nobody = Finished(returncode=1, output=["no more room", "\0", "-----"], timed_out=False)
-    assert summarize_end(nobody) == "exit status 1, it says 'no more room'"
+    assert summarize_end(nobody) == "exit status 1, its output: 'no more room'"
 
 
 def test_a_host_of_which_nothing_comes_is_blamed_once_the_others_were_asked():

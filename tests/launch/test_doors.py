@@ -79,7 +79,7 @@ def test_a_token_is_not_a_rank_of_another_launch() -> None:
         rank.start()
         while rank.is_alive():
             assert list(one.wait(0.05)) == []
-        assert "it does not know this launch" in said[0]
+        assert "rejected the token of this launch" in said[0]
 
 
 def test_a_rank_says_that_nobody_answers_and_tries_every_address() -> None:

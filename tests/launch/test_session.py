@@ -89,5 +89,5 @@ def test_a_rank_that_was_asked_to_end_is_not_blamed_though_its_socket_closed_fir
     session = three_hosts(ALL_END)
     (result,) = session.results()
     assert result.reason.startswith("rank 1 (host b, ")
-    assert "ended without a word" in result.reason
+    assert "ended without a message" in result.reason
     assert session.blamed == {1}

@@ -19,7 +19,7 @@ from tests.schemas import fits
 
 from railwright.errors import CannotJudge
 from railwright.launch.hosts import Hosts
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.results.store import load
 from railwright.run.host_screen import HostScreen
 from railwright.run.screened import RESULTS

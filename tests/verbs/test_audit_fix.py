@@ -64,7 +64,7 @@ def test_it_is_changed_and_given_back(kernel, capsys):
     status, _, error = fixed(capsys, "numa_balancing_on", "--apply")
     (kernel / BALANCING).write_text("0\n")
     assert status == 2
-    assert "changed already" in error
+    assert "already changed" in error
     status, text, _ = fixed(capsys, "numa_balancing_on", "--undo")
     assert (status, (kernel / BALANCING).read_text()) == (0, "1\n")
     assert f"/{BALANCING}: 0 -> 1" in text

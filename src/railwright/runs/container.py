@@ -17,7 +17,7 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
 from railwright.launch.containers.surroundings import CONTAINER, HOST, Surroundings, read_surroundings, write_agent
 from railwright.launch.hosts import NoReach, PlannedHosts
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.report.formats.json_line import json_line
 from railwright.report.formats.records import FindingRecord, comparison_lines
 from railwright.report.pages.page import standard_output
@@ -37,28 +37,28 @@ _TIMES_PLAN, _BESIDE_S = 5.0, 300.0
 _ROUNDS, _SIDES = "rounds", "hosts"
 
 
-def refuse_incomplete(asked: Arguments, *more: str) -> None:
+def refuse_incomplete(arguments: Arguments, *more: str) -> None:
     """Raises UsageError for one of the two options alone, and for another way to name what is measured."""
-    if (asked.in_namespaces_of is None) != (asked.against is None):
+    if (arguments.in_namespaces_of is None) != (arguments.against is None):
         raise UsageError("a container is measured beside its host", hint="write --in-namespaces-of PID --against host")
     other = next((name for name in ("hosts", *more, "slurm", "kubernetes", "require", "accept", "verbose")
-                  if getattr(asked, name, None)), None)  # fmt: skip
-    if asked.in_namespaces_of is not None and other is not None:
+                  if getattr(arguments, name, None)), None)  # fmt: skip
+    if arguments.in_namespaces_of is not None and other is not None:
         raise UsageError(f"--{other} says nothing with --in-namespaces-of", hint="leave it out")
 
 
-def measure_container(words: Sequence[str], names: tuple[str, ...], asked: Arguments) -> int:
+def measure_container(words: Sequence[str], names: tuple[str, ...], arguments: Arguments) -> int:
     """Show the plan, measure both sides in turn, and report; the exit status.
 
     `words` are those of the command that measures one side, and `names` the benchmarks that it will measure.
     """
-    inside, launches = read_surroundings(asked.in_namespaces_of), asked.launches
-    proof = PlannedProof(load_machine(None), parse_benchmarks(names, asked.options), launches)
-    _show_plan(inside, proof.seconds, launches, asked.output)
-    if asked.dry_run:
+    inside, launches = read_surroundings(arguments.in_namespaces_of), arguments.launches
+    proof = PlannedProof(load_machine(None), parse_benchmarks(names, arguments.options), launches)
+    _show_plan(inside, proof.seconds, launches, arguments.output)
+    if arguments.dry_run:
         return EXIT_OK
-    every = [*words, *option_words(asked, asked.options, 1)]
-    folder = Path(asked.output)
+    every = [*words, *option_words(arguments, arguments.options, 1)]
+    folder = Path(arguments.output)
     longest_s = _TIMES_PLAN * proof.seconds + _BESIDE_S
     troubles: dict[str, str] = {}
     for number in range(launches):
@@ -66,11 +66,11 @@ def measure_container(words: Sequence[str], names: tuple[str, ...], asked: Argum
         order = (HOST, CONTAINER) if number % 2 == 0 else (CONTAINER, HOST)
         sides = PlannedHosts(order, 1, NoReach("namespaces", shares_cpus=True))
         screen = HostScreen(
-            sides, every, folder / _ROUNDS / str(number), asked.silence + proof.seconds, longest_s, note
+            sides, every, folder / _ROUNDS / str(number), arguments.silence + proof.seconds, longest_s, note
         )
         troubles |= {side: why for side, why in screen.run(partial(write_agent, inside)).items() if why}
     files = {side: _merged(folder, side, launches) for side in (HOST, CONTAINER)}
-    return _tell(inside, files, troubles, folder, asked.as_json)
+    return _tell(inside, files, troubles, folder, arguments.as_json)
 
 
 def _show_plan(inside: Surroundings, seconds: float, launches: int, output: str) -> None:

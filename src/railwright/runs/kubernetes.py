@@ -19,7 +19,7 @@ from railwright.launch.kubernetes.manifests import PRIVILEGES, NamedJob
 from railwright.launch.kubernetes.received import Received
 from railwright.launch.kubernetes.wanted import KubernetesRequest, describe_cost
 from railwright.launch.slurm.job import parse_limit
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.results.store import load
 from railwright.runs.judged import note, report
 from railwright.runs.requirements import load_requirements
@@ -30,17 +30,17 @@ _NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
 """Variables that are of this machine and this command."""
 
 
-def refuse_mixed(asked: Arguments) -> None:
+def refuse_mixed(arguments: Arguments) -> None:
     """Raises UsageError for options of Kubernetes without it, and for other ways to hosts beside it."""
-    if not asked.kubernetes:
-        lone = next((name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(asked, name)), "")
+    if not arguments.kubernetes:
+        lone = next((name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(arguments, name)), "")
         if lone:
             option = "--network" if lone == "networks" else f"--{lone.replace('_', '-')}"
             raise UsageError(f"{option} says nothing without --kubernetes", hint="write --kubernetes as well")
         return
-    if asked.slurm:
+    if arguments.slurm:
         raise UsageError("--slurm and --kubernetes are two clusters", hint="give one of the two")
-    others = {"--hosts": asked.hosts, "--lab": asked.lab, "--ssh-config": asked.ssh_config}
+    others = {"--hosts": arguments.hosts, "--lab": arguments.lab, "--ssh-config": arguments.ssh_config}
     other = next((name for name, value in others.items() if value is not None), None)
     if other is not None:
         raise UsageError(f"--kubernetes makes its hosts, so {other} says nothing", hint="leave it out")
@@ -54,49 +54,49 @@ def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str
     return PlannedHosts(names, ranks_per_host, NoReach("kubernetes"), interfaces)
 
 
-def _job(asked: Arguments, ranks_per_node: int) -> KubernetesRequest:
+def _job(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
     """The job to make. Raises UsageError."""
     settings = {name: value for name, value in read_environment().items() if not name.startswith(_NOT_PASSED)}
-    return KubernetesRequest(asked.nodes, asked.image, ranks_per_node, asked.namespace or "", asked.gpus_per_node or 0,
-                  asked.rdma, asked.networks, asked.node_selector,
-                  parse_limit(asked.limit) if asked.limit is not None else None, asked.start_within,
+    return KubernetesRequest(arguments.nodes, arguments.image, ranks_per_node, arguments.namespace or "", arguments.gpus_per_node or 0,
+                  arguments.rdma, arguments.networks, arguments.node_selector,
+                  parse_limit(arguments.limit) if arguments.limit is not None else None, arguments.start_within,
                   settings)  # fmt: skip
 
 
-def pod_words(verb: str, asked: Arguments, *more: str) -> tuple[str, ...]:
+def pod_words(verb: str, arguments: Arguments, *more: str) -> tuple[str, ...]:
     """What railwright is told in the first pod, but for the hosts and the output. Raises UsageError."""
-    if asked.mpirun:
+    if arguments.mpirun:
         raise UsageError("--mpirun is a path of this machine", hint="the pods use the Open MPI of their image")
-    words = [verb, *more, "--launches", str(asked.launches), "--silence", f"{asked.silence:g}"]
-    words += [word for text in asked.options for word in ("--option", text)]
-    return (*words, *["--force"] * bool(asked.force))
+    words = [verb, *more, "--launches", str(arguments.launches), "--silence", f"{asked.silence:g}"]
+    words += [word for text in arguments.options for word in ("--option", text)]
+    return (*words, *["--force"] * bool(arguments.force))
 
 
 def make_submitter(
     hosts: PlannedHosts,
     words: tuple[str, ...],
-    asked: Arguments,
+    arguments: Arguments,
     judged: Callable[[Received, list[str]], int] | None = None,
 ) -> Callable[[float], int]:
     """What is done with a plan of some seconds instead of measuring it here; `judged` reports what came."""
-    wanted = _job(asked, hosts.ranks_per_host)
-    required = load_requirements(asked.require)
-    folder = Path(asked.output)
+    wanted = _job(arguments, hosts.ranks_per_host)
+    required = load_requirements(arguments.require)
+    folder = Path(arguments.output)
 
     def reported(received: Received, _troubles: list[str]) -> int:
         if not received.has_results:
             raise CannotJudge("the job has ended before any result", hint="its own words are above")
-        return report(load(folder), folder, as_json=asked.as_json, required=required, verbose=asked.verbose)
+        return report(load(folder), folder, as_json=arguments.as_json, required=required, verbose=arguments.verbose)
 
     def submit_it(plan_s: float) -> int:
         limit_s = wanted.limited(plan_s)
-        kind = choose_kind(asked.job_kind)
+        kind = choose_kind(arguments.job_kind)
         namespace = wanted.namespace or current_namespace()
         note(f"  {describe_cost(wanted, kind, namespace, limit_s, plan_s)}")
         for name, why in PRIVILEGES.items() if wanted.rdma else ():
             note(f"  its pods run as root with {name}: {why}")
         named = NamedJob(wanted, new_name(), kind, words, limit_s)
-        if asked.dry_run:
+        if arguments.dry_run:
             _show(named)
             return 0
         received, troubles = _followed(named, namespace, folder)

@@ -18,7 +18,7 @@ from railwright.errors import UsageError, unknown_name
 from railwright.launch.gpus.business import refuse_busy_gpus
 from railwright.launch.hosts import Hosts, PlannedHosts
 from railwright.launch.session import Planned
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.results.declarations import ceilings_of, measured_alike
 from railwright.results.records import ResultFile
 from railwright.run.plan import PlannedProof, SortKey
@@ -32,10 +32,10 @@ from railwright.units import count, format_duration, format_size
 
 def add_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:
     """The ceilings that benchmarks are held against, before them; between hosts those that span hosts. UsageError."""
-    asked = [find(name).name for name in dict.fromkeys(names)]
-    wanted = {one for name in asked for one in ceilings_of(name, DECLARATIONS)} - set(asked)
+    chosen = [find(name).name for name in dict.fromkeys(names)]
+    wanted = {one for name in chosen for one in ceilings_of(name, DECLARATIONS)} - set(chosen)
     found = [one.name for one in EVERY if one.name in wanted and (one.spans_hosts or not between_hosts)]
-    return (*found, *asked)
+    return (*found, *chosen)
 
 
 def parse_benchmarks(
@@ -46,8 +46,8 @@ def parse_benchmarks(
     An option without its benchmark's name is none of a ceiling's, unless that must be measured alike.
     """
     benchmarks = [find(name) for name in dict.fromkeys(names)]
-    asked = [one.name for one in benchmarks if one.name not in ceilings]
-    apart = {one for one in ceilings if not any(measured_alike(name, one, DECLARATIONS) for name in asked)}
+    chosen = [one.name for one in benchmarks if one.name not in ceilings]
+    apart = {one for one in ceilings if not any(measured_alike(name, one, DECLARATIONS) for name in chosen)}
     known = {benchmark.name: options_of(benchmark.options) for benchmark in benchmarks}
     settings: dict[str, dict[str, str]] = {name: {} for name in known}
     for text in given:
@@ -62,8 +62,8 @@ def parse_benchmarks(
             raise unknown_name("option of these benchmarks", name, {one for each in known.values() for one in each})
         for taker in takers:
             settings[taker][name] = value
-    asked_first = sorted(benchmarks, key=lambda one: one.name in ceilings)  # whose option is wrong is said of those
-    parsed = {one.name: one.parse(settings[one.name]) for one in asked_first}
+    benchmarks_first = sorted(benchmarks, key=lambda one: one.name in ceilings)  # whose option is wrong is said of those
+    parsed = {one.name: one.parse(settings[one.name]) for one in benchmarks_first}
     return [(benchmark, parsed[benchmark.name]) for benchmark in benchmarks]
 
 
@@ -75,16 +75,16 @@ class PendingJob(NamedTuple):
     """It gets the plan's seconds, and gives the exit status."""
 
 
-def option_words(asked: Arguments, options: Sequence[str], launches: int) -> list[str]:
+def option_words(arguments: Arguments, options: Sequence[str], launches: int) -> list[str]:
     """The words of these options for a railwright elsewhere."""
     words = ["--launches", str(launches), "--silence", f"{asked.silence:g}"]
     words += [word for text in options for word in ("-o", text)]
-    return [*words, *(["--mpirun", asked.mpirun] if asked.mpirun else []), *["--force"] * bool(asked.force)]
+    return [*words, *(["--mpirun", arguments.mpirun] if arguments.mpirun else []), *["--force"] * bool(arguments.force)]
 
 
 def measure(
     names: tuple[str, ...],
-    asked: Arguments,
+    arguments: Arguments,
     *,
     hosts: Hosts | PendingJob | None = None,
     screens: bool = False,
@@ -92,23 +92,23 @@ def measure(
     ceilings: frozenset[str] = frozenset(),
 ) -> int:
     """Show the plan, run it, or submit the job that will, and report; the exit status."""
-    required, spec = load_requirements(asked.require), load_spec(getattr(asked, "accept", None), asked.require)
-    topology, chosen = load(None), parse_benchmarks(names, asked.options, ceilings)
+    required, spec = load_requirements(arguments.require), load_spec(getattr(arguments, "accept", None), arguments.require)
+    topology, chosen = load(None), parse_benchmarks(names, arguments.options, ceilings)
     if isinstance(hosts, PendingJob):
-        plan = PlannedProof(topology, chosen, asked.launches, hosts.hosts, screens, place)
+        plan = PlannedProof(topology, chosen, arguments.launches, hosts.hosts, screens, place)
         show_plan(plan, ceilings)
         return hosts.submit(plan.seconds)
     command = ("railwright", *sys.argv[1:])
-    proof = Proof(topology, chosen, asked.launches, hosts=hosts, screens=screens, place=place, command=command,
-                  mpirun=asked.mpirun, silence_s=asked.silence, force=asked.force)  # fmt: skip
+    proof = Proof(topology, chosen, arguments.launches, hosts=hosts, screens=screens, place=place, command=command,
+                  mpirun=arguments.mpirun, silence_s=arguments.silence, force=arguments.force)  # fmt: skip
     show_plan(proof, ceilings)
     proof.refuse_impossible()
-    if asked.dry_run:
+    if arguments.dry_run:
         return 0
-    output = Path(asked.output)
+    output = Path(arguments.output)
     file = _measured(proof, output)
     try:
-        return report(file, output, as_json=asked.as_json, required=required, spec=spec, verbose=asked.verbose)
+        return report(file, output, as_json=arguments.as_json, required=required, spec=spec, verbose=arguments.verbose)
     finally:
         if proof.trouble is not None:  # that the results are not whole matters more than a report that is not written
             raise proof.trouble

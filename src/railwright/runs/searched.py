@@ -10,21 +10,21 @@ from railwright.diagnosis.localise.procedure import ROUND_S, Rounds
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.units import format_duration
 
 
-def choose_rounds(asked: Arguments, fabric: Fabric) -> Rounds:
+def choose_rounds(arguments: Arguments, fabric: Fabric) -> Rounds:
     """The rounds of the search; says what a cover costs. Raises UsageError for one that is too long."""
-    if asked.cover is not None:
-        cost = cover_of(fabric, asked.cover).cost
+    if arguments.cover is not None:
+        cost = cover_of(fabric, arguments.cover).cost
         lasts = format_duration(cost.rounds * ROUND_S)
         says = f"{cost.leaf_pairs} leaf pairs x {cost.paths} paths: about {cost.rounds} rounds, {lasts} at most"
-        if cost.rounds > asked.most_rounds:
+        if cost.rounds > arguments.most_rounds:
             hint = "see --most-rounds, or cover leaf routes only"
             raise UsageError(f"this route cover is too long: {says}", hint=hint)
         click.echo(f"route cover of every {asked.cover} route, {says}", err=True)
-    return Rounds(screen=asked.rounds, confirm=asked.confirm, load_test=asked.load_test)
+    return Rounds(screen=arguments.rounds, confirm=arguments.confirm, load_test=arguments.load_test)
 
 
 def search_status(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:

@@ -51,7 +51,7 @@ def up(
     count: int | None,
     rate: str,
     dry_run: bool,
-    **asked: Any,  # noqa: ANN401 - the rest of `PlanOptions`
+    **options: Any,  # noqa: ANN401 - the rest of `PlanOptions`
 ) -> int:
     """Make a lab of a cluster file (TOML), or of a shape and a count, and wait until all its routes are there."""
     import time
@@ -62,7 +62,7 @@ def up(
     from railwright.lab.plan import PlanOptions, plan
     from railwright.units import parse_line_rate
 
-    given = asked | {"rate_bits_per_s": None if rate == "none" else parse_line_rate(rate)}
+    given = options | {"rate_bits_per_s": None if rate == "none" else parse_line_rate(rate)}
     decided = plan(_cluster(words, count), msgspec.convert(given, PlanOptions))
     if dry_run:
         click.echo(msgspec.json.format(msgspec.json.encode(decided)).decode())

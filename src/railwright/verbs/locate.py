@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from railwright.errors import UsageError
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.options.hosts import ssh_config_option
 from railwright.options.output import json_option, page_option, print_answer, write
 from railwright.options.search import search_options
@@ -125,74 +125,74 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.runs.hosts import resolve_hosts
     from railwright.runs.searched import choose_rounds, search_status
 
-    asked = Arguments(**typed)
-    if (asked.lab is None) == (asked.hosts is None):
+    arguments = Arguments(**typed)
+    if (arguments.lab is None) == (arguments.hosts is None):
         raise UsageError("what to search is not clear", hint="give one of --hosts HOST,HOST and --lab NAME")
-    gpus = (asked.gpus or 1) if asked.probe == "nccl" else 0
-    reached = {"ssh_config": asked.ssh_config, "interfaces": asked.interfaces}
-    hosts = resolve_hosts(asked.hosts, ranks_per_host=gpus or None, **reached) if asked.lab is None else None
-    place = _place(asked, hosts, gpus)
-    rounds, way = choose_rounds(asked, place.fabric), _way(asked, place, hosts, gpus)
-    with measuring_alone(asked.force):
+    gpus = (arguments.gpus or 1) if arguments.probe == "nccl" else 0
+    reached = {"ssh_config": arguments.ssh_config, "interfaces": arguments.interfaces}
+    hosts = resolve_hosts(arguments.hosts, ranks_per_host=gpus or None, **reached) if arguments.lab is None else None
+    place = _place(arguments, hosts, gpus)
+    rounds, way = choose_rounds(arguments, place.fabric), _way(arguments, place, hosts, gpus)
+    with measuring_alone(arguments.force):
         found = search(
-            place, rounds, seed=asked.seed, cover=asked.cover, way=way, latency=asked.latency,
-            tell=lambda text: click.echo(text, err=True), journal=asked.resume,
+            place, rounds, seed=arguments.seed, cover=arguments.cover, way=way, latency=arguments.latency,
+            tell=lambda text: click.echo(text, err=True), journal=arguments.resume,
         )  # fmt: skip
-    if asked.output is not None:
-        write(asked.output, render_located_html(found))
-    print_answer([found], lambda: located_lines(found), as_json=asked.as_json)
+    if arguments.output is not None:
+        write(arguments.output, render_located_html(found))
+    print_answer([found], lambda: located_lines(found), as_json=arguments.as_json)
     return search_status(found.suspects, found.tested, found.not_measured + len(found.unjudged))
 
 
-def _place(asked: Arguments, hosts: Hosts | None, gpus: int) -> Place:
+def _place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
     from pathlib import Path
 
     from railwright.lab import state
     from railwright.locate.place import place_of_hosts, place_of_lab, place_of_subnet
     from railwright.topology.sources.cables import read_subnet
 
-    if (asked.cabling is None) != (asked.forwarding is None):
+    if (arguments.cabling is None) != (arguments.forwarding is None):
         raise UsageError("a subnet is two files", hint="describe it: --cabling FILE --forwarding FILE")
-    if asked.adapter is not None and asked.cabling is None:
+    if arguments.adapter is not None and arguments.cabling is None:
         raise UsageError("--adapter is a port in a subnet", hint="describe it: --cabling FILE --forwarding FILE")
     if hosts is None:
-        of_hosts = {"--ssh-config": asked.ssh_config, "--interfaces": asked.interfaces, "--switches": asked.switches,
-                    "--cabling": asked.cabling, "--oversubscription": asked.oversubscription != 1,
-                    "--routing": asked.routing != "unknown"}  # fmt: skip
+        of_hosts = {"--ssh-config": arguments.ssh_config, "--interfaces": arguments.interfaces, "--switches": arguments.switches,
+                    "--cabling": arguments.cabling, "--oversubscription": arguments.oversubscription != 1,
+                    "--routing": arguments.routing != "unknown"}  # fmt: skip
         if given := next((name for name, is_given in of_hosts.items() if is_given), ""):
             raise UsageError(f"{given} is for --hosts", hint="leave it out: a lab's hosts are entered without ssh")
         state.require_root()
-        return place_of_lab(state.open_lab(asked.lab))
-    if asked.oversubscription != 1 and not asked.switches:
+        return place_of_lab(state.open_lab(arguments.lab))
+    if arguments.oversubscription != 1 and not arguments.switches:
         raise UsageError("--oversubscription is of leaves", hint="name them: --switches topology.conf")
-    if asked.cabling is not None:
-        if asked.switches:
+    if arguments.cabling is not None:
+        if arguments.switches:
             raise UsageError("--switches and --cabling both describe the network", hint="give one of them")
-        subnet = read_subnet(Path(asked.cabling), Path(asked.forwarding))
-        return place_of_subnet(hosts, subnet, asked.routing, asked.adapter or "")
-    tree = _switch_tree(asked.switches, hosts) if asked.switches else None
-    return place_of_hosts(hosts, asked.routing, tree, asked.oversubscription, gpus)
+        subnet = read_subnet(Path(arguments.cabling), Path(arguments.forwarding))
+        return place_of_subnet(hosts, subnet, arguments.routing, arguments.adapter or "")
+    tree = _switch_tree(arguments.switches, hosts) if arguments.switches else None
+    return place_of_hosts(hosts, arguments.routing, tree, arguments.oversubscription, gpus)
 
 
-def _way(asked: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> Way:
+def _way(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> Way:
     """How flows are sent. Raises UsageError for what the place or the other options rule out."""
     from railwright.locate.ways import mpi_way, nccl_way, tcp_way
 
-    if asked.gpus is not None and asked.probe != "nccl":
+    if arguments.gpus is not None and arguments.probe != "nccl":
         raise UsageError("--gpus are those of NCCL's probes", hint="ask for --probe nccl")
-    if asked.probe == "tcp":
-        if asked.mpirun is not None:
+    if arguments.probe == "tcp":
+        if arguments.mpirun is not None:
             raise UsageError("--mpirun starts the ranks of MPI's probes", hint="ask for --probe mpi or --probe nccl")
         return tcp_way(place)
     if hosts is None:
         raise UsageError(f"--probe {asked.probe} takes its own ways, and a lab's are pinned", hint="leave --probe out")
-    if asked.probe == "nccl" and asked.cabling is not None:
+    if arguments.probe == "nccl" and arguments.cabling is not None:
         raise UsageError("GPUs are not searched over a subnet's tables", hint="leave out --cabling and --forwarding")
-    if asked.latency:
+    if arguments.latency:
         raise UsageError("--latency is of the kernels' own answers", hint="leave --probe out for it")
-    if asked.probe == "nccl":
-        return nccl_way(hosts, asked.mpirun, gpus)
-    return mpi_way(hosts, asked.mpirun)
+    if arguments.probe == "nccl":
+        return nccl_way(hosts, arguments.mpirun, gpus)
+    return mpi_way(hosts, arguments.mpirun)
 
 
 def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:

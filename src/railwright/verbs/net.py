@@ -49,7 +49,7 @@ def check(
     without: tuple[str, ...],
     evidence: bool,
     as_json: bool,
-    **asked: Any,  # noqa: ANN401 - the rest of a `Question`
+    **options: Any,  # noqa: ANN401 - the rest of a `Question`
 ) -> int:
     """Look at a pod's rail interfaces, from the pod to the leaf, by evidence and by real packets.
 
@@ -68,7 +68,7 @@ def check(
         if name not in known:
             raise unknown_name("check", name, known)
     question = Question(
-        **asked,
+        **options,
         to=tuple(map(_address, to)),
         leaves=dict(map(_leaf, leaves)),
         without=frozenset(without),

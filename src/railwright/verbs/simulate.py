@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from railwright.errors import UsageError
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.options.machine import load_planned_cluster
 from railwright.options.output import json_option, print_answer
 from railwright.options.search import search_options
@@ -54,23 +54,23 @@ def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.report.text.locate import simulated_lines
     from railwright.runs.searched import choose_rounds, search_status
 
-    asked = Arguments(**typed)
-    text = " ".join(asked.fabric)
+    arguments = Arguments(**typed)
+    text = " ".join(arguments.fabric)
     gc.disable()  # millions of tuples are in no circle: to look through them again and again would double the time
     try:
-        fabric = _fabric(text, asked.forwarding)
-        rounds = choose_rounds(asked, fabric)
-        truth, drawn = _truth(fabric, asked.faults)
+        fabric = _fabric(text, arguments.forwarding)
+        rounds = choose_rounds(arguments, fabric)
+        truth, drawn = _truth(fabric, arguments.faults)
         weather = Weather(
-            noise=asked.noise, interference=asked.interference, wrong_map=asked.wrong_map, lost=asked.lost
+            noise=arguments.noise, interference=arguments.interference, wrong_map=arguments.wrong_map, lost=arguments.lost
         )
-        seed = drawn if asked.seed is None else asked.seed
+        seed = drawn if arguments.seed is None else arguments.seed
         found = trial.run(
-            fabric, text, truth, weather, seed=seed, rounds=rounds, cover=asked.cover, with_baselines=asked.baselines
+            fabric, text, truth, weather, seed=seed, rounds=rounds, cover=arguments.cover, with_baselines=arguments.baselines
         )
     finally:
         gc.enable()
-    print_answer([found], lambda: simulated_lines(found), as_json=asked.as_json)
+    print_answer([found], lambda: simulated_lines(found), as_json=arguments.as_json)
     return search_status(found.suspects, found.tested, 0)
 
 

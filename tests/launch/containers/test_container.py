@@ -121,8 +121,8 @@ def test_a_program_is_in_the_containers_cgroup_and_ends_with_its_keeper(containe
 def test_what_cannot_be_taken_is_told(container):
     seen = read_surroundings(container.pid)
     assert seen.left == (
-        "program files: those of this host, with all libraries",
-        "NCCL_TOPO_FILE: it names a file of the container",
+        "program files: this host's, with all libraries",
+        "NCCL_TOPO_FILE: names a file of the container",
     )
     taken = {"network", "IPC", "host name", "/dev with /dev/shm", "/sys", "limits", "1 seccomp filter"}
     assert taken <= set(seen.taken)
@@ -161,7 +161,7 @@ def test_what_is_no_container_is_refused(railwright):
     ended.wait()
     done = railwright("run", "memory_copy", "--in-namespaces-of", str(ended.pid), "--against", "host")
     assert done.status == 2
-    assert f"there is no process {ended.pid} that can be looked at" in done.message()
+    assert f"process {ended.pid} does not exist or cannot be inspected" in done.message()
 
 
 @pytest.mark.parametrize(

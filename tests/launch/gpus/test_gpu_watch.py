@@ -146,13 +146,13 @@ def test_a_launch_is_watched_by_a_child(stand_ins, machine):  # noqa: F811
     [
         ({"RAILWRIGHT_GPU_SAMPLING": "off", "STANDIN_NVML_BUSY": "97"}, SWITCHED_OFF),
         ({"STANDIN_NVML_BUSY": "0"}, TOO_SHORT),
-        ({"STANDIN_NVML_HANG": "1"}, "the sampler has said nothing: NVML may hang"),
+        ({"STANDIN_NVML_HANG": "1"}, "the sampler has printed nothing: NVML may hang"),
         ({"STANDIN_NVML_CRASH": "1"}, "the sampler ended: killed by SIGABRT"),
         ({"STANDIN_NVML_LISTS": "0"}, "NVML does not list gpu0, gpu1"),
     ],
 )
 def test_a_result_without_samples_says_so_and_why(stand_ins, machine, changed, why, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(gpu_watch, "_SILENT_S", 1.0 if "said nothing" in why else PATIENCE_S)
+    monkeypatch.setattr(gpu_watch, "_SILENT_S", 1.0 if "printed nothing" in why else PATIENCE_S)
 
     def is_known(watch):
         sampled = watch._child is None or len(watch._child.output) >= 2
@@ -168,7 +168,7 @@ def test_the_last_words_of_a_sampler_that_ended_are_kept(machine, monkeypatch):
     monkeypatch.setattr(watch._child, "poll", lambda: 1)
     watch._child.output.append("NVMLError_LibraryNotFound: NVML Shared Library Not Found")
     why = watch.joined(RESULT).settings["gpu_not_watched"]
-    assert why == "the sampler ended: exit status 1, it says 'NVMLError_LibraryNotFound: NVML Shared Library Not Found'"
+    assert why == "the sampler ended: exit status 1, its output: 'NVMLError_LibraryNotFound: NVML Shared Library Not Found'"
 
 
 def test_a_benchmark_without_gpus_starts_no_sampler(machine):
@@ -243,7 +243,7 @@ def test_a_short_result_before_any_sample_says_that_it_was_too_short(machine, mo
     ("after_s", "status", "why"),
     [
         (10.2, 1, "the sampler ended: exit status 1"),
-        (45.0, None, "the sampler has said nothing for 30 s: NVML may hang"),
+        (45.0, None, "the sampler has printed nothing for 30 s: NVML may hang"),
     ],
 )
 def test_a_sampler_that_stopped_does_not_vouch_for_what_came_after(machine, monkeypatch, after_s, status, why):
@@ -281,7 +281,7 @@ def test_waived_and_failed_results_are_left_alone(machine):
         (GpuUse(ADDRESSES[0], None, None, None), ""),
         (GpuUse(ADDRESSES[0], 0, 10, 300 << 20), ""),
         (GpuUse(ADDRESSES[0], 1, 0, 0), "1 process"),
-        (GpuUse(ADDRESSES[0], 2, 97, 43 << 30), "2 processes, at work 97 % of the time, 43 GiB of its memory in use"),
+        (GpuUse(ADDRESSES[0], 2, 97, 43 << 30), "2 processes, 97 % utilisation, 43 GiB of its memory in use"),
     ],
 )
 def test_what_makes_a_gpu_busy(gpu, words):
@@ -314,7 +314,7 @@ def test_idle_gpus_and_those_that_are_not_measured_are_not_refused(stood_in):
     assert refuse_busy_gpus(GPUS.values(), force=False) == ""
     stood_in(STANDIN_NVML_PROCESSES="1")
     said = refuse_busy_gpus([Device(id="gpu9", kind="gpu", address="0000:99:00.0")], force=False)
-    assert said == "whether gpu9 is idle could not be read: NVML does not say"
+    assert said == "whether gpu9 is idle is unknown: NVML does not report it"
     assert refuse_busy_gpus([], force=False) == ""
 
 
@@ -326,9 +326,9 @@ def test_gpus_that_cannot_be_asked_are_said(stood_in):
 @pytest.mark.parametrize(
     ("faults", "said"),
     [
-        ({"STANDIN_NVML_LISTS": "1"}, "whether gpu1 is idle could not be read: NVML does not say"),
-        ({"STANDIN_NVML_LISTS": "0"}, "whether gpu0, gpu1 are idle could not be read: NVML does not say"),
-        ({"STANDIN_NVML_MUTE": "1"}, "whether gpu0, gpu1 are idle could not be read: NVML does not say"),
+        ({"STANDIN_NVML_LISTS": "1"}, "whether gpu1 is idle is unknown: NVML does not report it"),
+        ({"STANDIN_NVML_LISTS": "0"}, "whether gpu0, gpu1 are idle is unknown: NVML does not report it"),
+        ({"STANDIN_NVML_MUTE": "1"}, "whether gpu0, gpu1 are idle is unknown: NVML does not report it"),
     ],
 )
 def test_what_nvml_did_not_tell_is_not_taken_for_idle(stood_in, faults, said):

@@ -162,13 +162,13 @@ def test_why_a_pod_does_not_run_is_told_in_kubernetes_words():
 def test_why_a_pod_died_is_told_with_the_reason_that_kubernetes_gives():
     ended = [{"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]
     assert pod(phase="Failed", containerStatuses=ended).explain_death() == \
-        "OOMKilled, exit status 137 (SIGKILL of what it ran)"  # fmt: skip
+        "OOMKilled, exit status 137 (SIGKILL in its child)"  # fmt: skip
     assert pod(phase="Failed", reason="Evicted", message="low on memory").explain_death() == "Evicted: low on memory"
     taken = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for a"}]
     assert pod(phase="Running", conditions=taken).explain_death() == "PreemptionByScheduler: for a"
     assert pod(phase="Succeeded",
                containerStatuses=[{"state": {"terminated": {"reason": "Completed"}}}]).explain_death() == ""  # fmt: skip
-    assert pod(phase="Failed").explain_death() == "Failed, without a reason"
+    assert pod(phase="Failed").explain_death() == "failed without a reason"
     assert pod(phase="Running").explain_death() == ""
 
 
@@ -252,7 +252,7 @@ def test_words_that_kubernetes_could_misread_are_refused():
     for options in ({"namespace": "-n"}, {"namespace": "Team"}, {"image": "--x"}, {"image": "a b"}, {"rdma": ("nic",)},
                     {"rdma": ("nic=0",)}, {"networks": ("rail1,rail2",)}, {"networks": ('{"a":1}',)},
                     {"node_selector": ("gpu",)}, {"node_selector": ("gpu=a b",)}):  # fmt: skip
-        with pytest.raises(UsageError, match="not a value of --"):
+        with pytest.raises(UsageError, match="--[a-z-]+ must be like "):
             KubernetesRequest(**({"nodes": 2, "image": "i"} | options))
 
 
@@ -312,7 +312,7 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
         (("--kubernetes", "--nodes", "2", "--hosts", "a,b"), "--kubernetes makes its hosts, so --hosts says nothing"),
         (("--kubernetes", "--nodes", "2", "--mpirun", "/x"), "--mpirun is a path of this machine"),
         (("--kubernetes", "--nodes", "2", "--partition", "gpu"), "--partition says nothing without --slurm"),
-        (("--kubernetes", "--nodes", "2", "--network", "A b"), "not a value of --network: 'A b'"),
+        (("--kubernetes", "--nodes", "2", "--network", "A b"), "--network must be like rail1, or NAMESPACE/rail1, got 'A b'"),
     ],
 )
 def test_words_that_make_no_job_are_refused(answer, words, message):

@@ -93,7 +93,7 @@ def test_each_node_of_an_allocation_sends_to_each_other_one(railwright, in_slurm
 def test_a_node_that_is_not_of_the_job_is_refused(railwright, in_slurm):
     done = allocated(railwright, *QUICK, "--hosts", "n1,n2")
     assert done.status == 2
-    assert re.match(r"railwright: n1 is no node of job \d+\nhint: it has n2, n3", done.message())
+    assert re.match(r"railwright: n1 must be a node of job \d+\nhint: its nodes: n2, n3", done.message())
 
 
 def test_a_submitted_job_is_followed_and_judged(railwright, in_slurm, limited):
@@ -160,19 +160,19 @@ def test_too_few_nodes_are_refused_with_the_reason_of_each_that_is_lost(answer, 
         in_slurm.ask("scontrol", "update", "nodename=n3", "state=resume")
         wait_until(lambda: in_slurm.state_of("n3") == "idle", "the node is back")
     assert done.status == 3
-    assert "has 3 nodes to give, 4 were asked for: n3 drained (bad DIMM)" in done.message()
+    assert "--nodes must be at most 3, the usable nodes of the default partition, got 4: n3 drained (bad DIMM)" in done.message()
 
 
 def test_a_partition_that_is_not_there_is_refused(answer, in_slurm):
     done = answer(*QUICK, "--nodes", "2", "--partition", "fast", "--dry-run")
     assert done.status == 2
-    assert done.message() == "railwright: there is no partition 'fast'\nhint: give --partition one of all, gpu"
+    assert done.message() == "railwright: there is no partition 'fast'\nhint: give --partition with one of: all, gpu"
 
 
 def test_a_job_that_would_wait_for_ever_is_cancelled(in_slurm, tmp_path):
     in_slurm.ask("scontrol", "hold", (job := submit(SlurmRequest(1, more=("--begin=now+1hour",)), ["true"], tmp_path, 60.0,
                                                     lambda _line: None)).number)  # fmt: skip
-    with pytest.raises(Exception, match=rf"job {job.number} would wait for ever \(JobHeldAdmin\), and was cancelled"):
+    with pytest.raises(Exception, match=rf"job {job.number} would never start \(JobHeldAdmin\) and was cancelled"):
         job.follow()
     assert job.number not in in_slurm.jobs()
 

@@ -89,7 +89,7 @@ def test_jobs_that_are_not_measured_as_a_whole_are_refused_by_name():
     for more, words in (
         ({"SLURM_HET_SIZE": "2"}, "job 7 is heterogeneous"),
         ({"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_JOB_ID": "5"}, "job 7 is task 3 of array 5"),
-        ({"SLURM_STEP_NUM_TASKS": "4"}, "srun has started railwright 4 times"),
+        ({"SLURM_STEP_NUM_TASKS": "4"}, "srun has started it 4 times"),
     ):
         with pytest.raises(UsageError, match=words):
             allocation(inside | more)
@@ -103,7 +103,7 @@ def test_jobs_that_are_not_measured_as_a_whole_are_refused_by_name():
         (("--slurm", "--nodes", "2", "--hosts", "a,b"), {}, "--hosts names nodes of a job that one is inside of"),
         (("--slurm", "--nodes", "2"), {"SLURM_JOB_ID": "7"}, "--nodes is for a job that is to be submitted"),
         (("--slurm", "--lab", "lab"), {"SLURM_JOB_ID": "7"}, "--slurm reaches hosts by Slurm"),
-        (("--slurm", "--nodes", "2", "--time", "soon"), {}, "not a time limit: 'soon'"),
+        (("--slurm", "--nodes", "2", "--time", "soon"), {}, "--time must be a time limit, got 'soon'"),
     ],
 )
 def test_words_that_make_no_job_are_refused(answer, monkeypatch, words, environment, message):

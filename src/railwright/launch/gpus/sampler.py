@@ -1,9 +1,9 @@
-"""The program that looks at GPUs while they work, started by `gpu_watch` and `gpu_business`, never by a user.
+"""The program that samples GPUs while they work, started by `gpus.watch` and `gpus.business`, never by a user.
 
     python -m railwright.launch.gpus.sampler sample INTERVAL_S [CPU,CPU...]   a line of JSON each interval
-    python -m railwright.launch.gpus.sampler business                         one line: who else uses the GPUs
+    python -m railwright.launch.gpus.sampler business                         one line: the use of each GPU
 
-It asks NVML alone, so that it takes no GPU memory, and dies with its parent.
+It uses only NVML, so that it takes no GPU memory, and dies with its parent.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from railwright.topology.sources.nvidia_nvml import (
 
 
 def take_sample(gpus: list[tuple[str, object]]) -> Sample:
-    """One sample of all GPUs."""
-    return Sample(time.monotonic(), tuple(_one(address, handle) for address, handle in gpus))
+    """Take one sample of all GPUs."""
+    return Sample(time.monotonic(), tuple(_sample_gpu(address, handle) for address, handle in gpus))
 
 
-def _one(address: str, handle: object) -> GpuSample:
+def _sample_gpu(address: str, handle: object) -> GpuSample:
     return GpuSample(
         address=address,
         sm_clock_hz=clock_hz(handle, pynvml.NVML_CLOCK_SM),
@@ -48,7 +48,7 @@ def _one(address: str, handle: object) -> GpuSample:
 
 
 def read_use(gpus: list[tuple[str, object]]) -> list[GpuUse]:
-    """Who uses each GPU."""
+    """Read the use of each GPU."""
     found = []
     for address, handle in gpus:
         memory = memory_of(handle)
@@ -58,7 +58,7 @@ def read_use(gpus: list[tuple[str, object]]) -> list[GpuUse]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print lines until the parent ends it; what NVML prints itself is kept out of them."""
+    """Print lines until the parent ends this process. NVML's own output is discarded."""
     die_with_parent()
     stream = os.fdopen(os.dup(1), "wb", buffering=0)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
         os._exit(0)
     interval_s = float(arguments[1])
     if len(arguments) > 2:
-        with contextlib.suppress(OSError, ValueError):  # a CPU that is not ours: then wherever the kernel puts us
+        with contextlib.suppress(OSError, ValueError):  # if the CPU is not allowed, the kernel chooses one
             os.sched_setaffinity(0, {int(cpu) for cpu in arguments[2].split(",")})
     following = time.monotonic()
     while True:

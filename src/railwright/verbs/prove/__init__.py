@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from railwright.errors import UsageError
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.options.hosts import container_options, lab_option, ssh_config_option
 from railwright.options.jobs import job_options, kubernetes_options
 from railwright.options.measuring import accept_option, launches_option, measuring_options
@@ -61,23 +61,23 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.verbs.prove.hosts import prove_hosts
     from railwright.verbs.prove.pods import prove_pods
 
-    asked = Arguments(**typed)
-    _refuse_mixed(asked)
-    here, asked.directory = asked.directory or ".", asked.directory or _ON_HOSTS
-    if asked.kubernetes:
-        return prove_pods(asked)
-    reached = {name: getattr(asked, name) for name in ("lab", "ssh_config", "interfaces")}
-    placed = resolve_hosts(asked.hosts, **reached, slurm="auto" if asked.slurm else None)
+    arguments = Arguments(**typed)
+    _refuse_mixed(arguments)
+    here, arguments.directory = arguments.directory or ".", arguments.directory or _ON_HOSTS
+    if arguments.kubernetes:
+        return prove_pods(arguments)
+    reached = {name: getattr(arguments, name) for name in ("lab", "ssh_config", "interfaces")}
+    placed = resolve_hosts(arguments.hosts, **reached, slurm="auto" if arguments.slurm else None)
     if placed is not None:
-        return prove_hosts(placed, asked)
+        return prove_hosts(placed, arguments)
     names = tuple(benchmark.name for benchmark in BENCHMARKS)
-    if asked.in_namespaces_of is not None:
-        return measure_container(("prove", "--directory", asked.directory), names, asked)
-    asked.options = (f"directory={here}", *asked.options)
-    return measure(names, asked)
+    if arguments.in_namespaces_of is not None:
+        return measure_container(("prove", "--directory", arguments.directory), names, arguments)
+    arguments.options = (f"directory={here}", *arguments.options)
+    return measure(names, arguments)
 
 
-def _refuse_mixed(asked: Arguments) -> None:
+def _refuse_mixed(arguments: Arguments) -> None:
     """Raises UsageError for options that say nothing beside others, or without them."""
     import os
 
@@ -85,22 +85,22 @@ def _refuse_mixed(asked: Arguments) -> None:
     from railwright.runs import kubernetes
     from railwright.runs.container import refuse_incomplete
 
-    refuse_incomplete(asked)
-    kubernetes.refuse_mixed(asked)
-    of_several = {"--parts": asked.parts, "--benchmarks": asked.benchmarks, "--max-load": asked.max_load < 1 or None,
-                  "--cluster": asked.cluster, "--resume": asked.resume or None}  # fmt: skip
-    if asked.kubernetes:
+    refuse_incomplete(arguments)
+    kubernetes.refuse_mixed(arguments)
+    of_several = {"--parts": arguments.parts, "--benchmarks": arguments.benchmarks, "--max-load": arguments.max_load < 1 or None,
+                  "--cluster": arguments.cluster, "--resume": arguments.resume or None}  # fmt: skip
+    if arguments.kubernetes:
         del of_several["--benchmarks"]
         _refuse(of_several, "is not for --kubernetes: each node proves itself", "leave it out")
         return
-    of_job = {"--nodes": asked.nodes, "--time": asked.limit, "--gpus-per-node": asked.gpus_per_node}
+    of_job = {"--nodes": arguments.nodes, "--time": arguments.limit, "--gpus-per-node": arguments.gpus_per_node}
     _refuse(of_job, "says nothing without --kubernetes", "write it as well")
-    if asked.slurm and not is_inside_job(os.environ):
+    if arguments.slurm and not is_inside_job(os.environ):
         hint = "salloc --exclusive --nodes 4 railwright prove --slurm"
         raise UsageError("--slurm proves the nodes of a job that one is inside of", hint=hint)
-    if asked.verbose and (asked.hosts is not None or asked.slurm):
+    if arguments.verbose and (arguments.hosts is not None or arguments.slurm):
         raise UsageError("--verbose tells of one host", hint="see each host's own report, below hosts/")
-    if asked.hosts is None and not asked.slurm:
+    if arguments.hosts is None and not arguments.slurm:
         _refuse(of_several, "is of several hosts", "write --hosts host0,host1 or --slurm")
 
 

@@ -30,7 +30,7 @@ from railwright.locate.host_fabric import tree_of_cluster
 from railwright.locate.place import Place, place_of_hosts, place_of_lab
 from railwright.locate.search import Located, search
 from railwright.locate.ways import COVER_STREAM_S
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.report.text.between_hosts import Found
 from railwright.results.declarations import benchmarks_with
 from railwright.results.records import Fabric
@@ -69,7 +69,7 @@ class Between:
     """What is asked of the hosts together."""
 
     hosts: Hosts
-    asked: Arguments
+    arguments: Arguments
     parts: frozenset[str]
     """Of `pairs` and `find_collectives`."""
     cluster: Cluster | None
@@ -80,7 +80,7 @@ class Between:
     _launched: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.load: float = self.asked.max_load
+        self.load: float = self.arguments.max_load
         if "pairs" in self.parts and most_hosts(len(self.hosts.names), self.load) < _LEAST:
             raise UsageError(f"--max-load {self.load:g} of {len(self.hosts.names)} hosts is less than one pair",
                              hint=f"give {_LEAST / len(self.hosts.names):.3g} or more")  # fmt: skip
@@ -88,7 +88,7 @@ class Between:
     @property
     def folder(self) -> Path:
         """Where the records of the collectives and of the search are."""
-        return Path(self.asked.output) / FOLDER
+        return Path(self.arguments.output) / FOLDER
 
     def plan(self) -> tuple[list[str], float]:
         """What will be done between the hosts, in lines, and how long it takes."""
@@ -115,7 +115,7 @@ class Between:
                 proof = self._proof(self.hosts, None)
                 moved = sum(one.plan.moved_bytes for one in proof.plan)
                 named = ", ".join(one.name for one, _ in self.chosen)
-                launches = count(self.asked.launches, "launch", "launches")
+                launches = count(self.arguments.launches, "launch", "launches")
                 lines += [
                     f"collectives: {named} over all {names} hosts, {launches} each",
                     f"  about {format_duration(proof.seconds)}, {format_size(moved)}; load: all hosts at once",
@@ -240,12 +240,12 @@ class Between:
         return Proof(
             topology=self.here,
             chosen=self.chosen,
-            launches=self.asked.launches,
+            launches=self.arguments.launches,
             command=("railwright", "prove", "--hosts"),
-            mpirun=self.asked.mpirun,
+            mpirun=self.arguments.mpirun,
             hosts=hosts,
             fabric=fabric,
-            silence_s=self.asked.silence,
+            silence_s=self.arguments.silence,
             force=True,  # `prove_hosts` holds this host for all of its parts
         )
 

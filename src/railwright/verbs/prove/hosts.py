@@ -19,7 +19,7 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, RailwrightError, unknown_name
 from railwright.launch.hosts import Hosts, PlannedHosts
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.options.machine import load_planned_cluster
 from railwright.options.output import write
 from railwright.report.formats.json_line import json_line
@@ -60,37 +60,37 @@ class _Host(NamedTuple):
     topology: Topology | None = None
 
 
-def prove_hosts(hosts: Hosts, asked: Arguments) -> int:
+def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     """Show the plan, let all hosts measure themselves and then each other, and report; the exit status."""
-    of_hosts, of_all = split_options(asked.options)
-    chosen = parse_benchmark_names(asked)
-    alone, parts = _alone(chosen, asked.parts)
+    of_hosts, of_all = split_options(arguments.options)
+    chosen = parse_benchmark_names(arguments)
+    alone, parts = _alone(chosen, arguments.parts)
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
     given = of_hosts if alone else (f"directory={asked.directory}", *of_hosts)
-    proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), asked.launches)
-    words = ["run", *names, "--alone"] if alone else ["prove", "--directory", asked.directory]
-    words += option_words(asked, of_hosts, asked.launches)
-    longest_s, silence_s = _TIMES_PLAN * proof.seconds + _BESIDE_S, asked.silence + proof.seconds
-    screen = HostScreen(hosts, words, Path(asked.output), silence_s, longest_s, note, keep=asked.resume)
-    report = HostsReport(screen, asked)
-    cluster = load_planned_cluster(asked.cluster) if asked.cluster is not None else None
+    proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), arguments.launches)
+    words = ["run", *names, "--alone"] if alone else ["prove", "--directory", arguments.directory]
+    words += option_words(arguments, of_hosts, arguments.launches)
+    longest_s, silence_s = _TIMES_PLAN * proof.seconds + _BESIDE_S, arguments.silence + proof.seconds
+    screen = HostScreen(hosts, words, Path(arguments.output), silence_s, longest_s, note, keep=arguments.resume)
+    report = HostsReport(screen, arguments)
+    cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
     with contextlib.suppress(CannotJudge):  # a host that cannot be reached says so itself, and costs itself alone
         hosts.reach.check()
-    between = Between(hosts, asked, parts - {SCREEN}, cluster, parse_collectives(chosen, of_all), proof.topology)
-    show_plan(screen, proof, "" if alone else asked.directory, between, is_screened=SCREEN in parts)
-    if asked.dry_run:
+    between = Between(hosts, arguments, parts - {SCREEN}, cluster, parse_collectives(chosen, of_all), proof.topology)
+    show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts)
+    if arguments.dry_run:
         return EXIT_OK
-    with measuring_alone(asked.force):
+    with measuring_alone(arguments.force):
         report.judge(screen.run(hosts.reach.agent) if SCREEN in parts else _reachable(hosts))
         if between.parts:
             machines = {host: one.topology for host, one in report.found.items() if one.topology is not None}
-            report.there = between.run(machines, report.lost, resume=asked.resume)
+            report.there = between.run(machines, report.lost, resume=arguments.resume)
     return report.tell()
 
 
-def parse_benchmark_names(asked: Arguments) -> tuple[str, ...]:
+def parse_benchmark_names(arguments: Arguments) -> tuple[str, ...]:
     """Those that were named; none: those of `prove`, and all collectives. Raises UsageError."""
-    return tuple(find(name.strip()).name for name in asked.benchmarks.split(",")) if asked.benchmarks else ()
+    return tuple(find(name.strip()).name for name in arguments.benchmarks.split(",")) if arguments.benchmarks else ()
 
 
 def _alone(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -113,9 +113,9 @@ def _alone(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...],
 class HostsReport:
     """What hosts have sent of themselves, and what was measured between them. Raises UsageError for what decides."""
 
-    def __init__(self, screen: HostScreen, asked: Arguments) -> None:
-        self.screen, self.asked = screen, asked
-        self.required, spec = load_requirements(asked.require), load_spec(asked.accept, asked.require)
+    def __init__(self, screen: HostScreen, arguments: Arguments) -> None:
+        self.screen, self.arguments = screen, arguments
+        self.required, spec = load_requirements(arguments.require), load_spec(arguments.accept, arguments.require)
         self.evidence = Evidence(spec, screen.output) if spec is not None else None
         self.found: dict[str, _Host] = {}
         self.lost: dict[str, str] = {}
@@ -131,7 +131,7 @@ class HostsReport:
         """Write the page, print what was found; the exit status, which is the sheet's where there is one."""
         table = self._table()
         self._write_page(table)
-        as_json, compared = self.asked.as_json, _compares(self.screen.hosts)
+        as_json, compared = self.arguments.as_json, _compares(self.screen.hosts)
         for line in _json(table, self.there) if as_json else lines(table, compared=compared, between=self.there):
             click.echo(line)
         if self.evidence is None:
@@ -204,7 +204,7 @@ class HostsReport:
         there, judged = self.there, [one.judged for one in self.found.values()]
         statuses = [one.exit_status if isinstance(one, Diagnosis) else EXIT_UNJUDGED for one in judged]
         statuses += [EXIT_UNJUDGED for host in table.hosts if host.trouble]
-        if self.asked.launches > 1 and any(host.behind for host in table.hosts):
+        if self.arguments.launches > 1 and any(host.behind for host in table.hosts):
             statuses.append(EXIT_SLOW)
         if there is not None:
             if there.said.is_bad or any(one.is_slow for one in there.pairs):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from railwright.errors import EXIT_OK, UsageError
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.options.hosts import container_options, hosts_options
 from railwright.options.jobs import job_options, kubernetes_options, slurm_options
 from railwright.options.measuring import launches_option, measuring_options
@@ -43,71 +43,71 @@ def run(**typed: Any) -> int:  # noqa: ANN401 - the options above
     railwright run mpi_bandwidth --in-namespaces-of 4711 --against host --launches 3
     railwright run hpl --grow --hosts node1,node2,node3,node4
     """
-    asked = Arguments(**typed)
-    if asked.repeat is None:
-        return _run(asked)
+    arguments = Arguments(**typed)
+    if arguments.repeat is None:
+        return _run(arguments)
 
     from railwright.verbs.run.repeat import build_repetition, show_comparison
 
-    status = _run(build_repetition(asked))
-    return status if asked.dry_run else show_comparison(asked, status)
+    status = _run(build_repetition(arguments))
+    return status if arguments.dry_run else show_comparison(arguments, status)
 
 
-def _run(asked: Arguments) -> int:
+def _run(arguments: Arguments) -> int:
     """Measure, judge and report, or list the benchmarks where none is named; the exit status."""
     from railwright.runs.container import measure_container, refuse_incomplete
     from railwright.runs.hosts import choose_sort_key, refuse_no_hosts, refuse_shared_memory
     from railwright.runs.measuring import PendingJob, add_ceilings, measure
 
-    names = asked.names
-    refuse_incomplete(asked, "screen", "grow")
-    placed = _placed(asked)
+    names = arguments.names
+    refuse_incomplete(arguments, "screen", "grow")
+    placed = _placed(arguments)
     planned = placed.hosts if isinstance(placed, PendingJob) else placed
-    refuse_shared_memory(planned, asked.options)
+    refuse_shared_memory(planned, arguments.options)
     if not names:
         return _list()
-    every = names if asked.alone else add_ceilings(names, between_hosts=planned is not None)
-    if asked.in_namespaces_of is not None:
-        return measure_container(("run", *names, *["--alone"] * asked.alone), every, asked)
-    if asked.screen and asked.grow:
+    every = names if arguments.alone else add_ceilings(names, between_hosts=planned is not None)
+    if arguments.in_namespaces_of is not None:
+        return measure_container(("run", *names, *["--alone"] * arguments.alone), every, arguments)
+    if arguments.screen and arguments.grow:
         raise UsageError("--grow begins with every host by itself", hint="leave out --screen")
-    if asked.screen or asked.grow:
-        _refuse_others("--screen" if asked.screen else "--grow", names)
-    if asked.screen:
+    if arguments.screen or arguments.grow:
+        _refuse_others("--screen" if arguments.screen else "--grow", names)
+    if arguments.screen:
         refuse_no_hosts(planned)
-    place = choose_sort_key(planned) if asked.grow else None
+    place = choose_sort_key(planned) if arguments.grow else None
     ceilings = frozenset(every) - set(names)
-    return measure(every, asked, hosts=placed, screens=asked.screen, place=place, ceilings=ceilings)
+    return measure(every, arguments, hosts=placed, screens=arguments.screen, place=place, ceilings=ceilings)
 
 
-def _placed(asked: Arguments) -> Hosts | PendingJob | None:
+def _placed(arguments: Arguments) -> Hosts | PendingJob | None:
     """Returns the hosts, or the job that will have them."""
     from railwright.launch.hosts import parse_interfaces
     from railwright.runs import kubernetes, slurm
     from railwright.runs.hosts import resolve_hosts
     from railwright.runs.measuring import PendingJob
 
-    kubernetes.refuse_mixed(asked)
-    if not asked.slurm:
-        slurm.refuse_without_slurm(asked)
-    started_by = slurm.choose_starter(asked) if asked.slurm else None
-    if asked.kubernetes:
-        interfaces = parse_interfaces(asked.interfaces or "")
-        to_come = kubernetes.plan_hosts(asked.nodes, asked.ranks_per_host or 1, interfaces)
-        words = kubernetes.pod_words("run", asked, *_words(asked))
-        return PendingJob(to_come, kubernetes.make_submitter(to_come, words, asked))
-    if asked.slurm and started_by is None:
-        to_come = slurm.plan_hosts(asked)
-        return PendingJob(to_come, slurm.make_submitter(to_come, asked))
-    reached = {name: getattr(asked, name) for name in ("ranks_per_host", "lab", "ssh_config", "interfaces")}
-    return resolve_hosts(asked.hosts, **reached, slurm=started_by)
+    kubernetes.refuse_mixed(arguments)
+    if not arguments.slurm:
+        slurm.refuse_without_slurm(arguments)
+    started_by = slurm.choose_starter(arguments) if arguments.slurm else None
+    if arguments.kubernetes:
+        interfaces = parse_interfaces(arguments.interfaces or "")
+        to_come = kubernetes.plan_hosts(arguments.nodes, arguments.ranks_per_host or 1, interfaces)
+        words = kubernetes.pod_words("run", arguments, *_words(arguments))
+        return PendingJob(to_come, kubernetes.make_submitter(to_come, words, arguments))
+    if arguments.slurm and started_by is None:
+        to_come = slurm.plan_hosts(arguments)
+        return PendingJob(to_come, slurm.make_submitter(to_come, arguments))
+    reached = {name: getattr(arguments, name) for name in ("ranks_per_host", "lab", "ssh_config", "interfaces")}
+    return resolve_hosts(arguments.hosts, **reached, slurm=started_by)
 
 
-def _words(asked: Arguments) -> list[str]:
+def _words(arguments: Arguments) -> list[str]:
     """The words of this verb that are the same in a pod."""
-    words = [*asked.names, *(["--ranks-per-host", str(asked.ranks_per_host)] if asked.ranks_per_host else [])]
-    words += ["--interfaces", asked.interfaces] if asked.interfaces else []
-    return words + [f"--{name}" for name in ("alone", "screen", "grow") if getattr(asked, name)]
+    words = [*arguments.names, *(["--ranks-per-host", str(arguments.ranks_per_host)] if arguments.ranks_per_host else [])]
+    words += ["--interfaces", arguments.interfaces] if arguments.interfaces else []
+    return words + [f"--{name}" for name in ("alone", "screen", "grow") if getattr(arguments, name)]
 
 
 def _list() -> int:

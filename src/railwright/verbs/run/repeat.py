@@ -14,7 +14,7 @@ import click
 
 from railwright.errors import EXIT_OK, UsageError
 from railwright.launch.environment import is_recorded, read_environment
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.results.compare import compare
 from railwright.results.records import Run
 from railwright.results.store import load
@@ -31,18 +31,18 @@ _OURS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require
 _MOST_WORDS, _MOST_WORD_CHARACTERS = 1000, 16_384
 
 
-def build_repetition(asked: Arguments) -> Arguments:
+def build_repetition(arguments: Arguments) -> Arguments:
     """What a record says, with what is said anew, in its environment. Raises UsageError."""
-    if asked.names or asked.options:
+    if arguments.names or arguments.options:
         raise UsageError("--repeat takes benchmarks and options from the record", hint="leave out what it names")
-    _refuse_overwriting(asked.repeat, asked.output)
-    recorded = load(Path(asked.repeat)).run
+    _refuse_overwriting(arguments.repeat, arguments.output)
+    recorded = load(Path(arguments.repeat)).run
     for way, job in (("slurm", "a Slurm job"), ("kubernetes", "pods of Kubernetes")):
-        if f"--{way}" in recorded.command and not getattr(asked, way):
+        if f"--{way}" in recorded.command and not getattr(arguments, way):
             raise UsageError(f"the record is of {job}", hint=f"say --{way} once more, and of what job")
     given = _recorded_options(recorded, click.get_current_context().command)
     _replay_environment(recorded.context.environment)
-    return Arguments(**vars(asked) | given | {"repeat": None})
+    return Arguments(**vars(arguments) | given | {"repeat": None})
 
 
 def _recorded_options(run: Run, command: click.Command) -> dict[str, Any]:
@@ -86,10 +86,10 @@ def _replay_environment(recorded: dict[str, str]) -> None:
             os.environ[name] = value
 
 
-def show_comparison(asked: Arguments, status: int) -> int:
+def show_comparison(arguments: Arguments, status: int) -> int:
     """Print the recorded run and the new one side by side; the exit status of both together."""
-    comparison = compare(load(Path(asked.repeat)), load(Path(asked.output)))
-    shown = comparisons.show(comparison, as_json=asked.as_json)
+    comparison = compare(load(Path(arguments.repeat)), load(Path(arguments.output)))
+    shown = comparisons.show(comparison, as_json=arguments.as_json)
     return shown if status == EXIT_OK else status
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.options.hosts import lab_option, ssh_config_option
 from railwright.options.output import json_option, page_option, print_answer
 
@@ -77,63 +77,63 @@ def watch(**typed: Any) -> int:  # noqa: ANN401 - the options above
     railwright watch --cost-of 'nvidia-smi -l 1'
     railwright watch --simulate 'period=0.7 compute=0.6 communication=0.5 exposed=0.4 noise=0.1 seed=7'
     """
-    asked = Arguments(**typed)
+    arguments = Arguments(**typed)
     things = {
-        "--pid": asked.pid, "--cgroup": asked.cgroup, "--job": asked.job, "--here": asked.here or None,
-        "--simulate": asked.simulate, "--from": asked.recorded or None, "--cost": asked.cost or None,
-        "--cost-of": asked.cost_of,
+        "--pid": arguments.pid, "--cgroup": arguments.cgroup, "--job": arguments.job, "--here": arguments.here or None,
+        "--simulate": arguments.simulate, "--from": arguments.recorded or None, "--cost": arguments.cost or None,
+        "--cost-of": arguments.cost_of,
     }  # fmt: skip
-    _refuse_mixed(asked, [name for name, value in things.items() if value is not None])
-    if asked.cost or asked.cost_of is not None:
-        return _cost(asked)
-    if asked.simulate is not None:
-        return _simulate(asked)
+    _refuse_mixed(arguments, [name for name, value in things.items() if value is not None])
+    if arguments.cost or arguments.cost_of is not None:
+        return _cost(arguments)
+    if arguments.simulate is not None:
+        return _simulate(arguments)
 
     from railwright.verbs.watch import here, hosts
 
-    if not asked.recorded:
-        return here.watch(asked) if asked.hosts is None and not asked.slurm else hosts.watch(asked)
-    if not asked.command:
+    if not arguments.recorded:
+        return here.watch(arguments) if arguments.hosts is None and not arguments.slurm else hosts.watch(arguments)
+    if not arguments.command:
         raise UsageError("--from has no recording", hint="give one: --from job.arrows; of several hosts all of them")
-    return here.replay(asked) if len(asked.command) == 1 else hosts.replay(asked)
+    return here.replay(arguments) if len(arguments.command) == 1 else hosts.replay(arguments)
 
 
-def _refuse_mixed(asked: Arguments, things: list[str]) -> None:
+def _refuse_mixed(arguments: Arguments, things: list[str]) -> None:
     """Raises UsageError for two things to watch, and for what is not looked at on other hosts.
 
     A command may run beside a group or job that is watched.
     """
-    command = asked.command if not asked.recorded else ()
+    command = arguments.command if not arguments.recorded else ()
     if len(things) > 1 or (command and things not in ([], ["--cgroup"], ["--job"])):
         both = " and ".join([*things, *["a command"] * bool(command)])
         raise UsageError(f"what to watch is not clear: {both}", hint="give one of them")
-    afar = next((name for name in ("hosts", "lab", "ssh_config", "slurm") if getattr(asked, name)), "")
+    afar = next((name for name in ("hosts", "lab", "ssh_config", "slurm") if getattr(arguments, name)), "")
     other = next((name for name in things if name not in ("--cgroup", "--job")), "")
     if afar and other:
         option = afar.replace("_", "-")
         raise UsageError(f"{other} is of this machine, and --{option} names others", hint="give one of them")
 
 
-def _simulate(asked: Arguments) -> int:
+def _simulate(arguments: Arguments) -> int:
     from railwright.diagnosis.iterations.simulate import parse_job
     from railwright.diagnosis.iterations.trial import tried
     from railwright.report.text.watch import simulated_job_lines
 
-    found = tried(parse_job(asked.simulate.split()))
-    print_answer([found], lambda: simulated_job_lines(found), as_json=asked.as_json)
+    found = tried(parse_job(arguments.simulate.split()))
+    print_answer([found], lambda: simulated_job_lines(found), as_json=arguments.as_json)
     return EXIT_OK
 
 
-def _cost(asked: Arguments) -> int:
+def _cost(arguments: Arguments) -> int:
     """Measure what a monitor costs; 0: shown to be below the threshold, 1: above it, 3: neither."""
     from railwright.report.text.watch import cost_lines
     from railwright.run.exclusive import measuring_alone
     from railwright.watch.cost import Other, Own, cost
 
-    monitor = Own() if asked.cost_of is None else Other(_words(asked.cost_of))
-    with measuring_alone(asked.force):
-        found = cost(monitor, asked.pairs, lambda text: click.echo(text, err=True))
-    print_answer([found], lambda: cost_lines(found), as_json=asked.as_json)
+    monitor = Own() if arguments.cost_of is None else Other(_words(arguments.cost_of))
+    with measuring_alone(arguments.force):
+        found = cost(monitor, arguments.pairs, lambda text: click.echo(text, err=True))
+    print_answer([found], lambda: cost_lines(found), as_json=arguments.as_json)
     if found.slowed_by_high < found.threshold:
         return EXIT_OK
     return EXIT_SLOW if found.slowed_by_low > found.threshold else EXIT_UNJUDGED

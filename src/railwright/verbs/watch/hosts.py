@@ -10,7 +10,7 @@ from pathlib import Path
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.launch.hosts import Hosts
 from railwright.launch.slurm.allocation import is_inside_job, read_job_nodes
-from railwright.options.asked import Arguments
+from railwright.options.arguments import Arguments
 from railwright.options.output import print_answer, write
 from railwright.report.pages.watch_hosts import render_watched_hosts_html
 from railwright.report.text.watch import now_line
@@ -28,14 +28,14 @@ from railwright.watch.seen_hosts import CommonTime, OneHost, WatchedHosts, commo
 _MOST_SHOWN = 3
 
 
-def watch(asked: Arguments) -> int:
+def watch(arguments: Arguments) -> int:
     """Watch those that were named, and print what was seen; the exit status. Raises UsageError, CannotJudge."""
-    if asked.slurm:
-        _enter_job(asked.job)
-    started_by = "auto" if asked.slurm else None
-    hosts = resolve_hosts(asked.hosts, lab=asked.lab, ssh_config=asked.ssh_config, slurm=started_by)
+    if arguments.slurm:
+        _enter_job(arguments.job)
+    started_by = "auto" if arguments.slurm else None
+    hosts = resolve_hosts(arguments.hosts, lab=arguments.lab, ssh_config=arguments.ssh_config, slurm=started_by)
     assert hosts is not None
-    return watch_hosts(hosts, build_watch(asked), asked.record, asked.output, as_json=asked.as_json)
+    return watch_hosts(hosts, build_watch(arguments), arguments.record, arguments.output, as_json=arguments.as_json)
 
 
 def watch_hosts(hosts: Hosts, wanted: Watch, folder: str | None, output: str | None, *, as_json: bool) -> int:
@@ -50,16 +50,16 @@ def watch_hosts(hosts: Hosts, wanted: Watch, folder: str | None, output: str | N
     return _show(found, told, output, as_json=as_json)
 
 
-def replay(asked: Arguments) -> int:
+def replay(arguments: Arguments) -> int:
     """The same of recordings that were kept; the exit status. Raises UsageError."""
     told: dict[str, OneHost] = {}
-    for file in asked.command:
+    for file in arguments.command:
         recorded = read_recording(Path(file))
         host = recorded.about.host or Path(file).stem
         if host in told:
             raise UsageError(f"{file} is a second recording of {host[:60]}", hint="give one of each host")
         told[host] = OneHost(recorded=recorded)
-    return _show(seen_together(told), told, asked.output, as_json=asked.as_json)
+    return _show(seen_together(told), told, arguments.output, as_json=arguments.as_json)
 
 
 def _enter_job(job: int | None) -> None:
