@@ -142,7 +142,7 @@ def test_what_ranks_send_crosses_the_links_of_the_lab(railwright, hosts, daemons
     assert first.path == "memory0@0>memory0@1"
     assert (first.settings["hosts"], first.ranks) == ("host0,host2", 2)
     (alone,) = railwright.results("memory_copy")
-    assert (alone.outcome, alone.reason) == ("waived", "it measures inside one host: leave out --hosts")
+    assert (alone.outcome, alone.reason) == ("waived", "it measures within one host: leave out --hosts")
     expect_nothing_left(hosts, daemons, railwright)
 
 

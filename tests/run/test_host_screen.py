@@ -149,7 +149,7 @@ def test_what_a_host_measured_before_it_died_is_kept(tmp_path, mark):
         os.kill(process.pid, signal.SIGKILL)
     thread.join(60)
     assert not thread.is_alive()
-    assert troubles["dies"].startswith("its records were cut off")
+    assert troubles["dies"].startswith("its records are truncated")
     kept = load(file)
     assert any(one.outcome == "measured" for one in kept.results)
     assert kept.end is None

@@ -95,7 +95,7 @@ def main() -> None:
                     continue
                 if status:
                     message = "; ".join(child.wait(1.0).output[-_LAST_LINES:])
-                    sys.stdout.write(f"{host}: {describe_status(status)} {said}\n")
+                    sys.stdout.write(f"{host}: {describe_status(status)} {message}\n")
                     sys.exit(1)
                 del running[host]
             time.sleep(_TICK_S)

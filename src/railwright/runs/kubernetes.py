@@ -67,7 +67,7 @@ def pod_words(verb: str, arguments: Arguments, *more: str) -> tuple[str, ...]:
     """What railwright is told in the first pod, but for the hosts and the output. Raises UsageError."""
     if arguments.mpirun:
         raise UsageError("--mpirun is a path of this machine", hint="the pods use the Open MPI of their image")
-    words = [verb, *more, "--launches", str(arguments.launches), "--silence", f"{asked.silence:g}"]
+    words = [verb, *more, "--launches", str(arguments.launches), "--silence", f"{arguments.silence:g}"]
     words += [word for text in arguments.options for word in ("--option", text)]
     return (*words, *["--force"] * bool(arguments.force))
 

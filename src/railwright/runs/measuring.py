@@ -77,7 +77,7 @@ class PendingJob(NamedTuple):
 
 def option_words(arguments: Arguments, options: Sequence[str], launches: int) -> list[str]:
     """The words of these options for a railwright elsewhere."""
-    words = ["--launches", str(launches), "--silence", f"{asked.silence:g}"]
+    words = ["--launches", str(launches), "--silence", f"{arguments.silence:g}"]
     words += [word for text in options for word in ("-o", text)]
     return [*words, *(["--mpirun", arguments.mpirun] if arguments.mpirun else []), *["--force"] * bool(arguments.force)]
 

@@ -23,7 +23,7 @@ def choose_rounds(arguments: Arguments, fabric: Fabric) -> Rounds:
         if cost.rounds > arguments.most_rounds:
             hint = "see --most-rounds, or cover leaf routes only"
             raise UsageError(f"this route cover is too long: {says}", hint=hint)
-        click.echo(f"route cover of every {asked.cover} route, {says}", err=True)
+        click.echo(f"route cover of every {arguments.cover} route, {says}", err=True)
     return Rounds(screen=arguments.rounds, confirm=arguments.confirm, load_test=arguments.load_test)
 
 

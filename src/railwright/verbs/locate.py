@@ -185,7 +185,7 @@ def _way(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> 
             raise UsageError("--mpirun starts the ranks of MPI's probes", hint="ask for --probe mpi or --probe nccl")
         return tcp_way(place)
     if hosts is None:
-        raise UsageError(f"--probe {asked.probe} takes its own ways, and a lab's are pinned", hint="leave --probe out")
+        raise UsageError(f"--probe {arguments.probe} takes its own ways, and a lab's are pinned", hint="leave --probe out")
     if arguments.probe == "nccl" and arguments.cabling is not None:
         raise UsageError("GPUs are not searched over a subnet's tables", hint="leave out --cabling and --forwarding")
     if arguments.latency:

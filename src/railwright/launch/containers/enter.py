@@ -59,7 +59,7 @@ def main() -> None:
 
 def _give_up(error: Exception) -> None:
     message = f"{error.strerror}: {error.filename or ''}".rstrip(": ") if isinstance(error, OSError) else error
-    sys.stdout.write(f"the container cannot be entered: {told}\n")
+    sys.stdout.write(f"the container cannot be entered: {message}\n")
     sys.stdout.flush()
     os._exit(_CANNOT)
 

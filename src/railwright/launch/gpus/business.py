@@ -35,11 +35,11 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
         time.sleep(wait_s)
         found, trouble = _ask()
         busy = [
-            f"{ids[one.address]} is busy: {why}" for use in found if use.address in ids and (why := describe_use(use))
+            f"{ids[use.address]} is busy: {why}" for use in found if use.address in ids and (why := describe_use(use))
         ]
         if not busy:
             return trouble or _unread(ids, found)
-    hint = "wait until it is idle (nvidia-smi names the processes), or measure all the same with --force"
+    hint = "wait until it is idle (nvidia-smi lists the processes), or use --force"
     raise UsageError("; ".join(busy), hint=hint)
 
 

@@ -54,7 +54,7 @@ class ClockLock:
             if child.poll() is not None or time.monotonic() > end:
                 self.__exit__()
                 message = next((line for line in reversed(child.output) if line.strip()), f"no answer within {_LOCKING_S:g} s")
-                raise CannotJudge(f"the clocks of the GPUs cannot be locked: {said[:200]}", hint=_HINT)
+                raise CannotJudge(f"the clocks of the GPUs cannot be locked: {message[:200]}", hint=_HINT)
             time.sleep(_TICK_S)
 
     def __exit__(self, *_: object) -> None:

@@ -109,7 +109,7 @@ def summarize_launch(
     settings, evidence = summarize(samples, gpus)
     if not settings:
         return {}, ()
-    marked = tuple(msgspec.structs.replace(claim, seen=f"{one.seen} earlier in its launch") for claim in evidence)
+    marked = tuple(msgspec.structs.replace(claim, seen=f"{claim.seen} earlier in its launch") for claim in evidence)
     return {**settings, "gpu_samples_of": OF_LAUNCH}, marked
 
 

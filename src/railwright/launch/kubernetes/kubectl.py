@@ -36,7 +36,7 @@ def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
         raise CannotJudge(reason, hint="try: kubectl version")
     if finished.returncode:
         message = next((line.strip() for line in reversed(finished.output) if line.strip()), finished.describe())
-        raise CannotJudge(f"kubectl {words[0]}: {told[:_MOST_SAID]}", hint="try: kubectl auth can-i --list")
+        raise CannotJudge(f"kubectl {words[0]}: {message[:_MOST_SAID]}", hint="try: kubectl auth can-i --list")
     return "\n".join(finished.output)
 
 

@@ -88,7 +88,7 @@ def wait_for_nodes(plan: PodPlan, work: Path) -> dict[str, str]:
             replies = executor.map(lambda pod: _ask(pod, work), left)
             answers = dict(zip(left, replies, strict=True))
             found |= {pod: node for pod, (node, _) in answers.items() if node}
-            silent = [f"{pod}: {said}" for pod, (node, reason) in answers.items() if not node]
+            silent = [f"{pod}: {reason}" for pod, (node, reason) in answers.items() if not node]
             if silent and time.monotonic() > until:
                 raise CannotJudge("; ".join(silent))
             if silent:

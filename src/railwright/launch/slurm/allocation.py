@@ -110,7 +110,7 @@ def describe_failure(finished: Finished, program: str) -> str:
     lines = [line.strip() for line in finished.output if line.strip()]
     errors = [line for line in lines if "error:" in line or "fatal:" in line]
     message = next(iter(errors or lines), finished.describe())
-    return message[:_MOST_SAID] if message.startswith(program) else f"{program}: {said[:_MOST_SAID]}"
+    return message[:_MOST_SAID] if message.startswith(program) else f"{program}: {message[:_MOST_SAID]}"
 
 
 @dataclass
@@ -166,7 +166,7 @@ class SlurmReach(RemoteReach):
         if troubles:
             reasons = "; ".join(f"{host}: {troubles[host]}" for host in self.hosts if host in troubles)
             node = next(iter(troubles))
-            raise CannotJudge(f"job {self.allocation.job}: {said}", hint=f"try: scontrol show node {node}")
+            raise CannotJudge(f"job {self.allocation.job}: {reasons}", hint=f"try: scontrol show node {node}")
 
     def _on(self, hosts: Sequence[str]) -> list[str]:
         count = len(hosts)

@@ -66,7 +66,7 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     chosen = parse_benchmark_names(arguments)
     alone, parts = _alone(chosen, arguments.parts)
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
-    given = of_hosts if alone else (f"directory={asked.directory}", *of_hosts)
+    given = of_hosts if alone else (f"directory={arguments.directory}", *of_hosts)
     proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), arguments.launches)
     words = ["run", *names, "--alone"] if alone else ["prove", "--directory", arguments.directory]
     words += option_words(arguments, of_hosts, arguments.launches)

@@ -29,7 +29,7 @@ def prove_pods(arguments: Arguments) -> int:
     refuse_collectives(chosen)
     hosts = plan_hosts(arguments.nodes)
     names = chosen or tuple(benchmark.name for benchmark in BENCHMARKS)
-    given = arguments.options if chosen else (f"directory={asked.directory}", *arguments.options)
+    given = arguments.options if chosen else (f"directory={arguments.directory}", *arguments.options)
     proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), arguments.launches)
     folder = Path(arguments.output)
 
