@@ -23,7 +23,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("run", "quux"), "there is no benchmark named 'quux'", "known: core_latency"),
         (("run", "memory_copy", "-o", "size=4K"), "named 'size'", "did you mean sizes"),
         (("run", "memory_copy", "-o", "mpi_latency.sizes=4K"), "in this run named 'mpi_latency'", "known: memory_copy"),
-        (("run", "memory_copy", "-o", "sizes"), "not an option: 'sizes'", "NAME=VALUE"),
+        (("run", "memory_copy", "-o", "sizes"), "-o must be NAME=VALUE, got 'sizes'", "NAME=VALUE"),
         (("run", "memory_copy", "-o", "sizes=abc"), "memory_copy sizes: not a size: 'abc'", "write bytes"),
         (("run", "memory_copy", "-o", "sizes=0"), "a size of 0 bytes", "the least size is 1"),
         (("run", "memory_copy", "-o", "sizes=8:1T:+8"), "more than 64 sizes", "a larger step"),

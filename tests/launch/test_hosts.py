@@ -285,10 +285,10 @@ def test_a_host_that_lets_nobody_in_is_an_error_with_its_cause(railwright, hosts
         (("--hosts", "host0,-oProxyCommand=x"), "host must be a name or an address, got"),
         (("--hosts", "host0,a b"), "host must be a name or an address, got"),
         (("--ranks-per-host", "4"), "says nothing without --hosts"),
-        (("--hosts", "host0,host1", "-o", "transports=shm"), "shared memory reaches no other host"),
+        (("--hosts", "host0,host1", "-o", "transports=shm"), "shared memory does not work between hosts"),
         (("--hosts", "host0,host1", "-o", "ranks=5"), "is to have 5 ranks"),
         (("--hosts", "host0,host1", "--interfaces", "a/b"), "interface must be a name, got"),
-        (("--hosts", "host0,host1", "--ssh-config", "/none"), "--ssh-config says nothing"),
+        (("--hosts", "host0,host1", "--ssh-config", "/none"), "--ssh-config exclude each other"),
     ],
 )
 def test_words_that_make_no_launch_are_refused(answer, hosts, words, message):

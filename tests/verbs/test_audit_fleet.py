@@ -85,7 +85,7 @@ def test_records_tell_all(tmp_path, capsys):
         (("somewhere",), "what 'somewhere' is for is not said"),
         (("--from", "a", "--hosts", "b,c"), "--hosts and --from are two ways"),
         (("--from", "./a", "./a"), "./a is given twice"),
-        (("--ssh-config", "a"), "--ssh-config says nothing without --hosts"),
+        (("--ssh-config", "a"), "--ssh-config requires --hosts"),
     ],
 )
 def test_what_makes_no_sense_is_refused(capsys, words, says):

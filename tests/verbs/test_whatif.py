@@ -152,7 +152,7 @@ def test_records_are_what_their_schema_says() -> None:
         ((*SIXTEEN, "-c", "alltonone"), "hgx-h100: there is no collective named 'alltonone'"),
         ((*SIXTEEN, "--radix", "2"), "switches of 2 ports"),
         ((*SIXTEEN, "--radix", "4"), "more than three tiers"),
-        ((*SIXTEEN, "--output", "page.pdf"), "'page.pdf' is not the name of a page"),
+        ((*SIXTEEN, "--output", "page.pdf"), "--output must name an HTML page, got 'page.pdf'"),
         ((*SIXTEEN, "--output", "/no/such/folder/page.html"), "cannot write /no/such/folder/page.html"),
         ((*SIXTEEN, "--prices", "/no/such/prices.toml"), "cannot be read"),
     ],

@@ -116,7 +116,7 @@ def test_a_recording_tells_its_iterations_as_text_record_and_page(answer, tmp_pa
     (["--pid", "1", "--simulate", "seed=1"], "what to watch is not clear"),
     (["--seconds", "1", "--record", "/nonexistent/a"], "cannot write /nonexistent/a"),
     (["--from", "/nonexistent/a"], "No such file"),
-    (["--seconds", "1", "-O", "a.txt"], "is not the name of a page"),
+    (["--seconds", "1", "-O", "a.txt"], "--output must name an HTML page"),
 ])  # fmt: skip
 def test_what_cannot_be_watched_is_refused(answer, words: list[str], says: str) -> None:
     done = answer("watch", *words)

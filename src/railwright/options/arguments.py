@@ -1,4 +1,4 @@
-"""What was typed, for verbs with more options than a signature holds well."""
+"""The parsed arguments of a verb that has too many options for a signature."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from types import SimpleNamespace
 
 
 class Arguments(SimpleNamespace):
-    """A field for each parameter of the command, by click's name and of click's type."""
+    """The parsed arguments: a field for each parameter of the command, with click's name and type."""

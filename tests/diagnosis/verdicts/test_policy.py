@@ -49,7 +49,7 @@ def test_a_name_that_nothing_has_is_refused_with_the_nearest(tmp_path):
     policy.write_text("# prolog\nmpi_latency\ngpu_copy memory0>gpu0\n")
     assert list(map(str, load_requirements((str(policy),)))) == ["mpi_latency", "gpu_copy memory0>gpu0"]
     policy.write_text("# nothing\n")
-    with pytest.raises(UsageError, match="requires nothing"):
+    with pytest.raises(UsageError, match="--require must name a path"):
         load_requirements((str(policy),))
     policy.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="not text"):

@@ -167,9 +167,9 @@ def test_what_is_no_container_is_refused(railwright):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--in-namespaces-of", "1"), "a container is measured beside its host"),
-        (("--against", "host"), "a container is measured beside its host"),
-        (("--in-namespaces-of", "1", "--against", "host", "--screen"), "--screen says nothing with --in-namespaces-of"),
+        (("--in-namespaces-of", "1"), "--in-namespaces-of and --against require each other"),
+        (("--against", "host"), "--in-namespaces-of and --against require each other"),
+        (("--in-namespaces-of", "1", "--against", "host", "--screen"), "--screen and --in-namespaces-of exclude each other"),
         (("--in-namespaces-of", "1", "--against", "host", "--require", "x"), "--require says nothing with"),
     ],
 )

@@ -294,7 +294,7 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
     plan = next(one["value"] for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
                 if one["name"] == "RAILWRIGHT_PODS")  # fmt: skip
     assert json.loads(plan)["words"][:7] == ["prove", "--directory", "/tmp", "--parts", "screen", "--launches", "1"]
-    assert "--nodes says nothing without --kubernetes" in answer("prove", "--nodes", "2").message()
+    assert "--nodes requires --kubernetes" in answer("prove", "--nodes", "2").message()
     some = ("prove", "--kubernetes", "--nodes", "3", "--namespace", "a", "--job-kind", "job", "--dry-run")
     some = (*some, "--benchmarks")
     done = answer(*some, "memory_copy,core_latency")
@@ -305,13 +305,13 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--kubernetes",), "how many pods the job needs is not said"),
-        (("--rdma", "nic=1"), "--rdma says nothing without --kubernetes"),
-        (("--nodes", "2"), "--nodes says nothing without --slurm or --kubernetes"),
-        (("--kubernetes", "--slurm", "--nodes", "2"), "--slurm and --kubernetes are two clusters"),
-        (("--kubernetes", "--nodes", "2", "--hosts", "a,b"), "--kubernetes makes its hosts, so --hosts says nothing"),
-        (("--kubernetes", "--nodes", "2", "--mpirun", "/x"), "--mpirun is a path of this machine"),
-        (("--kubernetes", "--nodes", "2", "--partition", "gpu"), "--partition says nothing without --slurm"),
+        (("--kubernetes",), "--kubernetes requires --nodes"),
+        (("--rdma", "nic=1"), "--rdma requires --kubernetes"),
+        (("--nodes", "2"), "--nodes requires --slurm or --kubernetes"),
+        (("--kubernetes", "--slurm", "--nodes", "2"), "--slurm and --kubernetes exclude each other"),
+        (("--kubernetes", "--nodes", "2", "--hosts", "a,b"), "--kubernetes and --hosts exclude each other"),
+        (("--kubernetes", "--nodes", "2", "--mpirun", "/x"), "--mpirun and --kubernetes exclude each other"),
+        (("--kubernetes", "--nodes", "2", "--partition", "gpu"), "--partition requires --slurm"),
         (("--kubernetes", "--nodes", "2", "--network", "A b"), "--network must be like rail1, or NAMESPACE/rail1, got 'A b'"),
     ],
 )

@@ -98,11 +98,11 @@ def test_jobs_that_are_not_measured_as_a_whole_are_refused_by_name():
 @pytest.mark.parametrize(
     ("words", "environment", "message"),
     [
-        (("--nodes", "4"), {}, "--nodes says nothing without --slurm"),
+        (("--nodes", "4"), {}, "--nodes requires --slurm"),
         (("--slurm",), {}, "no job surrounds us"),
-        (("--slurm", "--nodes", "2", "--hosts", "a,b"), {}, "--hosts names nodes of a job that one is inside of"),
+        (("--slurm", "--nodes", "2", "--hosts", "a,b"), {}, "--hosts with --slurm requires a surrounding job"),
         (("--slurm", "--nodes", "2"), {"SLURM_JOB_ID": "7"}, "--nodes is for a job that is to be submitted"),
-        (("--slurm", "--lab", "lab"), {"SLURM_JOB_ID": "7"}, "--slurm reaches hosts by Slurm"),
+        (("--slurm", "--lab", "lab"), {"SLURM_JOB_ID": "7"}, "--slurm excludes --lab and --ssh-config"),
         (("--slurm", "--nodes", "2", "--time", "soon"), {}, "--time must be a time limit, got 'soon'"),
     ],
 )
