@@ -41,7 +41,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("run", "memory_copy", "--launches", "0"), "0 is not in the range", "see railwright --help"),
         (("lab", "up", "hgx-h100", "--hosts", "3"), "No such option", "see railwright lab up --help"),
         (("run", "memory_copy", "--ouput", "x"), "No such option", "see railwright run --help"),
-        (("run", "mpi_latency", "--mpirun", "no/mpirun"), "--mpirun must name a program, got 'no/mpirun'", "the path of an mpirun"),
+        (("run", "mpi_latency", "--mpirun", "no/mpirun"), "must name a program, got 'no/mpirun'", "path of an mpirun"),
         (("run", "mpi_latency", "--launches", "1000", "-o", "sizes=64M"), "the plan would take about", "--force"),
     ],
 )  # fmt: skip

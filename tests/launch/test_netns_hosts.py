@@ -108,7 +108,7 @@ def test_a_namespace_in_which_ranks_would_wait_for_ever_is_an_error(railwright, 
         (("--hosts", "netns:{0},netns:../../etc"), "host must be a name or an address, got"),
         (("--hosts", "netns:{0},netns:-n"), "host must be a name or an address, got"),
         (("--hosts", "netns:{0},netns:{1}", "--lab", "lab"), "--lab does not apply to network namespaces"),
-        (("--hosts", "netns:{0},netns:{1}", "--ssh-config", "/none"), "--ssh-config says nothing of network"),
+        (("--hosts", "netns:{0},netns:{1}", "--ssh-config", "/none"), "--ssh-config does not apply to network"),
     ],
 )
 def test_words_that_name_no_two_namespaces_are_refused(answer, pair, words, message):
@@ -144,7 +144,7 @@ def test_each_host_is_screened_by_itself_and_a_broken_one_costs_itself_alone(rai
     ("words", "said"),
     [
         (("hpl", "--screen"), "--screen requires --hosts"),
-        (("mpi_latency", "--screen", "--hosts", "a,b"), "mpi_latency cannot be run on each of several hosts by itself"),
+        (("mpi_latency", "--screen", "--hosts", "a,b"), "mpi_latency cannot measure each of several hosts separately"),
     ],
 )
 def test_what_cannot_be_screened_is_refused(answer, words, said):

@@ -93,7 +93,7 @@ def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
     asked = prove.make_context("prove", [*words, "--dry-run"]).params
     assert prove_hosts(hosts, Arguments(**asked)) == 0
     assert not (tmp_path / "out").exists()
-    assert "plan: 3 hosts, by shells\n  screen: each proves itself, all at once" in capsys.readouterr().err
+    assert "plan: 3 hosts, by shells\n  screen: each host measures itself, all at once" in capsys.readouterr().err
     assert prove_hosts(hosts, Arguments(**asked | {"dry_run": False, "as_json": True})) in (1, 3)
     records = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
     for record in records:

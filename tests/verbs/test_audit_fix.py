@@ -110,7 +110,7 @@ def test_a_link_is_not_followed(kernel):
 def test_what_is_fine_or_has_no_one_setting_is_said(kernel, capsys, monkeypatch):
     status, _, error = fixed(capsys, "mtu_small", "--apply")
     assert status == 2
-    assert "no single setting of the kernel mends mtu_small" in error
+    assert "mtu_small is not fixed by a single kernel setting" in error
     status, _, error = fixed(capsys, "numa_balancing_onn")
     assert status == 2
     assert "did you mean numa_balancing_on" in error

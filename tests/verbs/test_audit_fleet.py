@@ -82,8 +82,8 @@ def test_records_tell_all(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("somewhere",), "what 'somewhere' is for is not said"),
-        (("--from", "a", "--hosts", "b,c"), "--hosts and --from are two ways"),
+        (("somewhere",), "'somewhere' requires --from"),
+        (("--from", "a", "--hosts", "b,c"), "--hosts and --from exclude each other"),
         (("--from", "./a", "./a"), "./a is given twice"),
         (("--ssh-config", "a"), "--ssh-config requires --hosts"),
     ],

@@ -44,8 +44,8 @@ def test_a_simulated_search_prints_one_record_with_its_score(
     [
         (["locate"], "not clear"),
         (["locate", "--lab", "a", "--hosts", "b,c"], "not clear"),
-        (["locate", "--lab", "a", "--cabling", "b"], "a subnet is two files"),
-        (["locate", "--lab", "a", "--cabling", "b", "--forwarding", "c"], "--cabling is for --hosts"),
+        (["locate", "--lab", "a", "--cabling", "b"], "--cabling and --forwarding require each other"),
+        (["locate", "--lab", "a", "--cabling", "b", "--forwarding", "c"], "--cabling requires --hosts"),
         (["simulate"], "Missing argument 'FABRIC'"),
         (["simulate", "ring"], "no fabric"),
         (["simulate", "fat-tree hosts=8", "--faults", "rate=2"], "rate=2 is out of range"),

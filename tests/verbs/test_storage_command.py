@@ -112,7 +112,7 @@ def test_files_and_words_that_cannot_be_used_are_refused(answer):
         done = answer("storage", "cufile-json", "--from", TWO, "--address", given)
         assert (done.status, why in done.message()) == (2, True)
     both = answer("storage", "cufile-json", "--from", TWO, "--check", "bad.json", "out.json")
-    assert "--check only reads" in both.message()
+    assert "--check and FILE exclude each other" in both.message()
 
 
 def test_comments_go_and_addresses_in_strings_stay():

@@ -137,12 +137,12 @@ def test_records_are_what_their_schema_says() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--host", "hgx-h100"), "the number of hosts is not given"),
-        (("--count", "16"), "there is no design"),
+        (("--host", "hgx-h100"), "whatif requires --count or --cluster"),
+        (("--count", "16"), "whatif requires a host"),
         (("--count", "1", "--host", "hgx-h100"), "1 host needs no network"),
         (("--count", "0", "--host", "hgx-h100"), "0 hosts make no sense"),
-        ((*SIXTEEN, "--host", "mi300x", "--vary", "nics=2,4"), "--vary belongs to one host, 2 are given"),
-        ((*SIXTEEN, "--vary", "nics"), "not values of a change: 'nics'"),
+        ((*SIXTEEN, "--host", "mi300x", "--vary", "nics=2,4"), "--vary requires a single --host, got 2"),
+        ((*SIXTEEN, "--vary", "nics"), "--vary must be KEY=A,B, got 'nics'"),
         ((*SIXTEEN, "--vary", "nics=2,,4"), "not values of a change"),
         ((*SIXTEEN, "--vary", "nics=2,2"), "'hgx-h100 nics=2' is given twice"),
         ((*SIXTEEN, "--vary", "nics=2", "--vary", "nics=4"), "nics is varied twice"),

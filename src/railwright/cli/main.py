@@ -15,23 +15,23 @@ from railwright.options.group import Group
 from railwright.terminal import ascii_stream, drop_output, visible, wants_ascii
 
 VERBS = {
-    "prove": "Measure this machine and hold every path against its limit.",
-    "topo": "Show, capture, load and export what is there.",
-    "shapes": "The machines that are known by name.",
-    "limits": "What each path and collective can reach, and why; measures nothing.",
-    "whatif": "Designs side by side: limits, bill of network parts, cost.",
-    "audit": "The settings that keep paths from their limit, with evidence and remedy.",
-    "explain": "What a known tool printed: normal for its machine or not, why, and the next command.",
+    "prove": "Measure this machine and compare every path with its limit.",
+    "topo": "Show, capture, load and export a machine's topology.",
+    "shapes": "List the machines that are known by name.",
+    "limits": "Derive the limit of each path and collective, with the reason, without measuring.",
+    "whatif": "Compare cluster designs: limits, bill of network parts, cost.",
+    "audit": "Find settings that keep paths from their limit, with evidence and remedy.",
+    "explain": "Judge the output of a known tool: normal for its machine or not, why, and the next command.",
     "run": "Run single benchmarks with all their options.",
     "judge": "Judge a results file again and write its reports.",
-    "compare": "Hold two runs side by side, noise taken into account.",
+    "compare": "Compare two runs, taking noise into account.",
     "locate": "Find the slow host, link or route between hosts or in a lab, in few rounds.",
-    "simulate": "The same search in a simulated fabric, with faults that are known.",
+    "simulate": "Run the same search in a simulated fabric with known faults.",
     "cabling": "Compare the cables of a fabric with those planned.",
-    "watch": "A running job from outside: iterations, communication share, best possible gain.",
-    "lab": "An emulated fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
-    "net": "A pod's GPU network: address, route, BGP, flows, offload, isolation, by real packets.",
-    "storage": "cuFile's configuration for this machine: which NICs GPUDirect Storage may use.",
+    "watch": "Watch a running job from outside: iterations, communication share, best possible gain.",
+    "lab": "Emulate a fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
+    "net": "Check a pod's GPU network with real packets: address, route, BGP, flows, offload, isolation.",
+    "storage": "Write cuFile's configuration for this machine: the NICs that GPUDirect Storage may use.",
     "setup": "Install optional parts (NIXL).",
 }
 """The help line of each verb, in the order of use. `load_command` returns its command."""
@@ -129,9 +129,10 @@ class Verbs(Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", prog_name="railwright")
 def cli() -> None:
-    """Prove every data path of this machine against the limit that its own hardware sets.
+    """Measure every data path of this machine and compare it with the limit that its hardware sets.
 
-    Exit status: 0 all ok, 1 something is slow or misconfigured, 2 usage or own error, 3 something could not be judged.
+    Exit status: 0 all ok, 1 something is slow or misconfigured, 2 usage or internal error, 3 something could not be
+    judged.
     """
 
 

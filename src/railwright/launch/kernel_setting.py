@@ -32,7 +32,7 @@ class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def plan_writes(change: Change, root: Path) -> tuple[Write, ...]:
-    """List the writes of a change, without files that already have the value. Raises CannotJudge for unreadable files."""
+    """List the writes of a change; unchanged files are left out. Raises CannotJudge for an unreadable file."""
     files = [str(path.relative_to(root)) for path in sorted(root.glob(change.files))]
     writes = (Write(file, _value(root, file), change.value) for file in files)
     return tuple(write for write in writes if write.before != write.after)

@@ -1,4 +1,4 @@
-"""One launch of one benchmark: supervises the ranks and turns every outcome into results.
+"""The launch of a benchmark: supervises the ranks and turns every outcome into results.
 
 A rank that is killed, hangs or crashes fails only its own launch: its earlier results are kept, and a `failed` result
 names the rank, its host, its process and its last step.
@@ -35,7 +35,7 @@ _LEAVING_S = 10.0
 
 @dataclass(frozen=True)
 class Planned:
-    """One planned launch."""
+    """A planned launch."""
 
     benchmark: AnyBenchmark
     job: AnyJob
@@ -245,7 +245,9 @@ class Session:
             self._trouble = self._ended_early(child)  # the launcher was killed, and its ranks died with it
             return
         first = self._first_lost
-        named = self._placed.find_named("".join(finished.output[-1:]))  # for a rank that dies before it sends its number
+        named = self._placed.find_named(
+            "".join(finished.output[-1:])
+        )  # for a rank that dies before it sends its number
         silent = self._placed.find_silent(self._ranks)
         lost = {first} if first is not None else set()
         self.blamed = self._placed.find_first_ended(finished.output) or silent or named or lost

@@ -113,9 +113,10 @@ class Sender:
     def end_with_parent(self, scratch: Path) -> None:
         """Make this process exit and remove its folder when the parent is gone or SIGTERM arrives.
 
-        On another host the parent's death causes no signal, and a launcher's SIGTERM would leave the folder behind. When
-        the parent is gone, so is the launch, and the launcher's daemon that started us is ended too: on a host that is
-        cut off it would wait for minutes. The two threads sleep in one system call each, so they do not disturb timings.
+        On another host the parent's death causes no signal, and a launcher's SIGTERM would leave the folder behind.
+        When the parent is gone, so is the launch, and the launcher's daemon that started us is ended too: on a host
+        that is cut off it would wait for minutes. The two threads sleep in one system call each, so they do not
+        disturb timings.
         """
         daemon = _launcher_daemon()
         released = self._released = threading.Semaphore(0)

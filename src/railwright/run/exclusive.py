@@ -14,7 +14,7 @@ BUSY_ABOVE = 0.5
 
 @contextlib.contextmanager
 def measuring_alone(force: bool) -> Iterator[None]:
-    """Lock the host (more precisely, its network namespace) for one run. Raises UsageError if another run holds the lock.
+    """Lock the host (its network namespace, to be exact) for one run. Raises UsageError if it is locked already.
 
     The lock is a name in Linux's abstract socket namespace. The kernel drops it when the process ends, so that there is
     no stale lock and no file.

@@ -1,4 +1,4 @@
-"""Screening: every host of a run measures itself with a railwright process there, and its records are kept as they come.
+"""Screening: every host of a run measures itself with a railwright process there, and sends its records.
 
 A host that dies, hangs or cannot be reached affects no other, and is named with the cause.
 """
@@ -133,7 +133,7 @@ class _HostOutput:
                 file.write(records)
 
     def trouble(self, finished: Finished) -> str:
-        """Return why the records are incomplete, or an empty string. A failed host gives the reason in its last line."""
+        """Return why the records are incomplete, or an empty string. The last line of a failed host is the reason."""
         reader = self._reader
         if reader.is_complete:
             return ""

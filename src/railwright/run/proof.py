@@ -150,7 +150,9 @@ class Proof(PlannedProof):
             launch.without_measurement("waived", why)
             for launch in self.plan
             if launch.job.round == 0
-            and not any(name == launch.benchmark.name and launch.job.case.parameters().items() <= has for name, has in seen)
+            and not any(
+                name == launch.benchmark.name and launch.job.case.parameters().items() <= has for name, has in seen
+            )
         ]
         self._keep_if_possible(writer, missing)
         return missing
@@ -169,7 +171,10 @@ def _disturbed(planned: Planned, others: float | None) -> Disturbed | None:
         return None
     parameters = dict(planned.job.case.parameters())
     return Disturbed(
-        benchmark=planned.benchmark.name, parameters=parameters, launch=planned.job.round, others_fraction=round(others, 3)
+        benchmark=planned.benchmark.name,
+        parameters=parameters,
+        launch=planned.job.round,
+        others_fraction=round(others, 3),
     )
 
 

@@ -40,7 +40,9 @@ _ROUNDS, _SIDES = "rounds", "hosts"
 def refuse_incomplete(arguments: Arguments, *more: str) -> None:
     """Raise UsageError for only one of the two options, and for options that conflict with them."""
     if (arguments.in_namespaces_of is None) != (arguments.against is None):
-        raise UsageError("--in-namespaces-of and --against require each other", hint="write --in-namespaces-of PID --against host")
+        raise UsageError(
+            "--in-namespaces-of and --against require each other", hint="write --in-namespaces-of PID --against host"
+        )
     other = next((name for name in ("hosts", *more, "slurm", "kubernetes", "require", "accept", "verbose")
                   if getattr(arguments, name, None)), None)  # fmt: skip
     if arguments.in_namespaces_of is not None and other is not None:

@@ -60,9 +60,7 @@ def refuse_no_hosts(hosts: PlannedHosts | None) -> None:
 def choose_sort_key(hosts: PlannedHosts | None) -> SortKey:
     """Return the sort key of hosts whose groups grow: by leaf in a lab, or else by position in --hosts."""
     if hosts is None:
-        raise UsageError(
-            "--grow requires --hosts", hint="write --hosts host0,host1 with nearby hosts adjacent"
-        )
+        raise UsageError("--grow requires --hosts", hint="write --hosts host0,host1 with nearby hosts adjacent")
     names, reach = hosts.names, hosts.reach
 
     def place(name: str) -> tuple[int, ...]:
@@ -106,4 +104,6 @@ def refuse_shared_memory(hosts: PlannedHosts | None, options: tuple[str, ...]) -
     for text in options:
         name, _, value = text.partition("=")
         if hosts is not None and name.rpartition(".")[2] == "transports" and "shm" in value:
-            raise UsageError("shared memory does not work between hosts", hint="leave out -o transports: --hosts implies tcp")
+            raise UsageError(
+                "shared memory does not work between hosts", hint="leave out -o transports: --hosts implies tcp"
+            )

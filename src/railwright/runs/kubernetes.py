@@ -33,7 +33,9 @@ _NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
 def refuse_mixed(arguments: Arguments) -> None:
     """Raise UsageError for Kubernetes options without --kubernetes, and for other kinds of hosts next to it."""
     if not arguments.kubernetes:
-        lone = next((name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(arguments, name)), "")
+        lone = next(
+            (name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(arguments, name)), ""
+        )
         if lone:
             option = "--network" if lone == "networks" else f"--{lone.replace('_', '-')}"
             raise UsageError(f"{option} requires --kubernetes", hint="add --kubernetes")
@@ -57,7 +59,8 @@ def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str
 def _job(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
     """Build the requested job. Raises UsageError."""
     settings = {name: value for name, value in read_environment().items() if not name.startswith(_NOT_PASSED)}
-    return KubernetesRequest(arguments.nodes, arguments.image, ranks_per_node, arguments.namespace or "", arguments.gpus_per_node or 0,
+    return KubernetesRequest(arguments.nodes, arguments.image, ranks_per_node, arguments.namespace or "",
+                  arguments.gpus_per_node or 0,
                   arguments.rdma, arguments.networks, arguments.node_selector,
                   parse_limit(arguments.limit) if arguments.limit is not None else None, arguments.start_within,
                   settings)  # fmt: skip
@@ -66,7 +69,10 @@ def _job(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
 def pod_words(verb: str, arguments: Arguments, *more: str) -> tuple[str, ...]:
     """Return railwright's arguments in the first pod, without the hosts and the output. Raises UsageError."""
     if arguments.mpirun:
-        raise UsageError("--mpirun and --kubernetes exclude each other", hint="leave out --mpirun: pods use the Open MPI of their image")
+        raise UsageError(
+            "--mpirun and --kubernetes exclude each other",
+            hint="leave out --mpirun: pods use the Open MPI of their image",
+        )
     words = [verb, *more, "--launches", str(arguments.launches), "--silence", f"{arguments.silence:g}"]
     words += [word for text in arguments.options for word in ("--option", text)]
     return (*words, *["--force"] * bool(arguments.force))

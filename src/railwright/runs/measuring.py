@@ -34,7 +34,11 @@ def add_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, .
     """Add the ceilings of benchmarks before them; between hosts only those that span hosts. Raises UsageError."""
     chosen = [find(name).name for name in dict.fromkeys(names)]
     wanted = {benchmark for name in chosen for benchmark in ceilings_of(name, DECLARATIONS)} - set(chosen)
-    found = [benchmark.name for benchmark in EVERY if benchmark.name in wanted and (benchmark.spans_hosts or not between_hosts)]
+    found = [
+        benchmark.name
+        for benchmark in EVERY
+        if benchmark.name in wanted and (benchmark.spans_hosts or not between_hosts)
+    ]
     return (*found, *chosen)
 
 
@@ -47,19 +51,27 @@ def parse_benchmarks(
     """
     benchmarks = [find(name) for name in dict.fromkeys(names)]
     chosen = [benchmark.name for benchmark in benchmarks if benchmark.name not in ceilings]
-    apart = {benchmark for benchmark in ceilings if not any(measured_alike(name, benchmark, DECLARATIONS) for name in chosen)}
+    apart = {
+        benchmark for benchmark in ceilings if not any(measured_alike(name, benchmark, DECLARATIONS) for name in chosen)
+    }
     known = {benchmark.name: options_of(benchmark.options) for benchmark in benchmarks}
     settings: dict[str, dict[str, str]] = {name: {} for name in known}
     for text in given:
         key, separator, value = text.partition("=")
         owner, dot, name = key.rpartition(".")
         if not separator or not name:
-            raise UsageError(f"-o must be NAME=VALUE, got {text[:60]!r}", hint="write NAME=VALUE or BENCHMARK.NAME=VALUE")
+            raise UsageError(
+                f"-o must be NAME=VALUE, got {text[:60]!r}", hint="write NAME=VALUE or BENCHMARK.NAME=VALUE"
+            )
         if dot and owner not in settings:
             raise unknown_name("benchmark in this run", owner, settings)
-        takers = [taker for taker in known if taker == owner or (not dot and name in known[taker] and taker not in apart)]
+        takers = [
+            taker for taker in known if taker == owner or (not dot and name in known[taker] and taker not in apart)
+        ]
         if not takers:
-            raise unknown_name("option of these benchmarks", name, {option for options in known.values() for option in options})
+            raise unknown_name(
+                "option of these benchmarks", name, {option for options in known.values() for option in options}
+            )
         for taker in takers:
             settings[taker][name] = value
     benchmarks_first = sorted(benchmarks, key=lambda benchmark: benchmark.name in ceilings)  # so that errors name these
@@ -92,7 +104,10 @@ def measure(
     ceilings: frozenset[str] = frozenset(),
 ) -> int:
     """Show the plan, run it or submit its job, report, and return the exit status."""
-    required, spec = load_requirements(arguments.require), load_spec(getattr(arguments, "accept", None), arguments.require)
+    required, spec = (
+        load_requirements(arguments.require),
+        load_spec(getattr(arguments, "accept", None), arguments.require),
+    )
     topology, chosen = load(None), parse_benchmarks(names, arguments.options, ceilings)
     if isinstance(hosts, PendingJob):
         plan = PlannedProof(topology, chosen, arguments.launches, hosts.hosts, screens, place)
@@ -124,7 +139,12 @@ def _measured(proof: Proof, output: Path) -> ResultFile:
 
 def _refuse_busy_gpus(proof: Proof) -> None:
     """Raise UsageError if other processes use the GPUs that would be measured."""
-    gpus = {gpu.id: gpu for launch in proof.plan if launch.job.launch.gpus and not launch.plan.waived for gpu in launch.job.gpus}
+    gpus = {
+        gpu.id: gpu
+        for launch in proof.plan
+        if launch.job.launch.gpus and not launch.plan.waived
+        for gpu in launch.job.gpus
+    }
     if not gpus:
         return
     trouble = refuse_busy_gpus(gpus.values(), force=proof.force)

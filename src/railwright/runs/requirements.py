@@ -21,7 +21,10 @@ def load_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
         lines = list(_lines(text))
         parsed = parse_requirements(lines, known)
         if not parsed:
-            raise UsageError(f"--require must name a path, got {text[:60]!r}, which is empty", hint="write a benchmark's name, or a file of names")
+            raise UsageError(
+                f"--require must name a path, got {text[:60]!r}, which is empty",
+                hint="write a benchmark's name, or a file of names",
+            )
         found |= dict.fromkeys(parsed)
     return tuple(found)
 

@@ -52,8 +52,15 @@ def refuse_without_slurm(arguments: Arguments) -> None:
 
 
 def _given_job_options(arguments: Arguments) -> list[str]:
-    given = {"--nodes": arguments.nodes, "--partition": arguments.partition, "--account": arguments.account, "--time": arguments.limit,
-             "--gpus-per-node": arguments.gpus_per_node, "--sbatch": arguments.more, "--no-wait": arguments.no_wait}  # fmt: skip
+    given = {
+        "--nodes": arguments.nodes,
+        "--partition": arguments.partition,
+        "--account": arguments.account,
+        "--time": arguments.limit,
+        "--gpus-per-node": arguments.gpus_per_node,
+        "--sbatch": arguments.more,
+        "--no-wait": arguments.no_wait,
+    }
     return [name for name, value in given.items() if value]
 
 

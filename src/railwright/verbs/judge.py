@@ -1,4 +1,4 @@
-"""`railwright judge FILE`: a results file judged again, with today's limits, on any machine."""
+"""`railwright judge FILE`: judges a results file again with the current limits, on any machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railwright.options.measuring import accept_option, records_option, require_
 def judge(
     results: str, output: str | None, require: tuple[str, ...], accept: str | None, verbose: bool, as_json: bool
 ) -> int:
-    """Judge RESULTS (a results.jsonl or its folder) again and write its reports, beside it if no folder is given."""
+    """Judge RESULTS (a results.jsonl or its folder) again and write its reports, by default next to it."""
     from pathlib import Path
 
     from railwright.results.store import RESULTS_NAME, load

@@ -1,4 +1,4 @@
-"""`railwright simulate FABRIC`: the search of `locate` in a fabric that is simulated, with faults that are known."""
+"""`railwright simulate FABRIC`: runs the search of `locate` in a simulated fabric with known faults."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _PART = click.FloatRange(0.0, 1.0)
 
 @click.command()
 @click.argument("fabric", nargs=-1, required=True, metavar="FABRIC")
-@click.option("--faults", metavar="FILE|WORDS", default="rate=0.005 seed=0", show_default=True, help="What is wrong.")
-@click.option("--forwarding", metavar="FILE", help="What dump_fts printed: each pair of ports then has one way.")
+@click.option("--faults", metavar="FILE|WORDS", default="rate=0.005 seed=0", show_default=True, help="The faults.")
+@click.option("--forwarding", metavar="FILE", help="The output of dump_fts, which fixes the route of each pair.")
 @click.option("--noise", type=_PART, default=0.02, show_default=True, help="Relative deviation of every rate.")
-@click.option("--interference", type=_PART, default=0.02, show_default=True, help="Part of flows that others disturb.")
-@click.option("--wrong-map", type=_PART, default=0.0, show_default=True, help="Part of flows on another path.")
-@click.option("--lost", type=_PART, default=0.0, show_default=True, help="Part of probes that never answer.")
+@click.option("--interference", type=_PART, default=0.02, show_default=True, help="Share of disturbed flows.")
+@click.option("--wrong-map", type=_PART, default=0.0, show_default=True, help="Share of flows on a wrong path.")
+@click.option("--lost", type=_PART, default=0.0, show_default=True, help="Share of probes without an answer.")
 @search_options
-@click.option("--baselines", is_flag=True, help="Beside other ways to search.")
-@click.option("--seed", type=click.IntRange(0, 2**32), help="Of schedule and disturbances.  [that of the faults]")
+@click.option("--baselines", is_flag=True, help="Also run other search methods.")
+@click.option("--seed", type=click.IntRange(0, 2**32), help="Seed of schedule and noise.  [that of the faults]")
 @json_option()
 def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
-    """Search a simulated fabric with known faults: how many rounds it takes, what is found and what is not.
+    """Search a simulated fabric with known faults, and report the rounds, the faults found and those missed.
 
-    FABRIC is a cluster file with tiers, what ibnetdiscover printed, or: fat-tree hosts= gpus= [tiers= leaf-down=
+    FABRIC is a cluster file with tiers, the output of ibnetdiscover, or: fat-tree hosts= gpus= [tiers= leaf-down=
     oversubscription= rails=own].
     FAULTS is a JSON list of {kind, id, direction, capacity}, or words: rate= seed= hosts= switches= line-cards=
     routes= pairs= occupied= least= most=.
 
-    Exit status: 1 where there are suspects, 0 where there are none, 3 where links were not tested.
+    Exit status: 0 no suspects, 1 suspects, 3 links were not tested.
 
     \b
     railwright simulate fat-tree hosts=1280 gpus=8 --faults 'rate=0.005 seed=7'
@@ -56,17 +56,27 @@ def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
 
     arguments = Arguments(**typed)
     text = " ".join(arguments.fabric)
-    gc.disable()  # millions of tuples are in no circle: to look through them again and again would double the time
+    gc.disable()  # millions of tuples that are not part of a reference cycle: scanning them would double the time
     try:
         fabric = _fabric(text, arguments.forwarding)
         rounds = choose_rounds(arguments, fabric)
         truth, drawn = _truth(fabric, arguments.faults)
         weather = Weather(
-            noise=arguments.noise, interference=arguments.interference, wrong_map=arguments.wrong_map, lost=arguments.lost
+            noise=arguments.noise,
+            interference=arguments.interference,
+            wrong_map=arguments.wrong_map,
+            lost=arguments.lost,
         )
         seed = drawn if arguments.seed is None else arguments.seed
         found = trial.run(
-            fabric, text, truth, weather, seed=seed, rounds=rounds, cover=arguments.cover, with_baselines=arguments.baselines
+            fabric,
+            text,
+            truth,
+            weather,
+            seed=seed,
+            rounds=rounds,
+            cover=arguments.cover,
+            with_baselines=arguments.baselines,
         )
     finally:
         gc.enable()
@@ -86,7 +96,7 @@ def _fabric(text: str, forwarding: str | None) -> Fabric:
     is_subnet = len(words) == 1 and not is_cluster and file.is_file()
     if forwarding is not None and not is_subnet:
         raise UsageError(
-            "--forwarding is of an InfiniBand subnet", hint="give the file of ibnetdiscover: railwright simulate FILE"
+            "--forwarding requires an InfiniBand subnet", hint="give ibnetdiscover's output: railwright simulate FILE"
         )
     if is_subnet:
         return fabric_of_subnet(read_subnet(file, Path(forwarding) if forwarding is not None else None))
@@ -94,12 +104,12 @@ def _fabric(text: str, forwarding: str | None) -> Fabric:
         return parse_fat_tree(words[1:])
     if is_cluster:
         return fabric_of_cluster(load_planned_cluster(text))
-    hint = "give a cluster file, what ibnetdiscover printed, or: fat-tree hosts=1280 gpus=8"
-    raise UsageError(f"{text[:60]!r} is no fabric", hint=hint)
+    hint = "give a cluster file, the output of ibnetdiscover, or: fat-tree hosts=1280 gpus=8"
+    raise UsageError(f"FABRIC must be a file or a fat-tree, got {text[:60]!r}", hint=hint)
 
 
 def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
-    """The faults, and the seed of their words."""
+    """Return the faults, and the seed that draws them."""
     import msgspec
 
     from railwright.diagnosis.localise.records import Fault
@@ -114,7 +124,7 @@ def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
         listed = msgspec.json.decode(short_text(text), type=list[Fault])
     except msgspec.DecodeError as error:
         hint = "give a JSON list of {kind, id, direction, capacity}"
-        raise UsageError(f"{name_of(text)} is no list of faults: {error}", hint=hint) from error
+        raise UsageError(f"{name_of(text)} is not a list of faults: {error}", hint=hint) from error
     if len(listed) > _MOST_FAULTS:
-        raise UsageError(f"{len(listed)} faults", hint=f"give at most {_MOST_FAULTS}")
+        raise UsageError(f"faults must be at most {_MOST_FAULTS}, got {len(listed)}", hint="give fewer")
     return truth_of(fabric, listed), 0

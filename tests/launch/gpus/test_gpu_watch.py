@@ -168,7 +168,10 @@ def test_the_last_words_of_a_sampler_that_ended_are_kept(machine, monkeypatch):
     monkeypatch.setattr(watch._child, "poll", lambda: 1)
     watch._child.output.append("NVMLError_LibraryNotFound: NVML Shared Library Not Found")
     why = watch.joined(RESULT).settings["gpu_not_watched"]
-    assert why == "the sampler ended: exit status 1, its output: 'NVMLError_LibraryNotFound: NVML Shared Library Not Found'"
+    assert (
+        why
+        == "the sampler ended: exit status 1, its output: 'NVMLError_LibraryNotFound: NVML Shared Library Not Found'"
+    )
 
 
 def test_a_benchmark_without_gpus_starts_no_sampler(machine):

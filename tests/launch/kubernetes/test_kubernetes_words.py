@@ -166,8 +166,8 @@ def test_why_a_pod_died_is_told_with_the_reason_that_kubernetes_gives():
     assert pod(phase="Failed", reason="Evicted", message="low on memory").explain_death() == "Evicted: low on memory"
     taken = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for a"}]
     assert pod(phase="Running", conditions=taken).explain_death() == "PreemptionByScheduler: for a"
-    assert pod(phase="Succeeded",
-               containerStatuses=[{"state": {"terminated": {"reason": "Completed"}}}]).explain_death() == ""  # fmt: skip
+    completed = pod(phase="Succeeded", containerStatuses=[{"state": {"terminated": {"reason": "Completed"}}}])
+    assert completed.explain_death() == ""
     assert pod(phase="Failed").explain_death() == "failed without a reason"
     assert pod(phase="Running").explain_death() == ""
 
@@ -252,7 +252,7 @@ def test_words_that_kubernetes_could_misread_are_refused():
     for options in ({"namespace": "-n"}, {"namespace": "Team"}, {"image": "--x"}, {"image": "a b"}, {"rdma": ("nic",)},
                     {"rdma": ("nic=0",)}, {"networks": ("rail1,rail2",)}, {"networks": ('{"a":1}',)},
                     {"node_selector": ("gpu",)}, {"node_selector": ("gpu=a b",)}):  # fmt: skip
-        with pytest.raises(UsageError, match="--[a-z-]+ must be like "):
+        with pytest.raises(UsageError, match="must be like"):
             KubernetesRequest(**({"nodes": 2, "image": "i"} | options))
 
 
@@ -312,7 +312,10 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
         (("--kubernetes", "--nodes", "2", "--hosts", "a,b"), "--kubernetes and --hosts exclude each other"),
         (("--kubernetes", "--nodes", "2", "--mpirun", "/x"), "--mpirun and --kubernetes exclude each other"),
         (("--kubernetes", "--nodes", "2", "--partition", "gpu"), "--partition requires --slurm"),
-        (("--kubernetes", "--nodes", "2", "--network", "A b"), "--network must be like rail1, or NAMESPACE/rail1, got 'A b'"),
+        (
+            ("--kubernetes", "--nodes", "2", "--network", "A b"),
+            "--network must be like rail1, or NAMESPACE/rail1, got 'A b'",
+        ),
     ],
 )
 def test_words_that_make_no_job_are_refused(answer, words, message):

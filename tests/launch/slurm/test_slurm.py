@@ -160,7 +160,10 @@ def test_too_few_nodes_are_refused_with_the_reason_of_each_that_is_lost(answer, 
         in_slurm.ask("scontrol", "update", "nodename=n3", "state=resume")
         wait_until(lambda: in_slurm.state_of("n3") == "idle", "the node is back")
     assert done.status == 3
-    assert "--nodes must be at most 3, the usable nodes of the default partition, got 4: n3 drained (bad DIMM)" in done.message()
+    assert (
+        "--nodes must be at most 3, the usable nodes of the default partition, got 4: n3 drained (bad DIMM)"
+        in done.message()
+    )
 
 
 def test_a_partition_that_is_not_there_is_refused(answer, in_slurm):
@@ -170,8 +173,9 @@ def test_a_partition_that_is_not_there_is_refused(answer, in_slurm):
 
 
 def test_a_job_that_would_wait_for_ever_is_cancelled(in_slurm, tmp_path):
-    in_slurm.ask("scontrol", "hold", (job := submit(SlurmRequest(1, more=("--begin=now+1hour",)), ["true"], tmp_path, 60.0,
-                                                    lambda _line: None)).number)  # fmt: skip
+    wanted = SlurmRequest(1, more=("--begin=now+1hour",))
+    job = submit(wanted, ["true"], tmp_path, 60.0, lambda _line: None)
+    in_slurm.ask("scontrol", "hold", job.number)
     with pytest.raises(Exception, match=rf"job {job.number} would never start \(JobHeldAdmin\) and was cancelled"):
         job.follow()
     assert job.number not in in_slurm.jobs()

@@ -1,4 +1,4 @@
-"""Runs a command in the surroundings of a container, with this host's files. It runs by path, with the standard library.
+"""Runs a command in the surroundings of a container, with this host's files. Run by path, standard library only.
 
     python -I enter.py INSIDE.json SIDE COMMAND ...
 

@@ -53,7 +53,9 @@ class ClockLock:
         while _LOCKED not in child.output:
             if child.poll() is not None or time.monotonic() > end:
                 self.__exit__()
-                message = next((line for line in reversed(child.output) if line.strip()), f"no answer within {_LOCKING_S:g} s")
+                message = next(
+                    (line for line in reversed(child.output) if line.strip()), f"no answer within {_LOCKING_S:g} s"
+                )
                 raise CannotJudge(f"the clocks of the GPUs cannot be locked: {message[:200]}", hint=_HINT)
             time.sleep(_TICK_S)
 
@@ -63,7 +65,7 @@ class ClockLock:
 
 
 def lock(clock_hz: float, addresses: Sequence[str]) -> None:
-    """Lock the clocks, report it, wait for a signal, and reset them. Raises NVML's error if a clock cannot be locked."""
+    """Lock the clocks, report it, wait for a signal, and reset them. Raises NVML's error if that fails."""
     known = dict(handles())
     missing = [address for address in addresses if address not in known]
     if missing:

@@ -70,7 +70,9 @@ def summarize(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[di
     if not seen:
         return {}, ()
     names = {gpu.address: gpus[gpu.address].id for gpu in seen}
-    settings: dict[str, Scalar] = {"gpu_samples": sum(any(gpu.address in gpus for gpu in sample.gpus) for sample in samples)}
+    settings: dict[str, Scalar] = {
+        "gpu_samples": sum(any(gpu.address in gpus for gpu in sample.gpus) for sample in samples)
+    }
     clocks = [(gpu.sm_clock_hz, gpu.address) for gpu in seen if gpu.sm_clock_hz is not None]
     if clocks:
         slowest, address = min(clocks)
@@ -94,7 +96,9 @@ def summarize(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[di
         causes = dict.fromkeys(reason for causes_of_gpu in reasons.values() for reason in causes_of_gpu)
         settings["gpu_throttle"] = ", ".join(causes) or NOT_THROTTLED
         if causes:
-            settings["gpu_throttle_of"] = ",".join(names[address] for address, causes_of_gpu in reasons.items() if causes_of_gpu)
+            settings["gpu_throttle_of"] = ",".join(
+                names[address] for address, causes_of_gpu in reasons.items() if causes_of_gpu
+            )
     return settings, _evidence(settings, gpus.values(), sorted(set(names.values())))
 
 

@@ -44,7 +44,11 @@ class GpuWatch:
             lines: deque[str] = deque(maxlen=_MOST_SAMPLES)
             taken = {job.cpu_of(rank) for rank in range(job.ranks)}
             spare = ",".join(str(cpu) for cpu in job.cpus if cpu not in taken)
-            argv = [*_PROGRAM, f"{INTERVAL_S}", *[spare] * bool(spare)]  # if every CPU has a rank, the sampler may run on any
+            argv = [
+                *_PROGRAM,
+                f"{INTERVAL_S}",
+                *[spare] * bool(spare),
+            ]  # if every CPU has a rank, the sampler may run on any
             self._child = Child(argv, dict(environment), output=lines)
         self._taken: list[Sample] = []
         self._begun = self._since = time.monotonic()
@@ -61,7 +65,7 @@ class GpuWatch:
             self._child.stop(grace_s=0.2)
 
     def mark(self) -> None:
-        """Mark a step. The first one after a result starts the next result; later ones, as `verify ...`, are part of it."""
+        """Mark a step. The first one after a result starts the next; later ones (`verify ...`) belong to it."""
         if self._follows_result:
             self._since, self._follows_result = time.monotonic(), False
 
@@ -93,7 +97,9 @@ class GpuWatch:
             return SWITCHED_OFF
         status = self._child.poll()
         if status is not None:
-            return f"the sampler ended: {describe_status(status)}" + (f", its output: {self._said!r}" if self._said else "")
+            return f"the sampler ended: {describe_status(status)}" + (
+                f", its output: {self._said!r}" if self._said else ""
+            )
         if not self._taken and time.monotonic() - self._begun > _SILENT_S:
             return "the sampler has printed nothing: NVML may hang"
         if self._taken and time.monotonic() - self._taken[-1].at_s > _SILENT_S:

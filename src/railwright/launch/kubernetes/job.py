@@ -1,4 +1,4 @@
-"""A job of pods, from creation to removal. Its log is followed, its pods are watched, and all its objects are removed."""
+"""A job of pods, from creation to removal. The log is followed, the pods are watched, and all objects are removed."""
 
 from __future__ import annotations
 
@@ -162,7 +162,8 @@ class KubernetesJob:
                               hint="raise --start-within; the job is removed")  # fmt: skip
         if len(pods) < self.named.wanted.nodes and not self.troubles:
             raise CannotJudge(f"{len(pods)} of {self.named.wanted.nodes} pods were created {within}"
-                              + f": {complaint}" * bool(complaint), hint="check that the job controller runs")  # fmt: skip
+                              + f": {complaint}" * bool(complaint),
+                              hint="check that the job controller runs")  # fmt: skip
 
     def _say(self, about: str, words: str) -> None:
         if self._told.get(about) != words:
@@ -198,7 +199,7 @@ class KubernetesJob:
                 time.sleep(_ASK_EVERY_S)
         if left:
             remaining = ", ".join(left.split("\n"))[:200]
-            self.tell(f"not removed yet: {remaining}; it ends by itself after {self.named.limit_s / 60:.0f} min at the latest: "
+            self.tell(f"not removed yet: {remaining}; it ends after {self.named.limit_s / 60:.0f} min at the latest: "
                       f"kubectl --namespace {self.namespace} delete {self._kind} {self.named.name}")  # fmt: skip
         if interrupted is not None:
             raise interrupted

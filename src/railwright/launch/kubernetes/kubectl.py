@@ -70,7 +70,7 @@ def serves_mpijobs() -> bool:
 
 
 def choose_kind(requested: str) -> Kind:
-    """Choose the job kind. `auto` prefers an MPIJob. Raises CannotJudge for an MPIJob that the cluster does not serve."""
+    """Choose the job kind. `auto` prefers an MPIJob. Raises CannotJudge if the cluster serves no MPIJobs."""
     if requested == "job":
         return "job"
     if serves_mpijobs():

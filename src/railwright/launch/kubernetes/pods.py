@@ -108,7 +108,14 @@ class Pod(_Struct, frozen=True):
         return bool(states) and all(state.running is not None or state.terminated is not None for state in states)
 
     def _condition(self, name: str, status: str) -> Condition | None:
-        return next((condition for condition in self.status.conditions if condition.type == name and condition.status == status), None)
+        return next(
+            (
+                condition
+                for condition in self.status.conditions
+                if condition.type == name and condition.status == status
+            ),
+            None,
+        )
 
     def explain_wait(self) -> tuple[str, bool]:
         """Return why the pod does not run yet, and whether it never will. Empty once it has run."""
@@ -116,7 +123,9 @@ class Pod(_Struct, frozen=True):
             return "", False
         if unscheduled := self._condition("PodScheduled", "False"):
             return unscheduled.words[:_MOST_SAID], False
-        waiting = next((container.state.waiting for container in self.status.container_statuses if container.state.waiting), None)
+        waiting = next(
+            (container.state.waiting for container in self.status.container_statuses if container.state.waiting), None
+        )
         if waiting is None or not waiting.reason:
             return ("not scheduled yet" if not self.spec.node_name else "not started by its node yet"), False
         return waiting.words[:_MOST_SAID], waiting.reason in _HOPELESS

@@ -52,7 +52,10 @@ class KubernetesRequest:
         ):
             for value in values:
                 if not pattern.fullmatch(value):
-                    raise UsageError(f"{option} must be like {example.partition(' ')[2]}, got {value[:60]!r}", hint=f"write {example}")
+                    raise UsageError(
+                        f"{option} must be like {example.partition(' ')[2]}, got {value[:60]!r}",
+                        hint=f"write {example}",
+                    )
 
     @property
     def resources(self) -> dict[str, str]:
@@ -77,7 +80,9 @@ class KubernetesRequest:
 def describe_cost(wanted: KubernetesRequest, kind: Kind, namespace: str, limit_s: float, plan_s: float) -> str:
     """Describe the resources that the job occupies."""
     name = "an MPIJob" if kind == "mpijob" else "an Indexed Job"
-    words = f"Kubernetes: {name} of {count(wanted.nodes, 'pod')} on as many nodes, in namespace {namespace}, for at most "
+    words = (
+        f"Kubernetes: {name} of {count(wanted.nodes, 'pod')} on as many nodes, in namespace {namespace}, for at most "
+    )
     words += f"{format_duration(limit_s)}: "
     gpus = wanted.nodes * wanted.gpus_per_node
     if not gpus:

@@ -1,4 +1,4 @@
-"""The replacement for ssh that `mpirun` calls inside a Slurm allocation. It runs by path, with the standard library only.
+"""The replacement for ssh that `mpirun` calls inside a Slurm allocation. Run by path, standard library only.
 
     python -I agent.py HOST COMMAND ...
 

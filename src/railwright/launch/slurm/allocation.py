@@ -14,8 +14,8 @@ from pathlib import Path
 
 from railwright.benchmarks.sockets.addresses import addresses_of_host
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.remote import PROBE_COMMAND, RemoteReach, parse_answers
 from railwright.launch.mpi import Flavour
+from railwright.launch.remote import PROBE_COMMAND, RemoteReach, parse_answers
 from railwright.launch.slurm import agent as slurm_agent
 from railwright.process import Finished, ask, run
 

@@ -81,7 +81,9 @@ class SlurmRequest:
                 raise UsageError(f"{name} must be a name, got {value[:60]!r}", hint="see: sinfo, sacctmgr show assoc")
         for word in self.more:
             if not word.startswith("--") or not word.isprintable():
-                raise UsageError(f"--sbatch must be an option of sbatch, got {word[:60]!r}", hint="write --sbatch=--qos=high")
+                raise UsageError(
+                    f"--sbatch must be an option of sbatch, got {word[:60]!r}", hint="write --sbatch=--qos=high"
+                )
             if word.partition("=")[0] in _OURS:
                 raise UsageError(f"{word[:60]} is reserved: railwright sets it", hint="leave it out")
 
@@ -105,7 +107,9 @@ def parse_limit(text: str) -> float:
     """Parse Slurm's MIN, MIN:SS, H:MM:SS, D-H, D-H:MM and D-H:MM:SS as seconds. Raises UsageError."""
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"--time must be a time limit, got {text[:60]!r}", hint="write minutes or H:MM:SS, like --time 30")
+        raise UsageError(
+            f"--time must be a time limit, got {text[:60]!r}", hint="write minutes or H:MM:SS, like --time 30"
+        )
     days, first, second, third = (int(part or 0) for part in found.groups())
     in_hours = found[1] is not None or found[4] is not None
     seconds = days * 86400 + (first * 3600 + second * 60 + third if in_hours else first * 60 + second)

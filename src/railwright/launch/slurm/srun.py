@@ -26,7 +26,7 @@ class SrunLauncher(HostsLauncher):
     runs_on = ""
 
     def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
-        """Return the command line that starts `ranks` ranks in the order of the hosts, which may differ from Slurm's."""
+        """Return the command line that starts `ranks` ranks in the order of the hosts, not in Slurm's."""
         del environment  # srun forwards its own environment
         if ranks != self.hosts.ranks:
             raise ValueError(f"ranks must be {self.hosts.ranks}, got {ranks}")

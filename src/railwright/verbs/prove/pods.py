@@ -1,4 +1,4 @@
-"""`prove --kubernetes`: every node proves itself in a pod of its own, and is held against the others on one page."""
+"""`prove --kubernetes`: every node measures itself in its own pod, and one page compares the nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from railwright.verbs.prove.hosts import HostsReport, parse_benchmark_names, sho
 
 
 def prove_pods(arguments: Arguments) -> int:
-    """Show the plan, make the job, and report what its pods have sent; the exit status.
+    """Show the plan, create the job, report the records of its pods, and return the exit status.
 
     Raises UsageError for a benchmark over several hosts.
     """
@@ -41,7 +41,7 @@ def prove_pods(arguments: Arguments) -> int:
             path.name for path in (folder / FOLDER).glob("*") if f"{FOLDER}/{path.name}/{RESULTS}" in received
         )
         if not found:
-            raise CannotJudge("no node has sent its records", hint="its own words are above")
+            raise CannotJudge("no node has sent its records", hint="see its output above")
         missing = {f"pod {trouble.partition(':')[0]}": trouble for trouble in troubles}
         every = PlannedHosts((*found, *missing), 1, NoReach("kubernetes"))
         report = HostsReport(screen_of(every), arguments)
@@ -49,9 +49,9 @@ def prove_pods(arguments: Arguments) -> int:
         return report.tell()
 
     screen = screen_of(hosts)
-    HostsReport(screen, arguments)  # raises for what cannot be held against, before a job is made
+    HostsReport(screen, arguments)  # raises for wrong options before a job is created
     show_plan(screen, proof, "" if chosen else arguments.directory)
     only = ("--benchmarks", ",".join(chosen)) if chosen else ()
     words = pod_words("prove", arguments, "--directory", arguments.directory, "--parts", "screen", *only)
-    # Two nodes that share their CPUs, as in a test, measure themselves one after the other.
+    # Nodes that share CPUs, as in a test, measure themselves one after the other.
     return make_submitter(hosts, words, arguments, judged)(proof.seconds)

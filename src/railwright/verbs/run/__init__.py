@@ -1,4 +1,4 @@
-"""`railwright run NAME...`: single benchmarks with all their options."""
+"""`railwright run NAME...`: runs single benchmarks with all their options."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="NAME...")
 @measuring_options
 @launches_option(1)
-@click.option("--alone", is_flag=True, help="Leave out the ceilings that the results are held against.")
-@click.option("--screen", is_flag=True, help="Measure each of the --hosts by itself, and rank them.")
+@click.option("--alone", is_flag=True, help="Leave out the benchmarks that measure limits for the results.")
+@click.option("--screen", is_flag=True, help="Measure each of the --hosts separately, and rank them.")
 @click.option("--grow", is_flag=True, help="Measure each of the --hosts, then merge them by doubling while that gains.")
-@click.option("--repeat", metavar="RECORD", help="Run a recorded `run` once more, and compare the two.")
+@click.option("--repeat", metavar="RECORD", help="Repeat a recorded `run`, and compare the two.")
 @hosts_options
 @job_options
 @slurm_options
 @kubernetes_options
 @container_options
 def run(**typed: Any) -> int:  # noqa: ANN401 - the options above
-    """Run single benchmarks; without a name, list them with their options.
+    """Run single benchmarks. Without a name, list them with their options.
 
     \b
     railwright run mpi_latency -o transports=shm
@@ -54,7 +54,7 @@ def run(**typed: Any) -> int:  # noqa: ANN401 - the options above
 
 
 def _run(arguments: Arguments) -> int:
-    """Measure, judge and report, or list the benchmarks where none is named; the exit status."""
+    """Measure, judge and report, or list the benchmarks if none is named. Returns the exit status."""
     from railwright.runs.container import measure_container, refuse_incomplete
     from railwright.runs.hosts import choose_sort_key, refuse_no_hosts, refuse_shared_memory
     from railwright.runs.measuring import PendingJob, add_ceilings, measure
@@ -66,22 +66,22 @@ def _run(arguments: Arguments) -> int:
     refuse_shared_memory(planned, arguments.options)
     if not names:
         return _list()
-    every = names if arguments.alone else add_ceilings(names, between_hosts=planned is not None)
+    benchmarks = names if arguments.alone else add_ceilings(names, between_hosts=planned is not None)
     if arguments.in_namespaces_of is not None:
-        return measure_container(("run", *names, *["--alone"] * arguments.alone), every, arguments)
+        return measure_container(("run", *names, *["--alone"] * arguments.alone), benchmarks, arguments)
     if arguments.screen and arguments.grow:
-        raise UsageError("--grow begins with every host by itself", hint="leave out --screen")
+        raise UsageError("--grow and --screen exclude each other", hint="leave out --screen, which --grow includes")
     if arguments.screen or arguments.grow:
         _refuse_others("--screen" if arguments.screen else "--grow", names)
     if arguments.screen:
         refuse_no_hosts(planned)
     place = choose_sort_key(planned) if arguments.grow else None
-    ceilings = frozenset(every) - set(names)
-    return measure(every, arguments, hosts=placed, screens=arguments.screen, place=place, ceilings=ceilings)
+    ceilings = frozenset(benchmarks) - set(names)
+    return measure(benchmarks, arguments, hosts=placed, screens=arguments.screen, place=place, ceilings=ceilings)
 
 
 def _placed(arguments: Arguments) -> Hosts | PendingJob | None:
-    """Returns the hosts, or the job that will have them."""
+    """Return the hosts, or the job that will provide them."""
     from railwright.launch.hosts import parse_interfaces
     from railwright.runs import kubernetes, slurm
     from railwright.runs.hosts import resolve_hosts
@@ -93,19 +93,22 @@ def _placed(arguments: Arguments) -> Hosts | PendingJob | None:
     started_by = slurm.choose_starter(arguments) if arguments.slurm else None
     if arguments.kubernetes:
         interfaces = parse_interfaces(arguments.interfaces or "")
-        to_come = kubernetes.plan_hosts(arguments.nodes, arguments.ranks_per_host or 1, interfaces)
+        planned = kubernetes.plan_hosts(arguments.nodes, arguments.ranks_per_host or 1, interfaces)
         words = kubernetes.pod_words("run", arguments, *_words(arguments))
-        return PendingJob(to_come, kubernetes.make_submitter(to_come, words, arguments))
+        return PendingJob(planned, kubernetes.make_submitter(planned, words, arguments))
     if arguments.slurm and started_by is None:
-        to_come = slurm.plan_hosts(arguments)
-        return PendingJob(to_come, slurm.make_submitter(to_come, arguments))
+        planned = slurm.plan_hosts(arguments)
+        return PendingJob(planned, slurm.make_submitter(planned, arguments))
     reached = {name: getattr(arguments, name) for name in ("ranks_per_host", "lab", "ssh_config", "interfaces")}
     return resolve_hosts(arguments.hosts, **reached, slurm=started_by)
 
 
 def _words(arguments: Arguments) -> list[str]:
-    """The words of this verb that are the same in a pod."""
-    words = [*arguments.names, *(["--ranks-per-host", str(arguments.ranks_per_host)] if arguments.ranks_per_host else [])]
+    """Return the arguments of this verb that a pod receives unchanged."""
+    words = [
+        *arguments.names,
+        *(["--ranks-per-host", str(arguments.ranks_per_host)] if arguments.ranks_per_host else []),
+    ]
     words += ["--interfaces", arguments.interfaces] if arguments.interfaces else []
     return words + [f"--{name}" for name in ("alone", "screen", "grow") if getattr(arguments, name)]
 
@@ -126,10 +129,10 @@ def _list() -> int:
 
 
 def _refuse_others(option: str, names: tuple[str, ...]) -> None:
-    """Raises UsageError for a benchmark that needs several hosts, or cannot leave this one."""
+    """Raise UsageError for a benchmark that cannot measure each of several hosts separately."""
     from railwright.benchmarks.registry import EVERY, find
 
     for name in names:
         if not find(name).alone_on_a_host:
-            able = ", ".join(one.name for one in EVERY if one.alone_on_a_host)
-            raise UsageError(f"{name} cannot be run on each of several hosts by itself", hint=f"{option} takes {able}")
+            able = ", ".join(benchmark.name for benchmark in EVERY if benchmark.alone_on_a_host)
+            raise UsageError(f"{name} cannot measure each of several hosts separately", hint=f"{option} takes {able}")

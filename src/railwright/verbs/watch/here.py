@@ -1,4 +1,4 @@
-"""`watch` on this machine: a job that runs, and the recording of one."""
+"""`watch` on this machine: a running job, or a recording."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ _LEAST_TICKS = 15
 
 
 def watch(arguments: Arguments) -> int:
-    """Watch until the job or the time ends, and print what was seen; the exit status. Raises UsageError."""
+    """Watch until the job or the time ends, print the analysis, and return the exit status. Raises UsageError."""
     wanted = build_watch(arguments)
     resolve_hosts(None, lab=arguments.lab, ssh_config=arguments.ssh_config)
     if arguments.record == _STANDARD_OUTPUT:
         follow(replace(wanted, record=_OURS, output_to_error=True), lambda _recorded: None)
         return EXIT_OK
     if not arguments.command and arguments.pid is None and arguments.seconds is None:
-        raise UsageError("how long to watch is not clear", hint="give --seconds, --pid, or -- COMMAND")
+        raise UsageError(
+            "watch requires --seconds, --pid or a command", hint="add --seconds 60, --pid PID, or -- COMMAND"
+        )
     with Live(partial(_told, Bins()), _line, quiet=bool(arguments.command)) as live:
         recorded, run = follow(replace(wanted, record=_writable(arguments.record)), live)
     return _show(recorded, run, arguments)
 
 
 def build_watch(arguments: Arguments) -> Watch:
-    """What is to be sampled, and how long."""
+    """Build the settings of a watch."""
     return Watch(
         whose=Whose(pid=arguments.pid, cgroup=arguments.cgroup, job=arguments.job, namespace=arguments.here),
         command=arguments.command,
@@ -51,7 +53,7 @@ def build_watch(arguments: Arguments) -> Watch:
 
 
 def replay(arguments: Arguments) -> int:
-    """Print what a recording tells; the exit status. Raises UsageError."""
+    """Print the analysis of a recording, and return the exit status. Raises UsageError."""
     return _show(read_recording(Path(arguments.command[0])), Run(), arguments)
 
 
@@ -73,7 +75,7 @@ def _show(recorded: Recorded, run: Run, arguments: Arguments) -> int:
 
 
 def _writable(record: str | None) -> Path | None:
-    """Raises UsageError before anything is started."""
+    """Return the path of the recording. Raises UsageError if it cannot be written."""
     if record is None:
         return None
     path = Path(record)
