@@ -37,4 +37,4 @@ def test_without_a_terminal_each_benchmark_is_a_line_when_its_last_launch_is_ove
     with _Display(proof):
         for one in plan:
             proof.on_done(one)
-    assert capsys.readouterr().err.splitlines() == ["done: gpu_copy (waived)", "done: memory_copy (3 launches)"]
+    assert capsys.readouterr().err.splitlines() == ["done: gpu_copy (not run)", "done: memory_copy (3 launches)"]

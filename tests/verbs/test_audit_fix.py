@@ -37,7 +37,7 @@ def kernel(tmp_path, monkeypatch):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(content)
     monkeypatch.setattr(audit_fix, "ROOT", tmp_path)
-    monkeypatch.setattr(audit_fix, "the_machine", lambda _: BALANCED)
+    monkeypatch.setattr(audit_fix, "load_machine", lambda _: BALANCED)
     return tmp_path
 
 
@@ -70,7 +70,7 @@ def test_it_is_changed_and_given_back(kernel, capsys):
     assert f"/{BALANCING}: 0 -> 1" in text
     status, _, error = fixed(capsys, "numa_balancing_on", "--undo")
     assert status == 2
-    assert "nothing was changed" in error
+    assert "is not changed" in error
 
 
 def test_what_somebody_else_changed_since_stays(kernel, capsys):
@@ -78,11 +78,11 @@ def test_what_somebody_else_changed_since_stays(kernel, capsys):
     (kernel / BALANCING).write_text("2\n")
     status, text, _ = fixed(capsys, "numa_balancing_on", "--undo")
     assert (status, (kernel / BALANCING).read_text()) == (0, "2\n")
-    assert "has another value since" in text
+    assert "was changed by others since" in text
 
 
 def test_files_of_all_cpus_are_one_change(kernel, capsys, monkeypatch):
-    monkeypatch.setattr(audit_fix, "the_machine", lambda _: SLEEPY)
+    monkeypatch.setattr(audit_fix, "load_machine", lambda _: SLEEPY)
     status, text, _ = fixed(capsys, "governor_saves_power", "--apply")
     assert status == 0
     assert "and 4 files more of the same kind" in text
@@ -116,10 +116,10 @@ def test_what_is_fine_or_has_no_one_setting_is_said(kernel, capsys, monkeypatch)
     assert "did you mean numa_balancing_on" in error
     status, _, error = fixed(capsys, "numa_balancing_on", "--from", "hgx-h100")
     assert status == 2
-    assert "one fault of this machine" in error
-    monkeypatch.setattr(audit_fix, "the_machine", lambda _: tuned())
+    assert "a single fault of this machine" in error
+    monkeypatch.setattr(audit_fix, "load_machine", lambda _: tuned())
     assert fixed(capsys, "numa_balancing_on", "--apply")[0] == 0
-    monkeypatch.setattr(audit_fix, "the_machine", lambda _: with_facts(tuned(), "host", numa_balancing=None))
+    monkeypatch.setattr(audit_fix, "load_machine", lambda _: with_facts(tuned(), "host", numa_balancing=None))
     assert fixed(capsys, "numa_balancing_on", "--apply")[0] == 3
     assert (kernel / BALANCING).read_text() == "1\n"
 

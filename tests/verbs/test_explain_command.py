@@ -237,7 +237,7 @@ def test_our_own_records_are_judged_and_nothing_is_written(answer) -> None:
     for options in (("--host", "laptop"), ("--svg", "x.svg")):
         refused = answer("explain", str(file), *options)
         assert refused.status == 2
-        assert "our own records" in refused.message()
+        assert "railwright's records" in refused.message()
     assert not (answer.folder / "x.svg").exists()
 
 
@@ -379,10 +379,10 @@ def test_nothing_of_a_file_reaches_the_terminal_unescaped() -> None:
         (TABLE, ("--host", "hgx-h200", "--count", "0"), "0 hosts make no sense", "1 to 1000000"),
         (TABLE, ("--host", "hgx-h200", "--count", "-1"), "-1 hosts make no sense", "1 to 1000000"),
         (TABLE, ("--host", "hgx-h200", "--count", "1000000000"), "1000000000 hosts make no sense", "1 to 1000000"),
-        (TABLE, ("--host", "hgx-h200", "--cluster", "c.toml"), "--host says them twice", "give one"),
+        (TABLE, ("--host", "hgx-h200", "--cluster", "c.toml"), "--cluster and --host exclude each other", "give one"),
         (TABLE, ("--cluster", "none.toml"), "none.toml cannot be read", "cluster-file"),
         (TABLE, ("--host", "hgx-h200", "--path", "gpu0:gpu1"), "is about two devices, all_reduce is not", "leave"),
-        (TABLE, ("--svg", "x.svg"), "this is no NCCL log", "leave --svg out"),
+        (TABLE, ("--svg", "x.svg"), "only an NCCL log has rings", "leave --svg out"),
         (STREAM, ("--host", "gh200", "--count", "2", "--path", "nonsense"), "not a path: 'nonsense'", "gpu0:gpu0@2"),
         (STREAM, ("--host", "gh200", "--count", "2", "--path", "gpu0:gpu0@9"), "no host '9'", "0 to 1"),
         (STREAM, ("--host", "gh200", "--path", "gpu0:gpu0@1"), "there is one host only", "--count 2"),

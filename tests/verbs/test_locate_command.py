@@ -42,16 +42,16 @@ def test_a_simulated_search_prints_one_record_with_its_score(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["locate"], "not clear"),
-        (["locate", "--lab", "a", "--hosts", "b,c"], "not clear"),
+        (["locate"], "requires either --hosts or --lab"),
+        (["locate", "--lab", "a", "--hosts", "b,c"], "requires either --hosts or --lab"),
         (["locate", "--lab", "a", "--cabling", "b"], "--cabling and --forwarding require each other"),
         (["locate", "--lab", "a", "--cabling", "b", "--forwarding", "c"], "--cabling requires --hosts"),
         (["simulate"], "Missing argument 'FABRIC'"),
-        (["simulate", "ring"], "no fabric"),
+        (["simulate", "ring"], "FABRIC must be a file or a fat-tree"),
         (["simulate", "fat-tree hosts=8", "--faults", "rate=2"], "rate=2 is out of range"),
-        (["simulate", "fat-tree", "hosts=1280", "--route-cover", "pair"], "too long"),
+        (["simulate", "fat-tree", "hosts=1280", "--route-cover", "pair"], "route cover must be at most"),
         (["simulate", "fat-tree hosts=9999999"], "out of range"),
-        (["simulate", "fat-tree hosts=8", "--forwarding", "a"], "is of an InfiniBand subnet"),
+        (["simulate", "fat-tree hosts=8", "--forwarding", "a"], "requires an InfiniBand subnet"),
         (["cabling", "a"], "Missing argument 'SEEN'"),
     ],
 )

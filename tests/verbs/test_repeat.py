@@ -37,13 +37,17 @@ RECORD = (
     ("command", "environment", "said"),
     [
         (("prove",), {}, "the record must be of `railwright run`, got 'railwright prove'"),
-        (("run", "hpl", "-o", "program=/tmp/evil"), {}, "names a file to be loaded or started (program=/tmp/evil)"),
-        (("run", "hpl", "-o", "hpl.library=/tmp/evil.so"), {}, "names a file to be loaded or started"),
-        (("run", "mpi_latency", "--mpirun", "/tmp/evil"), {}, "names a file to be loaded or started (mpirun)"),
+        (("run", "hpl", "-o", "program=/tmp/evil"), {}, "names a file to load or start (program=/tmp/evil)"),
+        (("run", "hpl", "-o", "hpl.library=/tmp/evil.so"), {}, "names a file to load or start"),
+        (("run", "mpi_latency", "--mpirun", "/tmp/evil"), {}, "names a file to load or start (mpirun)"),
         (("run", "core_latency", "--no-such"), {}, "the recorded command cannot be parsed: No such option"),
         (("run", "--repeat", "first"), {}, "hint: repeat the first: first"),
-        (QUICK, {"NCCL_NET_PLUGIN": "/tmp/evil.so"}, "the record sets NCCL_NET_PLUGIN to what may be a file"),
-        (QUICK, {"LD_PRELOAD": "evil"}, "the record sets 'LD_PRELOAD', which is no variable of a library"),
+        (
+            QUICK,
+            {"NCCL_NET_PLUGIN": "/tmp/evil.so"},
+            "the record sets NCCL_NET_PLUGIN to a path, which may load a file",
+        ),
+        (QUICK, {"LD_PRELOAD": "evil"}, "the record sets 'LD_PRELOAD', which is not a variable of a measured library"),
     ],
 )
 def test_a_record_starts_nothing_that_it_brings_along(answer, changed, command, environment, said):
@@ -56,7 +60,7 @@ def test_a_record_starts_nothing_that_it_brings_along(answer, changed, command, 
 
 def test_words_of_ones_own_and_the_records_own_folder_are_refused(answer, changed):
     record = changed()
-    assert "takes benchmarks and options from the record" in answer("run", "hpl", "--repeat", record).message()
+    assert "--repeat excludes benchmark names and -o" in answer("run", "hpl", "--repeat", record).message()
     assert "contains the record to repeat" in answer("run", "--repeat", record, "-O", record).message()
 
 

@@ -289,7 +289,7 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
                   "--launches", "1")  # fmt: skip
     assert done.status == 0
     assert "plan: 3 hosts, by kubernetes" in done.err
-    assert "each proves itself, all at once" in done.err
+    assert "each host measures itself, all at once" in done.err
     job = json.loads(done.out.partition("\n---\n")[0])
     plan = next(one["value"] for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
                 if one["name"] == "RAILWRIGHT_PODS")  # fmt: skip
@@ -299,7 +299,7 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
     some = (*some, "--benchmarks")
     done = answer(*some, "memory_copy,core_latency")
     assert "memory_copy,core_latency" in done.out
-    assert "mpi_all_reduce is of all hosts together" in answer(*some, "memory_copy,mpi_all_reduce").message()
+    assert "mpi_all_reduce needs all hosts" in answer(*some, "memory_copy,mpi_all_reduce").message()
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_the_plan_tells_gpu_hours_of_whole_nodes():
     groups = parse_groups(LINES, "gpu")
     said = describe_cost(SlurmRequest(2, partition="gpu"), groups, 1800.0, 600.0)
     assert "at most 8 GPU hours (2 x 8 GPUs), 2.7 by the plan" in said
-    assert said.endswith("it gets to use none of them without --gpus-per-node 8")
+    assert said.endswith("it can use them only with --gpus-per-node 8")
     asked = describe_cost(SlurmRequest(2, partition="gpu", gpus_per_node=4), groups, 1800.0, 600.0)
     assert asked.endswith("at most 4 GPU hours (2 x 4 GPUs), 1.3 by the plan")
     assert describe_cost(SlurmRequest(2), [NodeGroup(30, "idle", 0, "c", "")], 1800.0, 60.0).endswith(
@@ -99,9 +99,9 @@ def test_jobs_that_are_not_measured_as_a_whole_are_refused_by_name():
     ("words", "environment", "message"),
     [
         (("--nodes", "4"), {}, "--nodes requires --slurm"),
-        (("--slurm",), {}, "no job surrounds us"),
+        (("--slurm",), {}, "--slurm outside of a job requires --nodes"),
         (("--slurm", "--nodes", "2", "--hosts", "a,b"), {}, "--hosts with --slurm requires a surrounding job"),
-        (("--slurm", "--nodes", "2"), {"SLURM_JOB_ID": "7"}, "--nodes is for a job that is to be submitted"),
+        (("--slurm", "--nodes", "2"), {"SLURM_JOB_ID": "7"}, "--nodes applies only to a new job"),
         (("--slurm", "--lab", "lab"), {"SLURM_JOB_ID": "7"}, "--slurm excludes --lab and --ssh-config"),
         (("--slurm", "--nodes", "2", "--time", "soon"), {}, "--time must be a time limit, got 'soon'"),
     ],
