@@ -1,4 +1,4 @@
-"""What cannot be done is refused: one clear message, the next step, the right status, and nothing touched."""
+"""Invalid requests are refused with a clear message, the next step and the right status, and change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rank a launcher's last words name."""
+"""The rank that a launcher's last output names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `run` measures beside what was named, and whose options that has."""
+"""The ceilings that `run` adds to the named benchmarks, and their options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may stream to a launch: real sockets, with strangers at the door."""
+"""Access to a launch's socket: real connections, some of them by strangers."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def mended(hosts: Hosts) -> Iterator[Hosts]:
 
 @pytest.fixture
 def daemons(hosts: Hosts) -> dict[int, str]:
-    """What runs in the lab before a launch: FRR and sshd."""
+    """The processes in the lab before a launch: FRR and sshd."""
     return hosts.processes()
 
 

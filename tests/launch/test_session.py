@@ -1,4 +1,4 @@
-"""What a launch says of a rank that is lost, and which host it blames."""
+"""The report of a launch on a lost rank, and the host that it blames."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_host_that_says_nothing_is_given_up(tmp_path, mark):
 
 
 def test_nothing_runs_on_when_the_command_ends(tmp_path, mark):
-    """What a host prints to nobody ends it, as when ssh's connection is gone."""
+    """A broken pipe ends a host's measurement, as when ssh's connection is gone."""
     asked = screen(tmp_path, mark, ("a", "b"), {}, (*QUICK, "--launches", "1000"))
     thread = threading.Thread(target=asked.run, args=(asked.hosts.reach.agent,))
     thread.start()

@@ -83,7 +83,7 @@ def printable(text: str) -> bool:
 
 
 def remember_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is explained once as text is not derived anew as JSON."""
+    """An explanation that was derived for text is not derived again for JSON."""
     known: dict[str, Explained] = {}
 
     def remembered(*asked: object) -> Explained:

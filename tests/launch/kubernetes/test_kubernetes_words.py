@@ -1,4 +1,4 @@
-"""What is asked of Kubernetes and understood of its answers and logs, without a Kubernetes."""
+"""Requests to Kubernetes, and the parsing of its answers and logs, without a cluster."""
 
 from __future__ import annotations
 

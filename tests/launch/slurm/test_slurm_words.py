@@ -1,4 +1,4 @@
-"""What is asked of Slurm and understood of its answers, without a Slurm."""
+"""Requests to Slurm, and the parsing of its answers, without a Slurm."""
 
 from __future__ import annotations
 
