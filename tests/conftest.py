@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 from tests.tiers import pytest_collection_modifyitems, pytest_configure, pytest_runtest_protocol  # noqa: F401 - hooks
 
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 from railwright.results.records import End, Record, Result, Run
 from railwright.run.context import NOISE_SWITCH
 
@@ -233,7 +233,7 @@ class InProcess:
     def __call__(self, *words: str) -> Done:
         """Run the command to its end."""
         with CliRunner().isolation(env={"COLUMNS": "200"}) as (out, err, _):
-            status = status_of(list(words))
+            status = run_command(list(words))
         return Done(status, out.getvalue().decode(), err.getvalue().decode())
 
 

@@ -1,4 +1,4 @@
-"""Railwright proves every data path of a machine against the limit that its own hardware sets."""
+"""Railwright measures every data path of a machine and compares it with the limit that its hardware sets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Algorithm and bus bandwidth of collectives, exactly as nccl-tests defines them (doc/PERFORMANCE.md, `*GetBw`).
 
 algbw = bytes of the operation / time.
-busbw = algbw x factor(operation, ranks): what each rank's link carries in a ring, to be held against a link.
-The size of an all_gather, reduce_scatter, all_to_all, gather or scatter is that of all ranks together.
+busbw = algbw x factor(operation, ranks): the rate that each rank's link carries in a ring, comparable with a link.
+The size of an all_gather, reduce_scatter, all_to_all, gather or scatter is the total over all ranks.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ _WHOLE = frozenset({"broadcast", "reduce", "send_recv", "hypercube"})
 
 OPERATIONS = _TWICE | _ONCE | _WHOLE
 DIVIDED = frozenset({"reduce_scatter", "all_gather", "all_to_all", "all_to_allv", "gather", "scatter", "hypercube"})
-"""Operations whose size is the count of one rank x ranks x the bytes of an element."""
+"""Operations whose size is the element count of one rank times the ranks times the element size in bytes."""
 
 
 def factor(operation: str, ranks: int) -> Fraction:
-    """Busbw / algbw: 2(n-1)/n, (n-1)/n or 1. Raises KeyError for an unknown operation, ValueError below one rank."""
+    """Return busbw / algbw for n ranks: 2(n-1)/n, (n-1)/n or 1.
+
+    Raises KeyError for an unknown operation and ValueError for fewer than one rank.
+    """
     if ranks < 1:
         raise ValueError(f"{ranks} ranks: an operation needs at least one")
     if operation in _TWICE:
@@ -35,19 +38,21 @@ def factor(operation: str, ranks: int) -> Fraction:
 
 
 def counted_bytes(operation: str, size_bytes: int, ranks: int) -> Fraction:
-    """The bytes that algbw counts. All of the size but for hypercube, where a rank's own part is left out."""
+    """Return the bytes that algbw counts: the whole size, except in hypercube, which omits a rank's own part."""
     if operation == "hypercube":
         return Fraction(size_bytes * (ranks - 1), ranks)
     return Fraction(size_bytes)
 
 
 def bus_bandwidth(operation: str, ranks: int, algorithm_bytes_per_s: float) -> float:
-    """The busbw of an algbw, both in bytes/s."""
+    """Convert an algbw into a busbw, both in bytes/s."""
     return float(factor(operation, ranks)) * algorithm_bytes_per_s
 
 
 def ranks_between(operation: str, low: float, high: float) -> tuple[int, int] | None:
-    """The least and the most ranks whose factor is within [low, high]; None where the factor does not depend on ranks.
+    """Return the minimum and maximum number of ranks whose factor is within [low, high].
+
+    None if the factor does not depend on the ranks.
 
     An empty range (least above most) means that no number of ranks has such a factor. n = 1 / (1 - f), with f halved
     for all_reduce.

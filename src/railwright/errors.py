@@ -1,10 +1,10 @@
-"""The errors a user can see, and the exit status each one means.
+"""The errors that a user can see, with their exit statuses.
 
-    RailwrightError               status 2  usage, or an error of our own
+    RailwrightError               status 2  usage error or internal error
     ├── UsageError                status 2  the command line or an input file is wrong
     └── CannotJudge               status 3  something needed could not be read or measured
 
-An error states the exact cause once, where it is known, with the value seen, and ends with the next step.
+An error states the exact cause once, where it is known, with the value seen. It ends with the next step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXIT_UNJUDGED = 3
 
 
 class RailwrightError(Exception):
-    """Something that ends the command. `hint` is the next step for the user."""
+    """An error that ends the command. `hint` is the next step for the user."""
 
     exit_status = EXIT_USAGE
 
@@ -32,17 +32,17 @@ class RailwrightError(Exception):
 
 
 class UsageError(RailwrightError):
-    """The command line or an input file cannot be used as it is."""
+    """The command line or an input file is invalid."""
 
 
 class CannotJudge(RailwrightError):
-    """What was asked could not be read or measured, so nothing can be said about it."""
+    """A required value could not be read or measured, so no verdict is possible."""
 
     exit_status = EXIT_UNJUDGED
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """An error for a name that does not exist, with the nearest names that do."""
+    """Build the error for a name that does not exist. Its hint lists the nearest names that do."""
     import difflib  # a tenth of the time of --help
 
     names = sorted(known)

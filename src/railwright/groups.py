@@ -1,4 +1,4 @@
-"""Items put together by a key, in one way everywhere."""
+"""Grouping of items by a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterable[tuple[Key, list[Item]]]:
-    """Items with the same key together, in the order in which the keys first appear."""
+    """Group items by key, in the order in which the keys first appear."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

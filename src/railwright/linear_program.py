@@ -1,8 +1,8 @@
-"""Linear programs by HiGHS: maximise an objective over variables >= 0 under named rows.
+"""Linear programs, solved by HiGHS: maximise an objective over variables >= 0 under named rows.
 
-HiGHS comes as a shared library in the `highsbox` wheel and is called by its C interface, because its Python
+HiGHS comes as a shared library in the `highsbox` wheel and is called through its C interface, because its Python
 package needs numpy, which alone would be half of the install.
-Every row keeps its name, so that a dual value can be told in words.
+Every row keeps its name, so that a dual value can be explained in words.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TIME_LIMIT_S = 60.0
 
 
 class NoSolution(Exception):
-    """The program has no finite best: `why` is infeasible, unbounded or HiGHS's own status."""
+    """The program has no finite optimum. `why` is `infeasible`, `unbounded` or HiGHS's own status."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -31,7 +31,7 @@ class NoSolution(Exception):
 
 
 class Solution(NamedTuple):
-    """The best objective, the value of each variable, and per row how fast the objective grows with its bound."""
+    """The optimal objective, the value of each variable, and the dual of each row: d(objective) / d(bound)."""
 
     objective: float
     values: tuple[float, ...]
@@ -39,9 +39,9 @@ class Solution(NamedTuple):
 
 
 class Program:
-    """A program under construction, solved once or again and again under other bounds.
+    """A program under construction, which can be solved repeatedly with different bounds.
 
-    Rows with one name are an error: a dual would have two meanings.
+    Row names must be unique, because a dual is reported by row name.
     """
 
     def __init__(self) -> None:
@@ -49,23 +49,23 @@ class Program:
         self._bounds: dict[str, tuple[float, float]] = {}
         self._starts, self._columns, self._factors = array("i", [0]), array("i"), array("d")
         self._model: ctypes.c_void_p | None = None
-        """HiGHS's own, from the first solution on."""
+        """The model in HiGHS. None before the first solution."""
 
     def variable(self, objective: float = 0.0) -> int:
-        """A new variable >= 0; returns its number."""
+        """Add a variable >= 0 and return its number."""
         self._objective.append(objective)
         return len(self._objective) - 1
 
     def at_most(self, name: str, terms: Mapping[int, float]) -> None:
-        """Sum of terms <= the bound that `solve` is given."""
+        """Require the sum of terms to be at most the bound that is passed to `solve`."""
         self._add(name, terms, -math.inf, math.inf)
 
     def at_least(self, name: str, terms: Mapping[int, float], bound: float) -> None:
-        """Sum of terms >= bound."""
+        """Require the sum of terms to be at least the bound."""
         self._add(name, terms, bound, math.inf)
 
     def equal(self, name: str, terms: Mapping[int, float], bound: float) -> None:
-        """Sum of terms = bound."""
+        """Require the sum of terms to equal the bound."""
         self._add(name, terms, bound, bound)
 
     def _add(self, name: str, terms: Mapping[int, float], low: float, high: float) -> None:
@@ -81,9 +81,10 @@ class Program:
         self._starts.append(len(self._columns))
 
     def solve(self, at_most: Mapping[str, float], *, anew: bool = True) -> Solution:
-        """The optimum where the rows named are at most their bounds, which may be infinite. Raises NoSolution.
+        """Return the optimum with the named rows at most their bounds, which may be infinite. Raises NoSolution.
 
-        Not `anew` it starts from the last optimum and is there sooner; of several optima it may be another one.
+        Without `anew` the solver starts from the last optimum, which is faster. If there are several optima, the
+        result may then be a different one.
         """
         bounds = self._bounds | {name: (-math.inf, bound) for name, bound in at_most.items()}
         library = _highs()
@@ -102,7 +103,7 @@ class Program:
         return self._solution(library, self._model)
 
     def _pass(self, library: ctypes.CDLL, bounds: Mapping[str, tuple[float, float]]) -> ctypes.c_void_p:
-        """The program as a model of HiGHS, which lives as long as this."""
+        """Build the HiGHS model, which is destroyed together with this program."""
         model = ctypes.c_void_p(library.Highs_create())
         weakref.finalize(self, library.Highs_destroy, model)
         library.Highs_setBoolOptionValue(model, b"output_flag", 0)

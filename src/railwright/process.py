@@ -1,8 +1,8 @@
-"""The one place that starts a child process.
+"""Child processes. No other module starts one.
 
 A child gets its own process group, dies with its parent (PR_SET_PDEATHSIG), has a time-out, no shell, and no
 standard input. Only `topology.sources`, `net`, `locate`, `watch`, `run`, `launch`, `lab` and `verbs.setup` may use it.
-What `watch` starts is its user's own program: `Attached` leaves it our terminal, and sets no time-out.
+`watch` starts the user's own program: `Attached` lets it use our terminal and sets no time-out.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ KEPT_OUTPUT_LINES = 200
 _LINE_LIMIT = 4096
 _ASKED_TO_END_S = 5.0
 _KILLED_S = 10.0
-"""How long a killed child may take to end: one that waits for a device or a tracer may take for ever."""
+"""The time that a killed child has to exit. A child that waits for a device or a tracer may never exit."""
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends; end at once if the parent is already gone."""
+    """Ask the kernel to kill this process when its parent ends. Exit at once if the parent is already gone."""
     parent = os.getppid()
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -42,13 +42,13 @@ def die_with_parent() -> None:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Handle what ends a run only afterwards, if it comes meanwhile.
+    """Defer SIGINT, SIGTERM and SIGHUP until the body has finished.
 
-    Around a fork with `preexec_fn` Python calls hooks, `logging`'s among them, and drops what a handler raises there:
-    Ctrl-C was lost, and where it came before the hook had released its lock, every later child waited for it.
+    Around a fork with `preexec_fn`, Python calls hooks, including those of `logging`, and drops exceptions raised
+    there. Ctrl-C was lost; if it came while a hook held its lock, every later child waited for that lock.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # handlers run in the main thread alone
+        yield  # handlers run only in the main thread
         return
     came: list[int] = []
     before = {number: signal.getsignal(number) for number in _ENDING}
@@ -66,43 +66,46 @@ def signals_held() -> Iterator[None]:
 
 @dataclass
 class Finished:
-    """How a child ended: its status (negative: by that signal) and the last lines it printed."""
+    """The exit status of a child (negative: the signal that killed it) and the last lines that it printed."""
 
     returncode: int
     output: list[str]
     timed_out: bool = False
 
     def describe(self) -> str:
-        """`exit status 1`, or `killed by SIGSEGV`."""
+        """Return the status in words, such as `exit status 1` or `killed by SIGSEGV`."""
         return describe_status(self.returncode)
 
 
 def describe_status(returncode: int) -> str:
-    """A return code in words; shells and MPI launchers report the signal of what they ran as 128 + its number."""
+    """Return a return code in words.
+
+    Shells and MPI launchers report the signal that killed their child as 128 plus its number.
+    """
     with contextlib.suppress(ValueError):
         if returncode < 0:
             return f"killed by {signal.Signals(-returncode).name}"
         if returncode > 128:
-            return f"exit status {returncode} ({signal.Signals(returncode - 128).name} of what it ran)"
+            return f"exit status {returncode} ({signal.Signals(returncode - 128).name} in its child)"
     return f"exit status {returncode}"
 
 
 @dataclass
 class Child:
-    """A running child. Use as a context manager: leaving it ends the whole process group."""
+    """A running child. As a context manager, it ends the whole process group on exit."""
 
     argv: Sequence[str]
     environment: Mapping[str, str] | None = None
     answer_alone: bool = False
-    """Whether what it complains of, on stderr, is told only if it fails: `ip -json` answers well and complains too."""
+    """Whether stderr is reported only if the child fails: `ip -json` may print warnings although it succeeds."""
     output: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
     complaints: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
     given: bytes = b""
-    """Its standard input: at most a pipe's 64 KiB, which the kernel keeps until it is read."""
+    """The standard input of the child: at most 64 KiB, which the pipe buffers until the child reads them."""
     folder: Path | None = None
-    """Where it is started; None: where we are."""
+    """The working directory of the child. None means ours."""
     by_caller: bool = False
-    """Whether the caller reads its standard output, `answers`, and writes its standard input, `asked`."""
+    """Whether the caller reads the standard output (`answers`) and writes the standard input (`asked`)."""
 
     def __enter__(self) -> Child:
         try:
@@ -150,27 +153,27 @@ class Child:
 
     @property
     def answers(self) -> IO[bytes]:
-        """Its standard output, where the caller reads it; it ends with the child."""
+        """The standard output of the child, if `by_caller` is set. It ends with the child."""
         assert self._popen.stdout is not None
         return self._popen.stdout
 
     @property
     def asked(self) -> IO[bytes]:
-        """Its standard input, where the caller writes it."""
+        """The standard input of the child, if `by_caller` is set."""
         assert self._popen.stdin is not None
         return self._popen.stdin
 
     @property
     def pid(self) -> int:
-        """The child's process id, which is also its process group."""
+        """The process id of the child, which is also its process group."""
         return self._popen.pid
 
     def poll(self) -> int | None:
-        """The return code, or None while the child runs."""
+        """Return the return code, or None while the child runs."""
         return self._popen.poll()
 
     def wait(self, timeout_s: float) -> Finished:
-        """Wait for the end; after `timeout_s` the group is ended and `timed_out` is set."""
+        """Wait until the child exits. After `timeout_s`, end its group and set `timed_out`."""
         timed_out = False
         try:
             self._popen.wait(timeout_s)
@@ -180,15 +183,15 @@ class Child:
         for reader in self._readers:
             reader.join(1.0)
         status = self._popen.returncode
-        # One that was killed and has not ended has no status yet; its output says so.
+        # A killed child that has not exited has no status yet; the last line of its output says so.
         ended = -signal.SIGKILL if status is None else status
-        told = [*self.output, *(self.complaints if ended != 0 else ())]
-        return Finished(returncode=ended, output=told, timed_out=timed_out)
+        lines = [*self.output, *(self.complaints if ended != 0 else ())]
+        return Finished(returncode=ended, output=lines, timed_out=timed_out)
 
     def stop(self, grace_s: float = 1.0) -> None:
-        """SIGTERM to the whole group, SIGKILL to what is left after `grace_s`.
+        """Send SIGTERM to the whole group, and SIGKILL after `grace_s` to the processes that are left.
 
-        A child that does not end then either is left behind: the last line of its output names it.
+        A child that still does not exit is left behind. The last line of its output names it.
         """
         try:
             if self._popen.poll() is None:
@@ -196,8 +199,8 @@ class Child:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._popen.wait(grace_s)
         finally:
-            # Also after a normal end: a launcher that died may have left ranks behind in its group. And also when
-            # a second Ctrl-C cuts the grace short.
+            # Needed after a normal exit as well, since a dead launcher may have left ranks in its group, and when a
+            # second Ctrl-C cuts the grace period short.
             self._signal_group(signal.SIGKILL)
             self._await_killed()
 
@@ -205,7 +208,7 @@ class Child:
         try:
             self._popen.wait(_KILLED_S)
         except subprocess.TimeoutExpired:
-            self.output.append(f"process {self.pid} was killed and is still there after {_KILLED_S:g} s")
+            self.output.append(f"process {self.pid} was killed but still exists after {_KILLED_S:g} s")
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -219,10 +222,10 @@ class Child:
 
 
 class Attached:
-    """A program of the user's, at our terminal and in our process group: Ctrl-C is for it as well."""
+    """A user's program that shares our terminal and process group, so that it receives Ctrl-C too."""
 
     def __init__(self, argv: Sequence[str], *, output_to_error: bool) -> None:
-        """Start it, with its standard output on our standard error where that is wanted. Raises UsageError."""
+        """Start the program, with its standard output on our standard error if requested. Raises UsageError."""
         try:
             with signals_held():
                 self._popen = subprocess.Popen(
@@ -233,33 +236,33 @@ class Attached:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._popen.pid
 
     def wait(self, timeout_s: float) -> int:
-        """Its return code. Raises subprocess.TimeoutExpired while it runs."""
+        """Wait for the program and return its return code. Raises subprocess.TimeoutExpired if it is still running."""
         return self._popen.wait(timeout_s)
 
     def end(self) -> int:
-        """Its return code; it is asked to end if it still runs, and killed if it does not."""
-        for how in (self._popen.terminate, self._popen.kill):
+        """Terminate the program if it still runs, kill it if that fails, and return its return code."""
+        for stop in (self._popen.terminate, self._popen.kill):
             if self._popen.poll() is None:
-                how()
+                stop()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._popen.wait(_ASKED_TO_END_S)
         return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
 
 
 def run(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> Finished:
-    """Run a child to its end. Raises UsageError if it cannot be started."""
+    """Run a child to completion. Raises UsageError if it cannot be started."""
     with Child(argv, environment) as child:
         return child.wait(timeout_s)
 
 
 def ask(argv: Sequence[str], *, timeout_s: float, given: bytes = b"", most_lines: int = KEPT_OUTPUT_LINES) -> Finished:
-    """Run a child to its end; its output is its answer alone, or also what it complained of if it failed.
+    """Run a child to completion. The result holds its stdout, and its stderr as well if it failed.
 
-    `given` is what it reads; of its answer the last `most_lines` are kept. Raises UsageError if it cannot be started.
+    `given` is its standard input. The last `most_lines` lines are kept. Raises UsageError if it cannot be started.
     """
     with Child(argv, answer_alone=True, given=given, output=deque(maxlen=most_lines)) as child:
         return child.wait(timeout_s)

@@ -1,4 +1,4 @@
-"""What may be shown on a terminal, how wide and in which characters, and what happens when its reader leaves."""
+"""Text for a terminal: its width, its character set, and safe handling of a reader that closes the pipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import TextIO
 
-# Format and control characters can hide or reorder text; surrogates and private ones cannot be shown at all.
+# Format and control characters can hide or reorder text. Surrogates and private-use characters cannot be displayed.
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -23,35 +23,35 @@ _IN_ASCII = str.maketrans({
 
 
 def text_width() -> int:
-    """Characters of a line of text: those of the terminal, or COLUMNS, from 60 to 110; a file has 110."""
-    import shutil  # it loads every packer of files, and --help needs none
+    """Return the line width: that of the terminal or COLUMNS, limited to 60 to 110 characters. A file gets 110."""
+    import shutil  # it imports all compression modules, which --help does not need
 
-    told = os.environ.get("COLUMNS", "").isdecimal() or (sys.stdout is not None and sys.stdout.isatty())
-    columns = shutil.get_terminal_size((_WIDEST, 24)).columns if told else _WIDEST
+    is_known = os.environ.get("COLUMNS", "").isdecimal() or (sys.stdout is not None and sys.stdout.isatty())
+    columns = shutil.get_terminal_size((_WIDEST, 24)).columns if is_known else _WIDEST
     return max(_NARROWEST, min(_WIDEST, columns))
 
 
 def wants_ascii(environment: Mapping[str, str]) -> bool:
-    """Whether the locale for characters was set to C or POSIX; where none is set, UTF-8 is taken."""
-    told = next((environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")
-    return told in ("C", "POSIX")
+    """Report whether the character locale is C or POSIX. UTF-8 is assumed if no locale is set."""
+    locale = next((environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")
+    return locale in ("C", "POSIX")
 
 
-def in_ascii(text: str) -> str:
-    """The text with lines drawn in ASCII, and any other character as an escape."""
+def to_ascii(text: str) -> str:
+    """Replace line-drawing characters by ASCII ones, and every other non-ASCII character by an escape."""
     return text if text.isascii() else text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
 
 
 class AsciiOutput(io.TextIOWrapper):
-    """A stream of text that prints ASCII only."""
+    """A text stream that prints ASCII only."""
 
     def write(self, text: str) -> int:
-        """Writes the text in ASCII."""
-        return super().write(in_ascii(text))
+        """Write the text in ASCII."""
+        return super().write(to_ascii(text))
 
 
 def ascii_stream(stream: TextIO) -> TextIO:
-    """The stream, printing ASCII; one that has no bytes below it stays as it is."""
+    """Return a stream that prints ASCII to the given one. A stream without a byte buffer is returned unchanged."""
     below = getattr(stream, "buffer", None)
     if below is None:
         return stream
@@ -59,7 +59,7 @@ def ascii_stream(stream: TextIO) -> TextIO:
 
 
 def visible(text: str) -> str:
-    """The text with every character that does not print (escape codes, line ends, direction marks) as an escape."""
+    """Escape every character that does not print: escape codes, line ends, direction marks."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escape(char) if unicodedata.category(char) in _UNPRINTABLE else char for char in text)
@@ -70,9 +70,9 @@ def _escape(char: str) -> str:
 
 
 def drop_output() -> None:
-    """Let what is buffered for a reader who left go nowhere, so that the interpreter's end does not fail on it."""
+    """Discard output that is buffered for a closed pipe, so that the interpreter does not fail on it at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed before we began (`>&-`)
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None if the caller closed it (`>&-`)
         try:
             stream.flush()
         except OSError:

@@ -1,6 +1,6 @@
-"""Bytes, seconds and bytes per second inside; GB/s = 10^9, KiB/MiB/GiB and Gb/s when printed.
+"""Units. Values are bytes, seconds and bytes/s; printed units are GB/s (10^9), KiB, MiB, GiB and Gb/s.
 
-Nothing else is ever printed, so that two figures from Railwright can always be held side by side.
+No other units are printed, so that any two figures of Railwright can be compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_SWEEP_SIZES = 64
 
 
 def parse_size(text: str) -> int:
-    """`4K`, `4KiB`, `1M`, `8` as bytes; K, M, G, T are powers of 1024. Raises UsageError."""
+    """Parse `4K`, `4KiB`, `1M` or `8` as bytes. K, M, G and T are powers of 1024. Raises UsageError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"not a size: {text[:40]!r}", hint="write bytes, or a number with K, M, G or T, like 64K")
@@ -40,7 +40,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """A sweep: `8:1M:x2` (factor), `4K:64K:+4K` (step), or `8,4K,1M`. Raises UsageError."""
+    """Parse a sweep: `8:1M:x2` (factor), `4K:64K:+4K` (step), or `8,4K,1M`. Raises UsageError."""
     if ":" not in text:
         sizes = tuple(dict.fromkeys(parse_size(part) for part in text.split(",")))
         return _checked_sweep(sizes, text)
@@ -74,10 +74,10 @@ def _checked_sweep(sizes: tuple[int, ...], text: str) -> tuple[int, ...]:
 
 
 def parse_line_rate(text: str) -> float:
-    """`400Gb/s`, `400Gbps`, `400G`, `1.6Tb/s`, `50GB/s` or `46.6GiB/s` as bits per second.
+    """Parse `400Gb/s`, `400Gbps`, `400G`, `1.6Tb/s`, `50GB/s` or `46.6GiB/s` as bits per second.
 
-    Case tells bits (b) from bytes (B), and a NIC's `400G` are Gb/s. Raises UsageError, with both readings for a text
-    whose case tells nothing: `50gb/s`, `50GB/S`, `400GB`.
+    Case distinguishes bits (b) from bytes (B), and a NIC's `400G` means Gb/s. Raises UsageError. For a text whose case
+    is ambiguous, such as `50gb/s`, `50GB/S` or `400GB`, the error shows both readings.
     """
     match = _RATE.fullmatch(text.strip())
     if match is None:
@@ -97,7 +97,7 @@ def parse_line_rate(text: str) -> float:
 
 
 def _counts_bytes(prefix: str, unit: str, *, is_binary: bool) -> bool | None:
-    """Whether a rate's unit is of bytes and not of bits; None where its case does not tell."""
+    """Report whether the unit of a rate is bytes rather than bits. None if its case is ambiguous."""
     letter, rest = unit[:1], unit[1:]
     if not unit or rest.lower().startswith("it"):
         return False
@@ -108,7 +108,7 @@ def _counts_bytes(prefix: str, unit: str, *, is_binary: bool) -> bool | None:
 
 
 def format_size(size_bytes: float) -> str:
-    """8 B, 64 KiB, 1.5 MiB, 24 GiB."""
+    """Format a size, such as 8 B, 64 KiB, 1.5 MiB or 24 GiB."""
     for factor, unit in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size_bytes >= factor:
             value = size_bytes / factor
@@ -117,19 +117,19 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_bandwidth(bytes_per_s: float) -> str:
-    """Three significant figures in GB/s (10^9), in MB/s (10^6) below 0.1 GB/s."""
+    """Format a rate with three significant figures in GB/s (10^9), or in MB/s (10^6) below 0.1 GB/s."""
     if bytes_per_s < 0.1 * GB:
         return f"{_significant(bytes_per_s / 1e6)} MB/s"
     return f"{_significant(bytes_per_s / GB)} GB/s"
 
 
 def format_line_rate(bits_per_s: float) -> str:
-    """400 Gb/s."""
+    """Format a line rate, such as 400 Gb/s."""
     return f"{bits_per_s / 1e9:g} Gb/s"
 
 
 def format_duration(seconds: float) -> str:
-    """264 ns, 3.92 us, 1.05 ms, 2.3 s; minutes above 120 s."""
+    """Format a duration, such as 264 ns, 3.92 us, 1.05 ms or 2.3 s, in minutes from 120 s on."""
     if seconds == 0:
         return "0 s"
     for factor, unit in ((1e-6, "ns"), (1e-3, "us"), (1.0, "ms")):
@@ -141,12 +141,12 @@ def format_duration(seconds: float) -> str:
 
 
 def format_operations(per_s: float) -> str:
-    """65.1 kop/s, of a drive: a read or a write."""
+    """Format a rate of a drive's reads or writes, such as 65.1 kop/s."""
     return _counted(per_s, "op/s")
 
 
 def format_messages(per_s: float) -> str:
-    """2.50 Mmsg/s, from one process to another."""
+    """Format a rate of messages between processes, such as 2.50 Mmsg/s."""
     return _counted(per_s, "msg/s")
 
 
@@ -157,7 +157,7 @@ def _counted(per_s: float, unit: str) -> str:
 
 
 def format_flops(per_s: float) -> str:
-    """48.5 TFLOP/s, 4.86 GFLOP/s."""
+    """Format a rate of floating-point operations, such as 48.5 TFLOP/s or 4.86 GFLOP/s."""
     for factor, unit in ((1e18, "EFLOP/s"), (1e15, "PFLOP/s"), (1e12, "TFLOP/s")):
         if per_s >= factor:
             return f"{_significant(per_s / factor)} {unit}"
@@ -172,5 +172,5 @@ def _significant(value: float) -> str:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """`1 path`, `3 paths`."""
+    """Format a number with its noun, such as `1 path` or `3 paths`."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

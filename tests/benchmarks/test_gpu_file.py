@@ -282,7 +282,7 @@ def test_a_case_in_which_the_library_crashes_is_named_and_the_cases_behind_it_ar
     ]  # fmt: skip
     (failed,) = [one for one in results if one.outcome == "failed"]
     assert failed.parameters == {"backend": "GDS_MT", "memory": "VRAM"}
-    assert "at step 'kv_file GDS_MT READ 4 KiB x 1' ended without a word; local: killed by SIGSEGV" in failed.reason
+    assert "at step 'kv_file GDS_MT READ 4 KiB x 1' ended without a message; local: killed by SIGSEGV" in failed.reason
     assert "Fatal Python error: Segmentation fault" in failed.reason
     assert results.index(failed) == 4, "in its place"
 
@@ -295,8 +295,8 @@ def test_a_point_in_which_cufile_crashes_is_named_and_the_points_behind_it_are_m
         (4096, 1), (4096, 2), (65536, 1), (65536, 2),
     ]  # fmt: skip
     first, second = [one.reason for one in results if one.outcome == "failed"]
-    assert "at step 'gpu_file_read cufile compat 16 KiB sequential depth 3' ended without a word" in first
-    assert "'gpu_file_read cufile compat 16 KiB sequential depth 3 x 2 threads' ended without a word" in second
+    assert "at step 'gpu_file_read cufile compat 16 KiB sequential depth 3' ended without a message" in first
+    assert "'gpu_file_read cufile compat 16 KiB sequential depth 3 x 2 threads' ended without a message" in second
 
 
 def test_a_crash_in_the_last_case_or_in_none_of_them_starts_nothing_again(in_a_run):

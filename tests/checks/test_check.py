@@ -9,7 +9,7 @@ from railwright.checks import needs
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
 from railwright.checks.registry import CHECKS
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.topology.devices import Unknown
 from railwright.topology.expand import expand
@@ -138,7 +138,7 @@ def test_a_description_that_says_it_was_looked_at_has_no_settings_that_are_fine(
 def audited(topology, tmp_path, capsys, *options):
     file = tmp_path / "machine.json"
     file.write_bytes(encode_topology(topology))
-    status = status_of(["audit", "--from", str(file), *options])
+    status = run_command(["audit", "--from", str(file), *options])
     said = capsys.readouterr()
     assert said.err == ""
     return status, said.out

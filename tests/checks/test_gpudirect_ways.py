@@ -4,7 +4,7 @@ import pytest
 from tests.checks.machines import tuned, with_facts
 
 from railwright.checks.gpudirect_ways import gpudirect_ways
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 from railwright.topology.expand import expand
 from railwright.topology.sources.saved import encode_topology
 
@@ -70,7 +70,7 @@ def test_a_description_has_no_ways():
 def test_audit_prints_them(tmp_path, capsys):
     file = tmp_path / "machine.json"
     file.write_bytes(encode_topology(host(modules="nvidia")))
-    assert status_of(["audit", "--from", str(file)]) == 0
+    assert run_command(["audit", "--from", str(file)]) == 0
     text = capsys.readouterr().out
     assert "    PeerDirect: missing: nvidia-peermem is loaded\n" in text
     assert "      no        nvidia-peermem is loaded (/proc/modules)\n" in text

@@ -6,7 +6,7 @@ import pytest
 from tests.checks.machines import tuned, with_facts
 
 from railwright.checks.known_bad import KnownBad, decode_known_bad, known_bad
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 from railwright.errors import UsageError
 from railwright.topology.expand import expand
 from railwright.topology.sources.saved import encode_topology
@@ -94,9 +94,9 @@ def test_audit_takes_a_list_for_one_machine_and_for_many(tmp_path, capsys):
     for name, firmware in (("host0", "20.28.2006"), ("host1", "20.30.1004"), ("host2", "20.30.1004")):
         (tmp_path / f"{name}.json").write_bytes(encode_topology(machine(firmware)))
     files = [str(tmp_path / f"host{number}.json") for number in range(3)]
-    assert status_of(["audit", "--from", files[0], "--known-bad", str(tmp_path / "list.toml")]) == 1
+    assert run_command(["audit", "--from", files[0], "--known-bad", str(tmp_path / "list.toml")]) == 1
     assert "firmware 20.28.2006 of nic2 is known to be bad, fixed in 20.30.1004" in capsys.readouterr().out
-    assert status_of(["audit", "--from", files[1], "--known-bad", str(tmp_path / "list.toml")]) == 0
+    assert run_command(["audit", "--from", files[1], "--known-bad", str(tmp_path / "list.toml")]) == 0
     capsys.readouterr()
-    assert status_of(["audit", "--known-bad", str(tmp_path / "list.toml"), "--from", *files]) == 1
+    assert run_command(["audit", "--known-bad", str(tmp_path / "list.toml"), "--from", *files]) == 1
     assert "known_bad/a (seen) on host0: firmware 20.28.2006 of nic2" in capsys.readouterr().out

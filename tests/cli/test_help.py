@@ -1,4 +1,4 @@
-"""What --help says, of every verb and of the verbs under it."""
+"""The --help output of every verb and its subcommands."""
 
 from __future__ import annotations
 

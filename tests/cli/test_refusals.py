@@ -1,4 +1,4 @@
-"""What cannot be done is refused: one clear message, the next step, the right status, and nothing touched."""
+"""Invalid requests are refused with a clear message, the next step and the right status, and change nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("run", "quux"), "there is no benchmark named 'quux'", "known: core_latency"),
         (("run", "memory_copy", "-o", "size=4K"), "named 'size'", "did you mean sizes"),
         (("run", "memory_copy", "-o", "mpi_latency.sizes=4K"), "in this run named 'mpi_latency'", "known: memory_copy"),
-        (("run", "memory_copy", "-o", "sizes"), "not an option: 'sizes'", "NAME=VALUE"),
+        (("run", "memory_copy", "-o", "sizes"), "-o must be NAME=VALUE, got 'sizes'", "NAME=VALUE"),
         (("run", "memory_copy", "-o", "sizes=abc"), "memory_copy sizes: not a size: 'abc'", "write bytes"),
         (("run", "memory_copy", "-o", "sizes=0"), "a size of 0 bytes", "the least size is 1"),
         (("run", "memory_copy", "-o", "sizes=8:1T:+8"), "more than 64 sizes", "a larger step"),
@@ -41,7 +41,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("run", "memory_copy", "--launches", "0"), "0 is not in the range", "see railwright --help"),
         (("lab", "up", "hgx-h100", "--hosts", "3"), "No such option", "see railwright lab up --help"),
         (("run", "memory_copy", "--ouput", "x"), "No such option", "see railwright run --help"),
-        (("run", "mpi_latency", "--mpirun", "no/mpirun"), "no program at 'no/mpirun'", "the path of an mpirun"),
+        (("run", "mpi_latency", "--mpirun", "no/mpirun"), "must name a program, got 'no/mpirun'", "path of an mpirun"),
         (("run", "mpi_latency", "--launches", "1000", "-o", "sizes=64M"), "the plan would take about", "--force"),
     ],
 )  # fmt: skip
@@ -64,7 +64,7 @@ def test_a_process_of_its_own_refuses_in_the_same_words(railwright, answer):
 def test_a_program_that_is_no_mpirun_is_refused_before_anything_is_measured(railwright):
     done = railwright("run", "memory_copy", "mpi_latency", "--force", "--mpirun", "/bin/true")
     assert done.status == 3
-    assert "/bin/true is neither Open MPI's nor MPICH's" in done.message()
+    assert "/bin/true must belong to Open MPI or MPICH" in done.message()
     assert not railwright.output.exists()
 
 

@@ -13,7 +13,7 @@ from railwright.expected.machine import Machine
 from railwright.explain.table import explain
 from railwright.report.text.explain import render_explained
 from railwright.results.readers import registry
-from railwright.terminal import AsciiOutput, in_ascii, text_width, wants_ascii
+from railwright.terminal import AsciiOutput, text_width, to_ascii, wants_ascii
 from railwright.topology.cluster import cluster_of
 from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.load import load
@@ -73,7 +73,7 @@ def test_a_locale_of_c_prints_ascii() -> None:
     assert wants_ascii({"LANG": "POSIX"})
     assert not wants_ascii({})
     assert not wants_ascii({"LC_ALL": "C.UTF-8"})
-    assert in_ascii("├─ gpu0 → nic0 \N{GREEK SMALL LETTER ALPHA}") == "|- gpu0 -> nic0 \\u03b1"
+    assert to_ascii("├─ gpu0 → nic0 \N{GREEK SMALL LETTER ALPHA}") == "|- gpu0 -> nic0 \\u03b1"
     below = io.BytesIO()
     stream = AsciiOutput(below, encoding="utf-8")
     print("│ x", file=stream, flush=True)

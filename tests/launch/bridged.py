@@ -51,7 +51,7 @@ class Bridged:
 
 @contextlib.contextmanager
 def bridged(count: int, rate_mbits: int = 0) -> Iterator[Bridged]:
-    """That many hosts, each with a port of that rate in Mbit/s where one is given; gone afterwards."""
+    """Create hosts, each with a port of the given rate in Mbit/s, and remove them afterwards."""
     name = f"rwb{os.getpid() % 100_000}"
     names = tuple(f"{name}-{number}" for number in range(count))
     try:

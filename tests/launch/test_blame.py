@@ -1,13 +1,13 @@
-"""Which rank a launcher's last words name."""
+"""The rank that a launcher's last output names."""
 
 from __future__ import annotations
 
 import pytest
 
-from railwright.launch.blame import Placed, RankState, last_words
+from railwright.launch.blame import Placement, RankState, summarize_end
 from railwright.process import Finished
 
-PLACED = Placed(4, ("a", "b"))
+PLACED = Placement(4, ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -22,18 +22,18 @@ PLACED = Placed(4, ("a", "b"))
     ],
 )
 def test_launchers_name_who_ended_first(line, blamed):
-    assert PLACED.first_by_launcher(["some words", line, "\0"]) == blamed
+    assert PLACED.find_first_ended(["some words", line, "\0"]) == blamed
 
 
 def test_the_last_words_are_those_that_name_somebody():
     lines = ["-----", "  Remote daemon: [x@0,1] on node b", "We cannot recover from this failure.", "-----", "\0"]
-    said = "exit status 1, it says 'Remote daemon: [x@0,1] on node b'"
-    assert last_words(Finished(returncode=1, output=lines, timed_out=False)) == said
+    said = "exit status 1, its output: 'Remote daemon: [x@0,1] on node b'"
+    assert summarize_end(Finished(returncode=1, output=lines, timed_out=False)) == said
     nobody = Finished(returncode=1, output=["no more room", "\0", "-----"], timed_out=False)
-    assert last_words(nobody) == "exit status 1, it says 'no more room'"
+    assert summarize_end(nobody) == "exit status 1, its output: 'no more room'"
 
 
 def test_a_host_of_which_nothing_comes_is_blamed_once_the_others_were_asked():
     silent, asked, done = RankState(), RankState(was_asked=True, is_lost=True), RankState(said_bye=True)
-    assert PLACED.without_a_word({0: asked, 1: done, 2: silent, 3: silent}) == {2, 3}
-    assert PLACED.without_a_word({0: done, 1: done, 2: silent, 3: silent}) == set()
+    assert PLACED.find_silent({0: asked, 1: done, 2: silent, 3: silent}) == {2, 3}
+    assert PLACED.find_silent({0: done, 1: done, 2: silent, 3: silent}) == set()

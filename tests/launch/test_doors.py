@@ -1,4 +1,4 @@
-"""Who may stream to a launch: real sockets, with strangers at the door."""
+"""Access to a launch's socket: real connections, some of them by strangers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from railwright.errors import CannotJudge
-from railwright.launch.doors import knock, local_door, network_door
+from railwright.launch.doors import connect, open_local_endpoint, open_network_endpoint
 from railwright.launch.stream import Bye, Hello, Listener, Lost, Sender, Step
 
 JOB = b'{"some": "job"}'
@@ -28,7 +28,7 @@ def heard(listener: Listener, least: int) -> list:
 
 
 def open_to_network() -> Listener:
-    return Listener(network_door(("127.0.0.1", "::1"), JOB))
+    return Listener(open_network_endpoint(("127.0.0.1", "::1"), JOB))
 
 
 def port_of(listener: Listener) -> int:
@@ -79,7 +79,7 @@ def test_a_token_is_not_a_rank_of_another_launch() -> None:
         rank.start()
         while rank.is_alive():
             assert list(one.wait(0.05)) == []
-        assert "it does not know this launch" in said[0]
+        assert "rejected the token of this launch" in said[0]
 
 
 def test_a_rank_says_that_nobody_answers_and_tries_every_address() -> None:
@@ -87,12 +87,12 @@ def test_a_rank_says_that_nobody_answers_and_tries_every_address() -> None:
         silent.bind(("127.0.0.1", 0))  # is held, and nobody listens
         port = silent.getsockname()[1]
         with pytest.raises(CannotJudge, match=rf"cannot reach the command on port {port}: 127.0.0.1: .*; ::1: "):
-            knock(f"tcp:{port}:token:127.0.0.1,::1")
+            connect(f"tcp:{port}:token:127.0.0.1,::1")
 
 
 def test_a_file_is_for_our_own_user_and_tells_who_comes(tmp_path: Path) -> None:
     path = tmp_path / "stream"
-    with Listener(local_door(path)) as listener:
+    with Listener(open_local_endpoint(path)) as listener:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         sender = Sender(listener.address)
         assert sender.job is None

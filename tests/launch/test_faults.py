@@ -98,7 +98,9 @@ def test_a_run_that_is_ended_while_a_launcher_lingers_has_named_the_rank_that_wa
     assert railwright.finish(busy).status == 3
     kept, failed = railwright.results("mpi_bandwidth")
     assert (kept.outcome, failed.outcome) == ("measured", "failed")
-    assert re.fullmatch(named(1, victim) + " ended without a word, and we were .*", failed.reason), failed.reason
+    assert re.fullmatch(named(1, victim) + " ended without a message, and the run was interrupted .*", failed.reason), (
+        failed.reason
+    )
     assert "SIGTERM" in railwright.ends()[1].interrupted
     railwright.expect_nothing_left()
 

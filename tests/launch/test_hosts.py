@@ -107,7 +107,7 @@ def mended(hosts: Hosts) -> Iterator[Hosts]:
 
 @pytest.fixture
 def daemons(hosts: Hosts) -> dict[int, str]:
-    """What runs in the lab before a launch: FRR and sshd."""
+    """The processes in the lab before a launch: FRR and sshd."""
     return hosts.processes()
 
 
@@ -142,7 +142,7 @@ def test_what_ranks_send_crosses_the_links_of_the_lab(railwright, hosts, daemons
     assert first.path == "memory0@0>memory0@1"
     assert (first.settings["hosts"], first.ranks) == ("host0,host2", 2)
     (alone,) = railwright.results("memory_copy")
-    assert (alone.outcome, alone.reason) == ("waived", "it measures inside one host: leave out --hosts")
+    assert (alone.outcome, alone.reason) == ("waived", "it measures within one host: leave out --hosts")
     expect_nothing_left(hosts, daemons, railwright)
 
 
@@ -204,7 +204,7 @@ def test_mpich_says_why_it_cannot_start_over_ipv6(railwright, hosts_of_ipv6, mpi
     words = ("run", "mpi_all_reduce", *QUICK, "--mpirun", mpiruns["mpich"])
     done = railwright(*hosts_of_ipv6.words("namespaces", railwright, *words))
     assert done.status == 3
-    assert re.search(r"MPICH's launcher takes addresses apart at their colons, .* fd72:", done.message())
+    assert re.search(r"address must be without colons for MPICH's launcher, got .* fd72:", done.message())
 
 
 @pytest.fixture(params=WAYS)
@@ -280,15 +280,15 @@ def test_a_host_that_lets_nobody_in_is_an_error_with_its_cause(railwright, hosts
         (("--hosts", "host0,host2", "--lab", "nothere"), "lab"),
         (("--hosts", "host0,leaf0"), "leaf0 is a leaf"),
         (("--hosts", "host0,host9"), "no node in lab"),
-        (("--hosts", "host0"), "1 host was given"),
+        (("--hosts", "host0"), "--hosts must name 2 to 512 hosts, got 1"),
         (("--hosts", "host0,host0"), "given twice"),
-        (("--hosts", "host0,-oProxyCommand=x"), "not the name or address of a host"),
-        (("--hosts", "host0,a b"), "not the name or address of a host"),
-        (("--ranks-per-host", "4"), "says nothing without --hosts"),
-        (("--hosts", "host0,host1", "-o", "transports=shm"), "shared memory reaches no other host"),
+        (("--hosts", "host0,-oProxyCommand=x"), "host must be a name or an address, got"),
+        (("--hosts", "host0,a b"), "host must be a name or an address, got"),
+        (("--ranks-per-host", "4"), "requires --hosts"),
+        (("--hosts", "host0,host1", "-o", "transports=shm"), "shared memory does not work between hosts"),
         (("--hosts", "host0,host1", "-o", "ranks=5"), "is to have 5 ranks"),
-        (("--hosts", "host0,host1", "--interfaces", "a/b"), "not the name of an interface"),
-        (("--hosts", "host0,host1", "--ssh-config", "/none"), "--ssh-config says nothing"),
+        (("--hosts", "host0,host1", "--interfaces", "a/b"), "interface must be a name, got"),
+        (("--hosts", "host0,host1", "--ssh-config", "/none"), "--ssh-config exclude each other"),
     ],
 )
 def test_words_that_make_no_launch_are_refused(answer, hosts, words, message):

@@ -103,12 +103,12 @@ def test_a_namespace_in_which_ranks_would_wait_for_ever_is_an_error(railwright, 
     ("words", "message"),
     [
         (("--hosts", "netns:rwt-no-such,netns:{1}"), "there is no network namespace named 'rwt-no-such'"),
-        (("--hosts", "netns:{0},{1}"), "is no netns:NAME, and another host is"),
+        (("--hosts", "netns:{0},{1}"), "hosts must all be netns:NAME or none, got"),
         (("--hosts", "netns:{0},netns:{0}"), "is given twice"),
-        (("--hosts", "netns:{0},netns:../../etc"), "not the name or address of a host"),
-        (("--hosts", "netns:{0},netns:-n"), "not the name or address of a host"),
-        (("--hosts", "netns:{0},netns:{1}", "--lab", "lab"), "--lab says nothing of network namespaces"),
-        (("--hosts", "netns:{0},netns:{1}", "--ssh-config", "/none"), "--ssh-config says nothing of network"),
+        (("--hosts", "netns:{0},netns:../../etc"), "host must be a name or an address, got"),
+        (("--hosts", "netns:{0},netns:-n"), "host must be a name or an address, got"),
+        (("--hosts", "netns:{0},netns:{1}", "--lab", "lab"), "--lab does not apply to network namespaces"),
+        (("--hosts", "netns:{0},netns:{1}", "--ssh-config", "/none"), "--ssh-config does not apply to network"),
     ],
 )
 def test_words_that_name_no_two_namespaces_are_refused(answer, pair, words, message):
@@ -143,8 +143,8 @@ def test_each_host_is_screened_by_itself_and_a_broken_one_costs_itself_alone(rai
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("hpl", "--screen"), "--screen compares hosts, and none were given"),
-        (("mpi_latency", "--screen", "--hosts", "a,b"), "mpi_latency cannot be run on each of several hosts by itself"),
+        (("hpl", "--screen"), "--screen requires --hosts"),
+        (("mpi_latency", "--screen", "--hosts", "a,b"), "mpi_latency cannot measure each of several hosts separately"),
     ],
 )
 def test_what_cannot_be_screened_is_refused(answer, words, said):

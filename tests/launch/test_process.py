@@ -70,7 +70,7 @@ def test_a_killed_child_that_does_not_end_is_left_behind_by_name_and_nobody_hang
             pytest.skip(f"this process may not trace: error {seized}")
         ended = child.wait(0.1)
         assert (ended.timed_out, ended.describe()) == (True, "killed by SIGKILL")
-        assert ended.output[-1] == f"process {child.pid} was killed and is still there after 0.3 s"
+        assert ended.output[-1] == f"process {child.pid} was killed but still exists after 0.3 s"
         assert is_alive(child.pid)
         tracer.kill()
     monkeypatch.setattr(process, "_KILLED_S", 10.0)

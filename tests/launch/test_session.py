@@ -1,4 +1,4 @@
-"""What a launch says of a rank that is lost, and which host it blames."""
+"""The report of a launch on a lost rank, and the host that it blames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets import pinned_flows
-from railwright.launch.doors import Door, local_door
+from railwright.launch.doors import Endpoint, open_local_endpoint
 from railwright.launch.session import Planned, Session
 from railwright.topology.devices import Topology
 
@@ -56,8 +56,8 @@ class StandIn:
     def check(self) -> None:
         """It can be reached."""
 
-    def door(self, _scratch: Path, _job: bytes) -> Door:
-        return local_door()
+    def door(self, _scratch: Path, _job: bytes) -> Endpoint:
+        return open_local_endpoint()
 
     def command(self, _ranks: int, _scratch: Path, _environment: Mapping[str, str]) -> list[str]:
         return [sys.executable, "-c", self.script]
@@ -89,5 +89,5 @@ def test_a_rank_that_was_asked_to_end_is_not_blamed_though_its_socket_closed_fir
     session = three_hosts(ALL_END)
     (result,) = session.results()
     assert result.reason.startswith("rank 1 (host b, ")
-    assert "ended without a word" in result.reason
+    assert "ended without a message" in result.reason
     assert session.blamed == {1}

@@ -269,7 +269,7 @@ def test_misuse_is_told_with_the_next_step(fabric: Fabric) -> None:
         (("--pod", "a/b", "--netns", "x"), "--pod and --netns both name the pod"),
         ((), "no pod is named, and this is a node"),
         (("--netns", "/etc/passwd"), "/etc/passwd is not a network namespace"),
-        (("--netns", fabric.pod["netns"], "--to", "fe80::1"), "--to fe80::1 is no pod's address"),
+        (("--netns", fabric.pod["netns"], "--to", "fe80::1"), "--to must be a pod's address, got fe80::1"),
         (("--netns", fabric.pod["netns"], "--without", "mtus"), "there is no check named 'mtus'"),
         (("--netns", fabric.pod["netns"], "--stranger-netns", fabric.pods[1]["netns"]), "may be reached"),
     ]:

@@ -3,7 +3,7 @@
 import pytest
 
 from railwright.launch.hosts import Hosts
-from railwright.run.discovered import discovered
+from railwright.run.discovered import discover
 from railwright.topology.devices import Topology
 
 
@@ -19,7 +19,7 @@ class Shell:
 
 
 def read(script, *names):
-    return discovered(Hosts(names, 1, Shell(script)))
+    return discover(Hosts(names, 1, Shell(script)))
 
 
 @pytest.mark.machine

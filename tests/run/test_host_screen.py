@@ -19,7 +19,7 @@ from tests.schemas import fits
 
 from railwright.errors import CannotJudge
 from railwright.launch.hosts import Hosts
-from railwright.options.asked import Asked
+from railwright.options.arguments import Arguments
 from railwright.results.store import load
 from railwright.run.host_screen import HostScreen
 from railwright.run.screened import RESULTS
@@ -73,13 +73,13 @@ def test_each_host_is_measured_and_each_that_fails_is_named(tmp_path, mark):
     broken = {"gone": "echo 'ssh: no route to host' >&2; exit 255", "old": "echo welcome; exit 0",
               "liar": "echo railwright-frame:0:results.jsonl:=:AAAA"}  # fmt: skip
     asked = screen(tmp_path, mark, ("well", *broken), broken)
-    stale = asked.folder_of("gone") / RESULTS
+    stale = asked.host_folder("gone") / RESULTS
     stale.parent.mkdir(parents=True)
     stale.write_text("what it sent once")
     found = asked.run(asked.hosts.reach.agent)
     assert found == {"well": "", "gone": "ssh: no route to host", "old": "it sent no records",
                      "liar": "its records are damaged"}  # fmt: skip
-    file = load(asked.folder_of("well") / RESULTS)
+    file = load(asked.host_folder("well") / RESULTS)
     assert {one.benchmark for one in file.results} == {"memory_copy"}
     assert file.end is not None
     assert not stale.exists()
@@ -91,10 +91,10 @@ def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
     hosts = Hosts(("a", "b", "gone"), 1, Shells(mark, {"a": own, "b": own, "gone": "echo no route >&2; exit 255"}))
     words = ("--parts", "screen", "--directory", "/tmp", "--launches", "1", "--force", "-O", str(tmp_path / "out"))
     asked = prove.make_context("prove", [*words, "--dry-run"]).params
-    assert prove_hosts(hosts, Asked(**asked)) == 0
+    assert prove_hosts(hosts, Arguments(**asked)) == 0
     assert not (tmp_path / "out").exists()
-    assert "plan: 3 hosts, by shells\n  screen: each proves itself, all at once" in capsys.readouterr().err
-    assert prove_hosts(hosts, Asked(**asked | {"dry_run": False, "as_json": True})) in (1, 3)
+    assert "plan: 3 hosts, by shells\n  screen: each host measures itself, all at once" in capsys.readouterr().err
+    assert prove_hosts(hosts, Arguments(**asked | {"dry_run": False, "as_json": True})) in (1, 3)
     records = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
     for record in records:
         fits(record, "hosts")
@@ -122,7 +122,7 @@ def test_a_host_that_says_nothing_is_given_up(tmp_path, mark):
 
 
 def test_nothing_runs_on_when_the_command_ends(tmp_path, mark):
-    """What a host prints to nobody ends it, as when ssh's connection is gone."""
+    """A broken pipe ends a host's measurement, as when ssh's connection is gone."""
     asked = screen(tmp_path, mark, ("a", "b"), {}, (*QUICK, "--launches", "1000"))
     thread = threading.Thread(target=asked.run, args=(asked.hosts.reach.agent,))
     thread.start()
@@ -142,14 +142,14 @@ def test_what_a_host_measured_before_it_died_is_kept(tmp_path, mark):
     troubles: dict[str, str] = {}
     thread = threading.Thread(target=lambda: troubles.update(asked.run(asked.hosts.reach.agent)))
     thread.start()
-    file = asked.folder_of("dies") / RESULTS
+    file = asked.host_folder("dies") / RESULTS
     wait_until(lambda: file.exists() and b'"result"' in file.read_bytes(), "a result of the host")
     sent = [one for one in processes_with(mark) if "railwright.run.screened" in one.argv]
     for process in sent:
         os.kill(process.pid, signal.SIGKILL)
     thread.join(60)
     assert not thread.is_alive()
-    assert troubles["dies"].startswith("its records were cut off")
+    assert troubles["dies"].startswith("its records are truncated")
     kept = load(file)
     assert any(one.outcome == "measured" for one in kept.results)
     assert kept.end is None

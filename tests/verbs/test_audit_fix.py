@@ -11,7 +11,7 @@ from tests.conftest import ROOT, wait_until
 
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch import kernel_setting
 from railwright.launch.kernel_setting import Write
@@ -37,12 +37,12 @@ def kernel(tmp_path, monkeypatch):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(content)
     monkeypatch.setattr(audit_fix, "ROOT", tmp_path)
-    monkeypatch.setattr(audit_fix, "the_machine", lambda _: BALANCED)
+    monkeypatch.setattr(audit_fix, "load_machine", lambda _: BALANCED)
     return tmp_path
 
 
 def fixed(capsys, *words):
-    status = status_of(["audit", "--fix", *words])
+    status = run_command(["audit", "--fix", *words])
     said = capsys.readouterr()
     return status, said.out, said.err
 
@@ -64,13 +64,13 @@ def test_it_is_changed_and_given_back(kernel, capsys):
     status, _, error = fixed(capsys, "numa_balancing_on", "--apply")
     (kernel / BALANCING).write_text("0\n")
     assert status == 2
-    assert "changed already" in error
+    assert "already changed" in error
     status, text, _ = fixed(capsys, "numa_balancing_on", "--undo")
     assert (status, (kernel / BALANCING).read_text()) == (0, "1\n")
     assert f"/{BALANCING}: 0 -> 1" in text
     status, _, error = fixed(capsys, "numa_balancing_on", "--undo")
     assert status == 2
-    assert "nothing was changed" in error
+    assert "is not changed" in error
 
 
 def test_what_somebody_else_changed_since_stays(kernel, capsys):
@@ -78,11 +78,11 @@ def test_what_somebody_else_changed_since_stays(kernel, capsys):
     (kernel / BALANCING).write_text("2\n")
     status, text, _ = fixed(capsys, "numa_balancing_on", "--undo")
     assert (status, (kernel / BALANCING).read_text()) == (0, "2\n")
-    assert "has another value since" in text
+    assert "was changed by others since" in text
 
 
 def test_files_of_all_cpus_are_one_change(kernel, capsys, monkeypatch):
-    monkeypatch.setattr(audit_fix, "the_machine", lambda _: SLEEPY)
+    monkeypatch.setattr(audit_fix, "load_machine", lambda _: SLEEPY)
     status, text, _ = fixed(capsys, "governor_saves_power", "--apply")
     assert status == 0
     assert "and 4 files more of the same kind" in text
@@ -110,16 +110,16 @@ def test_a_link_is_not_followed(kernel):
 def test_what_is_fine_or_has_no_one_setting_is_said(kernel, capsys, monkeypatch):
     status, _, error = fixed(capsys, "mtu_small", "--apply")
     assert status == 2
-    assert "no single setting of the kernel mends mtu_small" in error
+    assert "mtu_small is not fixed by a single kernel setting" in error
     status, _, error = fixed(capsys, "numa_balancing_onn")
     assert status == 2
     assert "did you mean numa_balancing_on" in error
     status, _, error = fixed(capsys, "numa_balancing_on", "--from", "hgx-h100")
     assert status == 2
-    assert "one fault of this machine" in error
-    monkeypatch.setattr(audit_fix, "the_machine", lambda _: tuned())
+    assert "a single fault of this machine" in error
+    monkeypatch.setattr(audit_fix, "load_machine", lambda _: tuned())
     assert fixed(capsys, "numa_balancing_on", "--apply")[0] == 0
-    monkeypatch.setattr(audit_fix, "the_machine", lambda _: with_facts(tuned(), "host", numa_balancing=None))
+    monkeypatch.setattr(audit_fix, "load_machine", lambda _: with_facts(tuned(), "host", numa_balancing=None))
     assert fixed(capsys, "numa_balancing_on", "--apply")[0] == 3
     assert (kernel / BALANCING).read_text() == "1\n"
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.checks.machines import tuned, with_facts
 
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 from railwright.topology.sources.saved import encode_topology
 from railwright.topology.sources.sent import lines_of, topology_of
 
@@ -16,7 +16,7 @@ def write(folder, **machines):
 
 
 def audited(capsys, *words):
-    status = status_of(["audit", *words])
+    status = run_command(["audit", *words])
     said = capsys.readouterr()
     return status, said.out, said.err
 
@@ -82,10 +82,10 @@ def test_records_tell_all(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("somewhere",), "what 'somewhere' is for is not said"),
-        (("--from", "a", "--hosts", "b,c"), "--hosts and --from are two ways"),
+        (("somewhere",), "'somewhere' requires --from"),
+        (("--from", "a", "--hosts", "b,c"), "--hosts and --from exclude each other"),
         (("--from", "./a", "./a"), "./a is given twice"),
-        (("--ssh-config", "a"), "--ssh-config says nothing without --hosts"),
+        (("--ssh-config", "a"), "--ssh-config requires --hosts"),
     ],
 )
 def test_what_makes_no_sense_is_refused(capsys, words, says):

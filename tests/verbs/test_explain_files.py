@@ -60,7 +60,7 @@ def test_a_table_and_the_logs_of_its_processes_are_read_together(tmp_path):
 
 def test_standard_input_is_given_alone():
     status, done = explained("-", TABLE)
-    assert (status, done.exception.message) == (2, "standard input cannot be read together with other files")
+    assert (status, done.exception.message) == (2, "standard input cannot be combined with other files")
 
 
 @pytest.mark.parametrize("file", [TABLE_IN_LOG, TORN_IN_LOG, TABLE, LOG], ids=lambda file: file.name)

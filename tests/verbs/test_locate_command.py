@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 
 RECORDED = Path(__file__).parents[2] / "testdata/external/ibnetdiscover"
 CLUSTER = """
@@ -32,7 +32,7 @@ def test_a_simulated_search_prints_one_record_with_its_score(
     file = tmp_path / "cluster.toml"
     file.write_text(CLUSTER)
     words = ["simulate", *simulated[0].replace("CLUSTER", str(file)).split(), "--faults", simulated[1], "--json"]
-    status = status_of(words + ["--route-cover", "pair"] * (simulated[0] == "CLUSTER"))
+    status = run_command(words + ["--route-cover", "pair"] * (simulated[0] == "CLUSTER"))
     found = json.loads(capfd.readouterr().out)
     assert status == 1
     assert (found["precision"], found["recall"], found["route_recall"]) == (1, 1, 1)
@@ -42,21 +42,21 @@ def test_a_simulated_search_prints_one_record_with_its_score(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["locate"], "not clear"),
-        (["locate", "--lab", "a", "--hosts", "b,c"], "not clear"),
-        (["locate", "--lab", "a", "--cabling", "b"], "a subnet is two files"),
-        (["locate", "--lab", "a", "--cabling", "b", "--forwarding", "c"], "--cabling is for --hosts"),
+        (["locate"], "requires either --hosts or --lab"),
+        (["locate", "--lab", "a", "--hosts", "b,c"], "requires either --hosts or --lab"),
+        (["locate", "--lab", "a", "--cabling", "b"], "--cabling and --forwarding require each other"),
+        (["locate", "--lab", "a", "--cabling", "b", "--forwarding", "c"], "--cabling requires --hosts"),
         (["simulate"], "Missing argument 'FABRIC'"),
-        (["simulate", "ring"], "no fabric"),
+        (["simulate", "ring"], "FABRIC must be a file or a fat-tree"),
         (["simulate", "fat-tree hosts=8", "--faults", "rate=2"], "rate=2 is out of range"),
-        (["simulate", "fat-tree", "hosts=1280", "--route-cover", "pair"], "too long"),
+        (["simulate", "fat-tree", "hosts=1280", "--route-cover", "pair"], "route cover must be at most"),
         (["simulate", "fat-tree hosts=9999999"], "out of range"),
-        (["simulate", "fat-tree hosts=8", "--forwarding", "a"], "is of an InfiniBand subnet"),
+        (["simulate", "fat-tree hosts=8", "--forwarding", "a"], "requires an InfiniBand subnet"),
         (["cabling", "a"], "Missing argument 'SEEN'"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(words: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert status_of(words) == 2
+    assert run_command(words) == 2
     assert says in capfd.readouterr().err
 
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_searched_is_refused(words: list[str], says: str, capfd: 
 def test_words_of_before_are_answered_with_those_of_now(
     words: str, instead: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert status_of(["locate", *shlex.split(words)]) == 2
+    assert run_command(["locate", *shlex.split(words)]) == 2
     assert capfd.readouterr().err.splitlines()[1:] == [f"hint: railwright {instead}"]
 
 
@@ -86,10 +86,10 @@ def test_cables_are_compared_without_a_search(tmp_path: Path, capfd: pytest.Capt
     file.write_text(f'hosts = 8\nhost = "hgx-h100 nics=1"\n[fabric]\ncables = {json.dumps(rows)}\n')
     for name, status in (("leaf-spine", 0), ("leaf-spine-miscabled", 1)):
         seen = str(RECORDED / f"{name}.txt")
-        assert status_of(["cabling", str(file), seen, "--json"]) == status
+        assert run_command(["cabling", str(file), seen, "--json"]) == status
         found = json.loads(capfd.readouterr().out)
         assert (found["record"], found["planned"], len(found["findings"])) == ("cabling", 16, 3 * status)
-    assert status_of(["cabling", str(file), seen]) == 1
+    assert run_command(["cabling", str(file), seen]) == 1
     assert "exchange the plugs at spine1 port 2 and spine0 port 2" in capfd.readouterr().out
-    assert status_of(["simulate", str(file), "--faults", "rate=0 hosts=1 seed=3", "--json"]) == 1
+    assert run_command(["simulate", str(file), "--faults", "rate=0 hosts=1 seed=3", "--json"]) == 1
     assert json.loads(capfd.readouterr().out)["recall"] == 1

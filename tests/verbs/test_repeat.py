@@ -36,14 +36,18 @@ RECORD = (
 @pytest.mark.parametrize(
     ("command", "environment", "said"),
     [
-        (("prove",), {}, "the record is of 'railwright prove'"),
-        (("run", "hpl", "-o", "program=/tmp/evil"), {}, "names a file to be loaded or started (program=/tmp/evil)"),
-        (("run", "hpl", "-o", "hpl.library=/tmp/evil.so"), {}, "names a file to be loaded or started"),
-        (("run", "mpi_latency", "--mpirun", "/tmp/evil"), {}, "names a file to be loaded or started (mpirun)"),
-        (("run", "core_latency", "--no-such"), {}, "the recorded command is not understood: No such option"),
+        (("prove",), {}, "the record must be of `railwright run`, got 'railwright prove'"),
+        (("run", "hpl", "-o", "program=/tmp/evil"), {}, "names a file to load or start (program=/tmp/evil)"),
+        (("run", "hpl", "-o", "hpl.library=/tmp/evil.so"), {}, "names a file to load or start"),
+        (("run", "mpi_latency", "--mpirun", "/tmp/evil"), {}, "names a file to load or start (mpirun)"),
+        (("run", "core_latency", "--no-such"), {}, "the recorded command cannot be parsed: No such option"),
         (("run", "--repeat", "first"), {}, "hint: repeat the first: first"),
-        (QUICK, {"NCCL_NET_PLUGIN": "/tmp/evil.so"}, "the record sets NCCL_NET_PLUGIN to what may be a file"),
-        (QUICK, {"LD_PRELOAD": "evil"}, "the record sets 'LD_PRELOAD', which is no variable of a library"),
+        (
+            QUICK,
+            {"NCCL_NET_PLUGIN": "/tmp/evil.so"},
+            "the record sets NCCL_NET_PLUGIN to a path, which may load a file",
+        ),
+        (QUICK, {"LD_PRELOAD": "evil"}, "the record sets 'LD_PRELOAD', which is not a variable of a measured library"),
     ],
 )
 def test_a_record_starts_nothing_that_it_brings_along(answer, changed, command, environment, said):
@@ -56,8 +60,8 @@ def test_a_record_starts_nothing_that_it_brings_along(answer, changed, command, 
 
 def test_words_of_ones_own_and_the_records_own_folder_are_refused(answer, changed):
     record = changed()
-    assert "takes benchmarks and options from the record" in answer("run", "hpl", "--repeat", record).message()
-    assert "has the record that is repeated" in answer("run", "--repeat", record, "-O", record).message()
+    assert "--repeat excludes benchmark names and -o" in answer("run", "hpl", "--repeat", record).message()
+    assert "contains the record to repeat" in answer("run", "--repeat", record, "-O", record).message()
 
 
 @pytest.mark.machine
@@ -65,7 +69,7 @@ def test_a_run_is_repeated_as_it_was_and_compared(railwright, tmp_path):
     first = railwright(*QUICK, environment={"UCX_WARN_UNUSED_ENV_VARS": "n"})
     assert first.status in (0, 1, 3), first.err
     again = railwright("run", "--repeat", "out", "--force", "-O", "again", environment={"UCX_TLS": "all"})
-    assert "repeat: UCX_WARN_UNUSED_ENV_VARS=n as it was then" in again.err, again.err
+    assert "repeat: UCX_WARN_UNUSED_ENV_VARS=n as recorded" in again.err, again.err
     assert "repeat: UCX_TLS was not set then" in again.err
     results = railwright.results("core_latency", folder=tmp_path / "again")
     assert {one.launch for one in results} == {0, 1}

@@ -105,14 +105,14 @@ def test_files_and_words_that_cannot_be_used_are_refused(answer):
         "none.json cannot be read" in answer("storage", "cufile-json", "--from", TWO, "--check", "none.json").message()
     )
     for given, why in (
-        ("nic0", "not a NIC and an IPv4 address"),
-        ("nic0=fe80::1", "not a NIC and an IPv4 address"),
+        ("nic0", "--address must be NIC=ADDRESS"),
+        ("nic0=fe80::1", "--address must be NIC=ADDRESS"),
         ("nic77=10.0.0.1", "there is no NIC named 'nic77'"),
     ):
         done = answer("storage", "cufile-json", "--from", TWO, "--address", given)
         assert (done.status, why in done.message()) == (2, True)
     both = answer("storage", "cufile-json", "--from", TWO, "--check", "bad.json", "out.json")
-    assert "--check only reads" in both.message()
+    assert "--check and FILE exclude each other" in both.message()
 
 
 def test_comments_go_and_addresses_in_strings_stay():

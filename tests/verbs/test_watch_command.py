@@ -7,21 +7,21 @@ import json
 import pytest
 from tests.schemas import fits
 
-from railwright.cli.main import status_of
+from railwright.cli.main import run_command
 
 WORDS = "period=0.3 compute=0.6 communication=0.5 exposed=0.4 noise=0.1 drift=0.01 missing=0.02 seconds=10 seed=7"
 
 
 def test_a_simulation_prints_truth_and_estimate(capfd: pytest.CaptureFixture[str]) -> None:
-    assert status_of(["watch", "--simulate", WORDS, "--json"]) == 0
+    assert run_command(["watch", "--simulate", WORDS, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     fits(found, "watch")
     for name in ("period_s", "compute", "communication", "exposed", "best_gain"):
         assert found["estimate"][name] == pytest.approx(found["truth"][name], abs=0.05), name
-    assert status_of(["watch", "--simulate", WORDS]) == 0
+    assert run_command(["watch", "--simulate", WORDS]) == 0
     text = capfd.readouterr().out
     assert "times as fast with a perfect interconnect" in text
-    assert status_of(["watch", "--simulate", "noise=5 seconds=5"]) == 0
+    assert run_command(["watch", "--simulate", "noise=5 seconds=5"]) == 0
     assert "no period here" in capfd.readouterr().out
 
 
@@ -39,5 +39,5 @@ def test_a_simulation_prints_truth_and_estimate(capfd: pytest.CaptureFixture[str
     ],
 )
 def test_a_job_that_cannot_be_is_refused(words: str, says: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert status_of(["watch", "--simulate", words]) == 2
+    assert run_command(["watch", "--simulate", words]) == 2
     assert says in capfd.readouterr().err

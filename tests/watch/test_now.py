@@ -11,7 +11,7 @@ from railwright.report.pictures.watch import SPANS_S, View, bars, picture_lines
 from railwright.report.text.watch import now_line
 from railwright.sampling.recording import Recorded, new_about
 from railwright.sampling.sources import Source
-from railwright.verbs.watch.live import keys_of
+from railwright.verbs.watch.live import parse_keys
 from railwright.watch.now import Bins
 
 SOURCES = (
@@ -74,7 +74,7 @@ def test_keys_zoom_move_and_follow():
     for _ in range(1000):
         far = far.after("-", now_s).after("left", now_s).after("x", now_s)
     assert far.end_s == now_s, "there is no more to the left"
-    assert list(keys_of("+\x1b[Dq\x1b[A\x1b")) == ["+", "left", "q", "up", "\x1b"]
+    assert list(parse_keys("+\x1b[Dq\x1b[A\x1b")) == ["+", "left", "q", "up", "\x1b"]
 
 
 def test_curves_that_have_no_room_are_counted_and_can_be_reached():

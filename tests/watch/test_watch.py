@@ -112,11 +112,11 @@ def test_a_recording_tells_its_iterations_as_text_record_and_page(answer, tmp_pa
 
 
 @pytest.mark.parametrize(("words", "says"), [
-    (["--json"], "how long to watch is not clear"),
-    (["--pid", "1", "--simulate", "seed=1"], "what to watch is not clear"),
+    (["--json"], "watch requires --seconds, --pid or a command"),
+    (["--pid", "1", "--simulate", "seed=1"], "exclude each other"),
     (["--seconds", "1", "--record", "/nonexistent/a"], "cannot write /nonexistent/a"),
     (["--from", "/nonexistent/a"], "No such file"),
-    (["--seconds", "1", "-O", "a.txt"], "is not the name of a page"),
+    (["--seconds", "1", "-O", "a.txt"], "--output must name an HTML page"),
 ])  # fmt: skip
 def test_what_cannot_be_watched_is_refused(answer, words: list[str], says: str) -> None:
     done = answer("watch", *words)
@@ -136,7 +136,7 @@ def test_the_cost_of_a_monitor_is_told_with_its_interval(answer, monkeypatch: py
         assert done.status == (0 if below else 1 if above else 3)
     assert "cannot start" in answer("watch", "--cost-of", "/nonexistent/monitor", "--pairs", "2", "--force").err
     assert "has no command" in answer("watch", "--cost-of", " ").err
-    assert "what to watch is not clear" in answer("watch", "--cost", "--pid", "1").err
+    assert "exclude each other" in answer("watch", "--cost", "--pid", "1").err
 
 
 def test_on_a_terminal_keys_zoom_and_end_and_the_terminal_is_as_before(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command line. Verbs are loaded when they are used, so that `--help` answers at once."""
+"""The command line. A verb is imported when it is used, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from railwright.options.group import Group
 from railwright.terminal import ascii_stream, drop_output, visible, wants_ascii
 
 VERBS = {
-    "prove": "Measure this machine and hold every path against its limit.",
-    "topo": "Show, capture, load and export what is there.",
-    "shapes": "The machines that are known by name.",
-    "limits": "What each path and collective can reach, and why; measures nothing.",
-    "whatif": "Designs side by side: limits, bill of network parts, cost.",
-    "audit": "The settings that keep paths from their limit, with evidence and remedy.",
-    "explain": "What a known tool printed: normal for its machine or not, why, and the next command.",
+    "prove": "Measure this machine and compare every path with its limit.",
+    "topo": "Show, capture, load and export a machine's topology.",
+    "shapes": "List the machines that are known by name.",
+    "limits": "Derive the limit of each path and collective, with the reason, without measuring.",
+    "whatif": "Compare cluster designs: limits, bill of network parts, cost.",
+    "audit": "Find settings that keep paths from their limit, with evidence and remedy.",
+    "explain": "Judge the output of a known tool: normal for its machine or not, why, and the next command.",
     "run": "Run single benchmarks with all their options.",
     "judge": "Judge a results file again and write its reports.",
-    "compare": "Hold two runs side by side, noise taken into account.",
+    "compare": "Compare two runs, taking noise into account.",
     "locate": "Find the slow host, link or route between hosts or in a lab, in few rounds.",
-    "simulate": "The same search in a simulated fabric, with faults that are known.",
+    "simulate": "Run the same search in a simulated fabric with known faults.",
     "cabling": "Compare the cables of a fabric with those planned.",
-    "watch": "A running job from outside: iterations, communication share, best possible gain.",
-    "lab": "An emulated fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
-    "net": "A pod's GPU network: address, route, BGP, flows, offload, isolation, by real packets.",
-    "storage": "cuFile's configuration for this machine: which NICs GPUDirect Storage may use.",
+    "watch": "Watch a running job from outside: iterations, communication share, best possible gain.",
+    "lab": "Emulate a fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
+    "net": "Check a pod's GPU network with real packets: address, route, BGP, flows, offload, isolation.",
+    "storage": "Write cuFile's configuration for this machine: the NICs that GPUDirect Storage may use.",
     "setup": "Install optional parts (NIXL).",
 }
-"""Of each verb one line of help, in the order of use. `command_of` has its command."""
+"""The help line of each verb, in the order of use. `load_command` returns its command."""
 
 
-def command_of(verb: str) -> click.Command | None:  # noqa: C901 - a table
-    """The command of a verb, whose module is loaded now."""
+def load_command(verb: str) -> click.Command | None:  # noqa: C901 - a table
+    """Import the module of a verb and return its command. None for an unknown verb."""
     command: click.Command
     match verb:
         case "prove":
@@ -82,21 +82,21 @@ def command_of(verb: str) -> click.Command | None:  # noqa: C901 - a table
     return command
 
 
-_OF_A_MACHINE = "the machine is --host SHAPE|FILE, how many of them --count: --host hgx-h100 --count 2"
+_MACHINE_HINT = "use --host SHAPE|FILE for the machine and --count for the number of hosts: --host hgx-h100 --count 2"
 _INSTEAD = {
-    **dict.fromkeys(("--machine", "--system", "--server", "--instance", "--topology", "--model"), _OF_A_MACHINE),
-    **dict.fromkeys(("-N", "-n", "--hosts", "--num-nodes", "--nnodes", "--number"), _OF_A_MACHINE),
-    **dict.fromkeys(("--op", "--operation", "--coll", "--test"), "the collective is --collective all_reduce"),
+    **dict.fromkeys(("--machine", "--system", "--server", "--instance", "--topology", "--model"), _MACHINE_HINT),
+    **dict.fromkeys(("-N", "-n", "--hosts", "--num-nodes", "--nnodes", "--number"), _MACHINE_HINT),
+    **dict.fromkeys(("--op", "--operation", "--coll", "--test"), "use --collective all_reduce"),
     **dict.fromkeys(
-        ("--gpus", "--nics", "--nic-rate"), "a change stands behind the machine: --host hgx-h100 gpus=4 nics=2"
+        ("--gpus", "--nics", "--nic-rate"), "write changes after the machine: --host hgx-h100 gpus=4 nics=2"
     ),
-    **dict.fromkeys(("--between", "--pair"), "two devices are --path gpu0:gpu1, of two hosts --path gpu0:gpu0@1"),
+    **dict.fromkeys(("--between", "--pair"), "use --path gpu0:gpu1, or between hosts --path gpu0:gpu0@1"),
 }
-"""What is asked for by options that others have, and the words for it here."""
+"""Options of other tools, with the option that serves the same purpose here."""
 
 
 def _instead(error: click.NoSuchOption) -> str:
-    """The words for an option that others have, where the command has what they name; else where its own are told."""
+    """Return the hint for an unknown option: our equivalent if the command has it, else the command's --help."""
     if error.ctx is None:
         return "see railwright --help"
     words = _INSTEAD.get(error.option_name, "")
@@ -106,22 +106,22 @@ def _instead(error: click.NoSuchOption) -> str:
 
 
 class Verbs(Group):
-    """Loads the module of a verb when it is called."""
+    """The group of all verbs. It imports the module of a verb on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
-        """All verbs, in the order of their table."""
+        """Return all verbs in the order of `VERBS`."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The click command of a verb."""
-        return command_of(cmd_name)
+        """Return the click command of a verb."""
+        return load_command(cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """`help VERB` is `VERB --help`."""
+        """Treat `help VERB` as `VERB --help`."""
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The list of verbs, without loading them."""
+        """Write the list of verbs without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -129,27 +129,28 @@ class Verbs(Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", prog_name="railwright")
 def cli() -> None:
-    """Prove every data path of this machine against the limit that its own hardware sets.
+    """Measure every data path of this machine and compare it with the limit that its hardware sets.
 
-    Exit status: 0 all ok, 1 something is slow or misconfigured, 2 usage or own error, 3 something could not be judged.
+    Exit status: 0 all ok, 1 something is slow or misconfigured, 2 usage or internal error, 3 something could not be
+    judged.
     """
 
 
 def main() -> None:
-    """Run the command line and end with its status."""
+    """Run the command line and exit with its status."""
     _end_on_sigterm()
     if wants_ascii(os.environ):
         sys.stdout, sys.stderr = ascii_stream(sys.stdout), ascii_stream(sys.stderr)
-    status = status_of(sys.argv[1:])
+    status = run_command(sys.argv[1:])
     drop_output()
     sys.exit(status)
 
 
-def status_of(words: list[str]) -> int:
-    """Run the command of these words; the exit status, with the one message of an error said."""
+def run_command(words: list[str]) -> int:
+    """Run the command given by these words, print the message of an error, and return the exit status."""
     try:
         status = cli.main(words, "railwright", standalone_mode=False)
-        click.echo(nl=False)  # flushes, so that a full disk or a reader who left is noticed here
+        click.echo(nl=False)  # flushes, so that a full disk or a closed pipe is detected here
         return status if isinstance(status, int) else 0
     except RailwrightError as error:
         _say(f"railwright: {error.message}", error.hint)
@@ -161,20 +162,20 @@ def status_of(words: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         _say("railwright: interrupted", "")
     except (BrokenPipeError, SystemExit):
-        # The reader of our output left (`| head`): nobody is there to be told anything. click and rich turn that into
-        # SystemExit(1), which would say that something is slow; nothing else of ours raises SystemExit.
+        # The reader closed the pipe (`| head`), so no message would reach it. click and rich turn that into
+        # SystemExit(1), which would mean that something is slow. Nothing else in Railwright raises SystemExit.
         pass
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         _say(f"railwright: {error.strerror or error}{where}", "")
     except Exception:
-        # A mistake of our own must not leave with status 1, which says that something is slow.
-        sys.excepthook(*sys.exc_info())  # as at the end of a program; `traceback` alone would take a tenth of --help
+        # An internal error must not exit with status 1, which means that something is slow.
+        sys.excepthook(*sys.exc_info())  # importing `traceback` would add a tenth to the time of --help
     return EXIT_USAGE
 
 
 def _end_on_sigterm() -> None:
-    """SIGTERM ends the run like Ctrl-C does: children are stopped and what was measured is kept."""
+    """Make SIGTERM end the run like Ctrl-C: stop the children and keep the results."""
 
     def stop(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt("SIGTERM")
@@ -184,7 +185,7 @@ def _end_on_sigterm() -> None:
 
 
 def _say(message: str, hint: str) -> None:
-    with contextlib.suppress(OSError):  # standard error may be a full disk or a closed pipe: the status still tells
-        # A name from a file may hold escape codes; an error of several lines is ours.
+    with contextlib.suppress(OSError):  # standard error may be a full disk or a closed pipe; the status is still right
+        # A name from a file may contain escape codes, but line breaks in a message are our own.
         for line in (*message.splitlines(), *([f"hint: {hint}"] if hint else [])):
             click.echo(visible(line), err=True)

@@ -1,1 +1,1 @@
-"""Starts ranks on machines, follows them, and ends them."""
+"""Launching of ranks: start, supervision and end."""

@@ -1,7 +1,8 @@
-"""Who of a launch's ranks ended first: launchers end the others themselves, and sockets close in any order.
+"""Attribution of a failed launch: finds the rank that ended first.
 
-A rank that is asked to end says so before it does. So those that ended without a word did it first, and of a host
-whose power is lost nothing comes at all. Where the launcher names a rank or a host, that is believed first.
+Launchers end the remaining ranks themselves, and sockets close in any order. A rank that receives SIGTERM reports it
+before it exits. So ranks that ended silently ended first, and a host that lost power sends nothing at all. If the
+launcher names a rank or a host, that takes precedence.
 """
 
 from __future__ import annotations
@@ -17,44 +18,44 @@ _GONE = "gone"
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
 _NAMES_A_RANK = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
 _NAMES_A_HOST = re.compile(r"(?:Remote host:|RUNNING AT|Remote daemon:.* on node)\s+(\S+)")
-"""The words of PRRTE and Hydra for who ended first; the other ranks they then kill themselves."""
+"""The messages of PRRTE and Hydra that name the rank or host that ended first. They kill the other ranks."""
 _TELLS_A_SIGNAL = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 
 
 @dataclass
 class RankState:
-    """What a rank has said of itself, and what the kernel says of it."""
+    """The state of a rank, by its messages and by the kernel."""
 
     host: str = "?"
     pid: int = 0
     is_here: bool = True
-    """Whether it runs on this machine."""
+    """Whether the rank runs on this machine."""
     step: str = "start"
     said_bye: bool = False
     was_asked: bool = False
-    """Whether it was asked to end."""
+    """Whether the rank received SIGTERM."""
     is_lost: bool = False
-    """Whether its socket has closed."""
+    """Whether the rank's socket has closed."""
 
     def describe(self, rank: int) -> str:
-        """Which rank it is, and where it was."""
+        """Return the rank with its host, process id and step."""
         return f"rank {rank} (host {self.host}, pid {self.pid}) at step {self.step!r}"
 
-    def what_it_does(self) -> str:
-        """What the kernel says a rank of this machine is doing: one that is stopped or asleep holds up the others."""
+    def describe_activity(self) -> str:
+        """Return the kernel's process state of a local rank, since a stopped or sleeping rank holds up the others."""
         letter = self._letter()
         return f", {_STATES.get(letter, letter)}" if letter else ""
 
     def is_stopped(self) -> bool:
-        """Whether it is a rank of this machine that does not run, and is not waiting either."""
+        """Report whether a local rank is stopped, traced or gone."""
         return self._letter() in ("T", "t", _GONE)
 
     def has_ended(self) -> bool:
-        """Whether nothing more is to come from it."""
+        """Report whether no more messages will come from the rank."""
         return self.said_bye or self.was_asked or self.is_lost
 
     def _letter(self) -> str:
-        """Of its state in proc_pid_stat(5); empty for a rank elsewhere."""
+        """Return the state letter of proc_pid_stat(5), or an empty string for a rank on another host."""
         if not self.is_here:
             return ""
         try:
@@ -64,27 +65,27 @@ class RankState:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """`ranks` ranks on these hosts, in blocks; on this machine where there are none."""
+class Placement:
+    """The placement of ranks on hosts in blocks. Without hosts, all ranks are on this machine."""
 
     ranks: int
     hosts: Sequence[str]
 
     def on(self, host: str) -> set[int]:
-        """The ranks of a host."""
+        """Return the ranks of a host."""
         hosts = self.hosts
         return {n for n in range(self.ranks) if hosts and hosts[n * len(hosts) // self.ranks] == host}
 
-    def named_in(self, why: str) -> set[int]:
-        """The ranks of the hosts that an error names: `host3: no answer; host5 cannot be reached from host0`."""
+    def find_named(self, why: str) -> set[int]:
+        """Find the ranks of the hosts in an error like `host3: no answer; host5 cannot be reached from host0`."""
         hosts = set(self.hosts)
         found: set[int] = set()
         for part in why.split("; "):
             found |= self.on(next((word for word in part.replace(":", " ").split() if word in hosts), ""))
         return found
 
-    def first_by_launcher(self, output: Iterable[str]) -> set[int]:
-        """The ranks that the launcher says ended first."""
+    def find_first_ended(self, output: Iterable[str]) -> set[int]:
+        """Find the ranks that ended first according to the launcher's output."""
         for line in output:
             if found := _NAMES_A_RANK.search(line):
                 return {int(found[1])}
@@ -92,17 +93,18 @@ class Placed:
                 return ranks
         return set()
 
-    def without_a_word(self, states: dict[int, RankState]) -> set[int]:
-        """The ranks that ended, or are still silent, without having been asked to end; none if none was asked."""
-        asked = any(state.was_asked for state in states.values())
-        return {n for n, state in states.items() if asked and not state.was_asked and not state.said_bye}
+    def find_silent(self, states: dict[int, RankState]) -> set[int]:
+        """Find the ranks that ended or fell silent without a SIGTERM. Empty if no rank received one."""
+        any_asked = any(state.was_asked for state in states.values())
+        return {n for n, state in states.items() if any_asked and not state.was_asked and not state.said_bye}
 
 
-def last_words(finished: Finished) -> str:
-    """A launcher's status, and the line in which it names a signal or a host, or else its last one."""
+def summarize_end(finished: Finished) -> str:
+    """Return a launcher's status, with the output line that names a signal or a host, or else the last line."""
     lines = [line.strip(" -*=\t\0") for line in reversed(finished.output)]
     lines = [line for line in lines if line]
-    told = (next((line for line in lines if one.search(line)), "") for one in (_TELLS_A_SIGNAL, _NAMES_A_HOST))
-    said = next((line for line in told if line), lines[0] if lines else "")
+    patterns = (_TELLS_A_SIGNAL, _NAMES_A_HOST)
+    matches = (next((line for line in lines if pattern.search(line)), "") for pattern in patterns)
+    message = next((line for line in matches if line), lines[0] if lines else "")
     status = describe_status(finished.returncode)
-    return status + (f", it says {said[:200]!r}" if said else "")
+    return status + (f", its output: {message[:200]!r}" if message else "")

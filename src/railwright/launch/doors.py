@@ -1,11 +1,11 @@
-"""Where ranks knock: the socket that a launch listens at, what it asks of who comes, and how a rank finds it.
+"""The socket that ranks connect to: its address, its access rules, and the rank's side of the connection.
 
     abstract:NAME               ranks of this host; no file is left behind whatever happens
-    file:PATH                   ranks in other network namespaces of this machine, where abstract names do not reach
-    tcp:PORT:TOKEN:ADDRESS,...  ranks on other hosts, which have no files of ours either: the job comes over the socket
+    file:PATH                   ranks in other network namespaces of this machine, which abstract names do not reach
+    tcp:PORT:TOKEN:ADDRESS,...  ranks on other hosts, which cannot read our files: the job comes over the socket
 
-A peer on the first two is accepted only if it runs under our own user id (SO_PEERCRED). A peer on the third must say
-the token before anything that it sends is read; the token is random, new for each launch, and in no argument list.
+A peer on the first two is accepted only if it runs under our own user id (SO_PEERCRED). A peer on the third must send
+the token first. The token is random, new for each launch, and never in an argument list.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _BACKLOG = 512
 _CONNECT_S = 5.0
 _GREET_S = 20.0
 _MAX_JOB_BYTES = 64 * 2**20
-# A peer whose host is gone is noticed within 25 s.
+# A peer whose host is gone is detected within 25 s.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _UNANSWERED_MS = 25_000
 
 
-class Door:
-    """A listening socket and its rules; `address` is what a rank is given, in one of the forms above."""
+class Endpoint:
+    """A listening socket with its access rules. `address` is passed to ranks, in one of the forms above."""
 
     def __init__(self, listening: socket.socket, address: str, token: str = "", job: bytes = b"") -> None:
         self.listening = listening
         self.address = address
         self.token = token
-        """Where the peers run on other hosts, what their first line must be; it is answered with the job."""
+        """The first line that a peer on another host must send. The answer is the job."""
         self._job = job
 
     def admit(self, connection: socket.socket) -> int | None:
-        """The process id of a peer on this machine as we see it, whatever namespace it is in; None for another user's.
+        """Return the process id of a local peer, in our namespace. None if the peer belongs to another user.
 
-        0 for a peer elsewhere: every one may connect, and its first line must prove that it is a rank.
+        Returns 0 for a peer on another host. Any such peer may connect, and its first line must be the token.
         """
         if self.token:
             _notice_silence(connection)
@@ -54,9 +54,9 @@ class Door:
         pid, user, _ = _UCRED.unpack(credentials)
         return pid if user == os.getuid() else None
 
-    def greet(self, connection: socket.socket, said: bytes) -> bool:
-        """Check the first line, and answer it with the job as one line."""
-        if not hmac.compare_digest(said, self.token.encode()):
+    def greet(self, connection: socket.socket, line: bytes) -> bool:
+        """Check the first line of a peer, and answer it with the job as one line."""
+        if not hmac.compare_digest(line, self.token.encode()):
             return False
         connection.settimeout(_GREET_S)
         try:
@@ -67,8 +67,8 @@ class Door:
         return True
 
 
-def local_door(path: Path | None = None) -> Door:
-    """For ranks of this machine: an abstract name, or a file in a private folder where a path is given."""
+def open_local_endpoint(path: Path | None = None) -> Endpoint:
+    """Open a socket for ranks of this machine, at a path in a private folder or else at an abstract name."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     if path is None:
         name = f"railwright-{os.getpid()}-{secrets.token_hex(8)}"
@@ -77,20 +77,23 @@ def local_door(path: Path | None = None) -> Door:
         listening.bind(str(path))
         path.chmod(0o600)
     listening.listen(_BACKLOG)
-    return Door(listening, f"abstract:{name}" if path is None else f"file:{path}")
+    return Endpoint(listening, f"abstract:{name}" if path is None else f"file:{path}")
 
 
-def network_door(addresses: tuple[str, ...], job: bytes) -> Door:
-    """For ranks on other hosts, which reach us at one of `addresses`."""
+def open_network_endpoint(addresses: tuple[str, ...], job: bytes) -> Endpoint:
+    """Open a socket for ranks on other hosts, which reach us at one of `addresses`."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     listening = socket.create_server(("", 0), family=family, dualstack_ipv6=both, backlog=_BACKLOG)
     token = secrets.token_hex(_TOKEN_BYTES)
-    return Door(listening, f"tcp:{listening.getsockname()[1]}:{token}:{','.join(addresses)}", token, job)
+    return Endpoint(listening, f"tcp:{listening.getsockname()[1]}:{token}:{','.join(addresses)}", token, job)
 
 
-def knock(address: str) -> tuple[socket.socket, bytes | None]:
-    """A rank's end of the stream, and the job where it comes over it. Raises CannotJudge where nobody answers."""
+def connect(address: str) -> tuple[socket.socket, bytes | None]:
+    """Connect a rank to its launch. Returns the stream, and the job if it comes over the stream.
+
+    Raises CannotJudge if no address answers.
+    """
     kind, _, rest = address.partition(":")
     if kind != "tcp":
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -111,14 +114,14 @@ def knock(address: str) -> tuple[socket.socket, bytes | None]:
             job = _line(stream)
             stream.settimeout(None)
             return stream, job
-        troubles.append(f"{host}: it does not know this launch")
+        troubles.append(f"{host}: rejected the token of this launch")
         stream.close()
     reason = f"{host_name()} cannot reach the command on port {port}: {'; '.join(troubles)}"
-    raise CannotJudge(reason, hint="a firewall between the hosts must let it pass")
+    raise CannotJudge(reason, hint="open that port in any firewall between the hosts")
 
 
 def _line(stream: socket.socket) -> bytes:
-    """Read one line and no byte after it. Raises OSError if the other side leaves first."""
+    """Read one line and no byte after it. Raises OSError if the peer disconnects first."""
     found = bytearray()
     while not found.endswith(b"\n"):
         data = stream.recv(1 << 16)

@@ -1,11 +1,11 @@
-"""One rank on each of several hosts, started side by side by the hosts' own agent: ssh, or a lab's. There is no MPI.
+"""A launcher without MPI: one rank on each of several hosts, started in parallel by ssh or by a lab's agent.
 
-MPI's launcher needs the network between the hosts, and one host that is gone takes the whole launch with it. Here the
-ranks hear of nobody but the parent, so that a network with faults can be looked at.
+MPI's launcher needs the network between the hosts, and one dead host ends the whole launch. Here the ranks talk only
+to the parent, so that a faulty network can be examined.
 
     python -m railwright.launch.each FILE
 
-starts them and stays until all have ended. The first that fails is named, and ends the others.
+starts the ranks and exits after the last one. The first rank that fails is named, and ends the others.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from railwright.launch.doors import Door
+from railwright.launch.doors import Endpoint
 from railwright.launch.hosts import Reach
-from railwright.launch.local import RANK_PROGRAM, LocalLauncher, door_of
+from railwright.launch.local import RANK_PROGRAM, LocalLauncher, open_endpoint
 from railwright.launch.rank import FROM_INPUT, RANK_OF_EACH
 from railwright.process import Child, describe_status, die_with_parent
 
@@ -33,7 +33,7 @@ _LAST_LINES = 3
 
 
 class _Start(msgspec.Struct, frozen=True):
-    """One rank: its host, the agent's command line, and the environment that the rank reads."""
+    """The start of one rank: its host, the agent's command line, and the rank's environment."""
 
     host: str
     argv: tuple[str, ...]
@@ -42,7 +42,7 @@ class _Start(msgspec.Struct, frozen=True):
 
 @dataclass
 class EachLauncher(LocalLauncher):
-    """Starts rank n on the n-th host of a reach. Elsewhere it ends with its stream, on this machine with its parent."""
+    """Starts rank n on host n. A rank ends with its parent on this machine, and with its stream on other hosts."""
 
     reach: Reach
     hosts: tuple[str, ...]
@@ -51,21 +51,21 @@ class EachLauncher(LocalLauncher):
         self.name = self.reach.name
 
     def check(self) -> None:
-        """Ask the hosts where only that tells whether they can be reached. Raises CannotJudge, naming host and cause.
+        """Probe hosts that are separate machines. Raises CannotJudge, which names host and cause.
 
-        A namespace of this machine can always be entered, whatever is wrong with its network.
+        A namespace of this machine can always be entered, even if its network is broken.
         """
         if not self.reach.shares_files:
             self.reach.check()
 
-    def door(self, scratch: Path, job: bytes) -> Door:
-        """Where the ranks stream to."""
-        return door_of(self.reach, scratch, job)
+    def door(self, scratch: Path, job: bytes) -> Endpoint:
+        """Open the socket that the ranks connect to."""
+        return open_endpoint(self.reach, scratch, job)
 
     def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
-        """The command line that starts one rank on each host."""
+        """Return the command line that starts one rank on each host."""
         if ranks != len(self.hosts):
-            raise ValueError(f"{len(self.hosts)} ranks are placed, not {ranks}")
+            raise ValueError(f"ranks must be {len(self.hosts)}, got {ranks}")
         agent = self.reach.agent(scratch)
         line = "exec " + shlex.join([*RANK_PROGRAM, FROM_INPUT])
         passed = {name: value for name, value in environment.items() if name.startswith(_PASSED_PREFIXES)}
@@ -80,24 +80,24 @@ class EachLauncher(LocalLauncher):
 
 
 def main() -> None:
-    """Start all ranks; exit status 1, and the name of the host, when one fails."""
+    """Start all ranks. If one fails, print its host and exit with status 1."""
     die_with_parent()
     starts = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=list[_Start])
     with contextlib.ExitStack() as stack:
-        going = {
+        running = {
             start.host: stack.enter_context(Child(start.argv, given=msgspec.json.encode(start.environment)))
             for start in starts
         }
-        while going:
-            for host, child in list(going.items()):
+        while running:
+            for host, child in list(running.items()):
                 status = child.poll()
                 if status is None:
                     continue
                 if status:
-                    said = "; ".join(child.wait(1.0).output[-_LAST_LINES:])
-                    sys.stdout.write(f"{host}: {describe_status(status)} {said}\n")
+                    message = "; ".join(child.wait(1.0).output[-_LAST_LINES:])
+                    sys.stdout.write(f"{host}: {describe_status(status)} {message}\n")
                     sys.exit(1)
-                del going[host]
+                del running[host]
             time.sleep(_TICK_S)
 
 

@@ -1,4 +1,4 @@
-"""Ends what somebody asks to end, by Ctrl-C, SIGTERM or SIGHUP, and lets it give back first what it changed."""
+"""An orderly end on Ctrl-C, SIGTERM or SIGHUP, which restores changed settings first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Ended(Exception):
-    """Somebody asked for the end, or the parent died."""
+    """SIGINT, SIGTERM or SIGHUP arrived."""
 
 
 def _end(_number: int, _frame: object) -> None:
@@ -19,7 +19,7 @@ def _end(_number: int, _frame: object) -> None:
 
 @contextlib.contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """Leave the body, quietly, when somebody asks for the end."""
+    """Leave the body without an exception on SIGINT, SIGTERM or SIGHUP."""
     before = {number: signal.signal(number, _end) for number in _ENDS}
     try:
         yield
@@ -31,12 +31,12 @@ def ended_by_signal() -> Iterator[None]:
 
 
 def hold(change: Callable[[], None], give_back: Callable[[], object]) -> None:
-    """Change, wait for the end, and give back, whatever comes between. Within `ended_by_signal`."""
+    """Apply a change, wait for a signal, and always restore. Call it within `ended_by_signal`."""
     try:
         change()
         while True:
             signal.pause()
     finally:
         for number in _ENDS:
-            signal.signal(number, signal.SIG_IGN)  # a second one must not come between
+            signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the restoration
         give_back()

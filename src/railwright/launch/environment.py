@@ -1,4 +1,4 @@
-"""The environment variables of the libraries that are measured."""
+"""The environment variables of the measured libraries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _ENVIRONMENT_PREFIXES = (
 )
 
 
-def environment() -> dict[str, str]:
-    """The environment variables that change what is measured."""
-    return {name: value for name, value in sorted(os.environ.items()) if is_measured_by(name)}
+def read_environment() -> dict[str, str]:
+    """Return the variables of this process that affect measurements."""
+    return {name: value for name, value in sorted(os.environ.items()) if is_recorded(name)}
 
 
-def is_measured_by(name: str) -> bool:
-    """Whether a variable is of a library that is measured, so that it is recorded."""
+def is_recorded(name: str) -> bool:
+    """Report whether a variable belongs to a measured library, and is therefore recorded."""
     return name.startswith(_ENVIRONMENT_PREFIXES)

@@ -1,4 +1,4 @@
-"""The lines of files, passed on while they are written."""
+"""Growing files, read line by line while they are written."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _RECORDS = ("results.jsonl", "hosts/*/results.jsonl")
 
 
 class FollowedFile:
-    """A file that grows."""
+    """A file that another process appends to."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known_bytes = 0
 
     def lines(self) -> list[bytes]:
-        """The lines that have come whole since the last call: the last may be half written. Raises OSError."""
+        """Return the complete lines that were added since the last call. Raises OSError."""
         with self._path.open("rb") as file:
             file.seek(self._known_bytes)
             *lines, half = file.read().split(b"\n")
@@ -29,28 +29,28 @@ class FollowedFile:
         return lines
 
 
-class Followed:
-    """The records of a folder, as they are written."""
+class FollowedFolder:
+    """The records of a folder, read as they are written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files: dict[Path, FollowedFile] = {}
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Each file and record that has come whole since the last call."""
+        """Yield each file name and record that was completed since the last call."""
         for path in sorted(path for pattern in _RECORDS for path in self._folder.glob(pattern)):
             for line in self._files.setdefault(path, FollowedFile(path)).lines():
                 yield str(path.relative_to(self._folder)), line
 
 
 def send_records(child: Child, folder: Path, writer: FrameWriter, every_s: float, tell: Callable[[], None]) -> Finished:
-    """Print the records of a child, in frames, until it has ended; `tell` passes on what else it says."""
-    followed = Followed(folder)
+    """Print the records of a child as frames until it exits. `tell` forwards its other output."""
+    followed = FollowedFolder(folder)
     ended = False
     while not ended:
         ended = child.poll() is not None
         if ended:
-            child.wait(1.0)  # until all that it said is here
+            child.wait(1.0)  # until its remaining output has been read
         tell()
         for name, record in followed.records():
             print_lines(writer.lines(name, record))
@@ -59,7 +59,7 @@ def send_records(child: Child, folder: Path, writer: FrameWriter, every_s: float
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines that somebody waits for."""
+    """Print lines and flush each, because a reader waits for them."""
     for line in lines:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""Records among the lines that a program prints: numbered lines that survive what logs and logins do to lines.
+"""Records embedded in a program's output as numbered lines, which survive log rotation and login banners.
 
-The runtime of a pod cuts lines above 16 KiB, so each is far shorter; the kubelet keeps the last file of 10 MiB alone
-for whoever asks anew, so lines are numbered, and what is missing is known. Other lines are text.
+A pod's runtime splits lines above 16 KiB, so each line is far shorter. The kubelet keeps only the last log file of
+10 MiB for a new reader, so lines are numbered and gaps can be detected. All other lines are text.
 https://kubernetes.io/docs/concepts/cluster-administration/logging/
 https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
 """
@@ -26,12 +26,12 @@ _MOST_RECORD_BYTES = 64 * 2**20
 
 @dataclass
 class FrameWriter:
-    """Makes the lines of one log."""
+    """Encodes records as the lines of one log."""
 
     _next: int = field(default=0, init=False)
 
     def lines(self, file: str, record: bytes) -> Iterator[str]:
-        """The lines of a record of that file."""
+        """Yield the lines of one record of a file."""
         packed = base64.b64encode(zlib.compress(record, 6)).decode("ascii")
         pieces = [packed[start : start + _PIECE] for start in range(0, len(packed), _PIECE)]
         for number, piece in enumerate(pieces):
@@ -41,18 +41,18 @@ class FrameWriter:
             self._next += 1
 
     def end(self, status: int) -> Iterator[str]:
-        """The last line, with the exit status of what made the records."""
+        """Yield the last line, which holds the exit status of the recorded program."""
         yield from self.lines(_END, str(status).encode())
 
 
 @dataclass
 class FrameReader:
-    """Puts records together again. Lines may come twice, as after a connection that was lost, and in any order."""
+    """Reassembles records. Lines may come in any order, and repeatedly after a lost connection."""
 
     status: int | None = field(default=None, init=False)
-    """The exit status of what made the records, once the end is known."""
+    """The exit status of the recorded program. None until the end line has come."""
     damaged: int = field(default=0, init=False)
-    """Records whose pieces came and do not fit together."""
+    """The number of records whose pieces do not fit together."""
     _frames: dict[int, tuple[str, str, str]] = field(default_factory=dict, init=False)
     _seen: set[int] = field(default_factory=set, init=False)
     _cursor: int = field(default=0, init=False)
@@ -60,10 +60,10 @@ class FrameReader:
     _last: int | None = field(default=None, init=False)
 
     def read(self, line: str) -> bool:
-        """Take a line of the log; False for one that is text."""
+        """Take a line of the log. Returns False if it is text."""
         found = _FRAME.fullmatch(line)
         if found is None:
-            # One that was cut is lost, and no text either.
+            # A truncated frame is lost, but it is not text either.
             return line.startswith(f"{_MARK}:")
         number, file, kind, piece = int(found[1]), found[2], found[3], found[4]
         if number not in self._seen and self._size + len(piece) <= _MOST_BYTES:
@@ -75,34 +75,34 @@ class FrameReader:
         return True
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Each file and record that is whole by now and follows those given before, without a gap."""
+        """Yield each file name and record that is complete and follows the previous ones without a gap."""
         while (after := self._whole(self._cursor)) is not None:
             yield from self._unpack(self._cursor, after)
             self._cursor = after
 
     def rest(self) -> Iterator[tuple[str, bytes]]:
-        """What is whole behind gaps, when no more lines will come."""
+        """Yield the complete records after gaps. Call it when no more lines will come."""
         for number in sorted(self._frames):
             if number >= self._cursor and (after := self._whole(number)) is not None:
                 yield from self._unpack(number, after)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the end came, and all before it."""
+        """Whether the end line and all lines before it have come."""
         return self._last is not None and not self.damaged and len(self._seen) == self._last + 1
 
     @property
     def is_empty(self) -> bool:
-        """Whether no line of records came."""
+        """Whether no frame has come."""
         return not self._seen
 
     @property
     def has_gaps(self) -> bool:
-        """Whether something is missing before what came last."""
+        """Whether a frame before the last one is missing or damaged."""
         return bool(self.damaged) or len(self._seen) < max(self._seen, default=-1) + 1
 
     def lost(self) -> str:
-        """What is missing, in words; empty where nothing is."""
+        """Describe the missing lines. Empty if all have come."""
         if self.is_complete:
             return ""
         known = (max(self._seen) if self._seen else -1) + 1
@@ -113,17 +113,17 @@ class FrameReader:
         return ", and ".join(words)
 
     def _whole(self, number: int) -> int | None:
-        """The number behind the record that begins with that frame; None while it is not whole."""
+        """Return the number after the record that begins with a frame. None while the record is incomplete."""
         first = self._frames.get(number)
         if first is None or first[1] not in "=<":
             return None
         at = number
         while self._frames[at][1] not in "=>":
             at += 1
-            there = self._frames.get(at)
-            if there is None:
+            frame = self._frames.get(at)
+            if frame is None:
                 return None
-            if there[0] != first[0] or there[1] not in "->":
+            if frame[0] != first[0] or frame[1] not in "->":
                 return at
         return at + 1
 
@@ -134,7 +134,7 @@ class FrameReader:
             packed = base64.b64decode("".join(piece for _, _, piece in frames), validate=True)
             record = unpacker.decompress(packed, _MOST_RECORD_BYTES)
             if not unpacker.eof or unpacker.unused_data:
-                raise ValueError("it is not whole")
+                raise ValueError("the record is truncated")
             if frames[0][0] == _END:
                 self.status = int(record)
                 return

@@ -1,6 +1,6 @@
-"""The hosts of a launch: their names, the ranks on each, and the way to them.
+"""The hosts of a launch: their names, the ranks on each, and how they are reached.
 
-A plan needs `PlannedHosts`, whose way may be `NoReach`. Programs are started on `Hosts` alone: `ssh` reaches those of a
+A plan needs `PlannedHosts`, whose reach may be `NoReach`. Only `Hosts` can start programs: `ssh` reaches the hosts of a
 cluster, `slurm` those of a job, and `lab.reach` those of a lab, which are namespaces of this machine.
 """
 
@@ -16,74 +16,74 @@ from railwright.errors import UsageError
 from railwright.results.records import Fabric
 
 MOST_HOSTS = 512
-"""As many as `stream` may hear with one rank on each."""
+"""The number of connections that `stream` can serve with one rank on each host."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%A-Za-z0-9]*")
 _MOST_NAME_CHARACTERS = 253  # RFC 1035
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
 
 
 class PlannedReach(Protocol):
-    """A way to hosts as far as a plan has to know it."""
+    """The properties of a reach that a plan needs."""
 
     @property
     def name(self) -> str:
-        """The name of the way, for messages and records: `ssh`."""
+        """The name of the reach in messages and records, such as `ssh`."""
 
     @property
     def shares_cpus(self) -> bool:
-        """Whether hosts run on the same CPUs, as the namespaces or containers of one machine do."""
+        """Whether the hosts share CPUs, as namespaces or containers of one machine do."""
 
     @property
     def host_cpus(self) -> float | None:
-        """The CPUs that each host may take of those that all share. None where nothing holds it back."""
+        """The share of the common CPUs that each host may use, in CPUs. None if it is not limited."""
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """The interfaces that MPI and UCX use by default. Empty if they are to choose."""
+        """The interfaces that MPI and UCX use by default. Empty lets them choose."""
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """The rate at which a host can send, if it is known. Plans estimate their length with it."""
+        """The rate at which a host can send, if known. Plans use it to estimate their length."""
 
     def fabric(self, interfaces: Sequence[str]) -> Fabric | None:
-        """The links between the hosts by those interfaces, or the defaults, where their rates are known."""
+        """Return the links between the hosts over the interfaces or the defaults. None if their rates are unknown."""
 
     def part(self, hosts: tuple[str, ...]) -> Self:
-        """The way to some of the hosts, without the others."""
+        """Return a reach of these hosts only."""
 
 
 class Reach(PlannedReach, Protocol):
-    """A way to start programs on hosts."""
+    """A way to start programs on hosts, such as ssh."""
 
     @property
     def shares_files(self) -> bool:
-        """Whether a rank there sees our files and our sockets."""
+        """Whether ranks on the hosts see our files and sockets."""
 
     def check(self) -> None:
-        """Raises CannotJudge, naming host and cause, where one cannot be reached. Takes bounded time."""
+        """Raise CannotJudge, with host and cause, if a host cannot be reached. Takes bounded time."""
 
     def around(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs mpirun."""
+        """Return the command line that runs mpirun, given by `argv`."""
 
     def agent(self, scratch: Path) -> list[str]:
-        """The program, with its first words, that mpirun calls with a host and a command line."""
+        """Return the program that mpirun calls with a host and a command line, and its leading arguments."""
 
     def address(self) -> str:
-        """The address of mpirun, as the other hosts see it. Call `check` first."""
+        """Return the address of mpirun as the other hosts see it. Call `check` first."""
 
     def addresses(self) -> tuple[str, ...]:
-        """Our own addresses, as the hosts see them; none where they see our files. Call `check` first."""
+        """Return our own addresses as the hosts see them. Empty if they see our files. Call `check` first."""
 
     def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
-        """The address of each host on the first of some interfaces; without any, the one that it is reached at.
+        """Return the address of each host on the first interface, or without any, the one at which it is reached.
 
-        Raises UsageError for a host that has none there. Call `check` first.
+        Raises UsageError for a host that has no address there. Call `check` first.
         """
 
 
 @dataclass(frozen=True)
 class NoReach:
-    """No way to hosts: those of a job that is yet to be submitted, or that others reach. It is enough for a plan."""
+    """The reach of hosts that only a plan needs, such as those of a job that is not submitted yet."""
 
     name: str
     shares_cpus: bool = False
@@ -92,25 +92,25 @@ class NoReach:
     host_cpus: float | None = None
 
     def fabric(self, _interfaces: Sequence[str]) -> None:
-        """Nobody knows what joins them."""
+        """Return None: the links between the hosts are unknown."""
 
     def part(self, _hosts: tuple[str, ...]) -> Self:
-        """The way to some of the hosts, without the others."""
+        """Return a reach of these hosts only."""
         return self
 
 
 @dataclass(frozen=True)
 class PlannedHosts:
-    """The hosts of a launch as the command line names them: enough to plan it."""
+    """The hosts of a launch, with all that a plan needs."""
 
     names: tuple[str, ...]
     ranks_per_host: int
     reach: PlannedReach
     interfaces: tuple[str, ...] = ()
     first: int = 0
-    """Of a group that two others are merged to, how many of the names are the first one's; 0: it is no such group."""
+    """In a group that merges two others, the number of names that belong to the first. 0 in any other group."""
     grows_to: int = 0
-    """How many hosts groups may grow to; 0: they do not grow."""
+    """The number of hosts that groups may grow to. 0 means that groups do not grow."""
     _parts: dict[tuple[str, ...], Self] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -120,16 +120,16 @@ class PlannedHosts:
 
     @property
     def fabric(self) -> Fabric | None:
-        """The links between them that the ranks use, where their rates are known."""
+        """The links between the hosts that the ranks use. None if their rates are unknown."""
         return self.reach.fabric(self.interfaces)
 
     @property
     def used_interfaces(self) -> tuple[str, ...]:
-        """The interfaces of the command line, else the defaults of the reach."""
+        """The interfaces of the command line, or else the defaults of the reach."""
         return self.interfaces or self.reach.interfaces
 
     def part(self, names: tuple[str, ...]) -> Self:
-        """Some of the hosts, reached without the others. What was asked of them once is known afterwards."""
+        """Return some of the hosts. The result is cached, so that each host is probed only once."""
         if names == self.names:
             return self
         if names not in self._parts:
@@ -139,30 +139,30 @@ class PlannedHosts:
 
 @dataclass(frozen=True)
 class Hosts(PlannedHosts):
-    """Hosts on which programs can be started."""
+    """The hosts of a launch, on which programs can be started."""
 
     reach: Reach
 
 
 def parse_hosts(text: str) -> tuple[str, ...]:
-    """`host0,host1`, each once. Raises UsageError: a name is given to ssh, and must not look like an option."""
+    """Parse `host0,host1`. Raises UsageError for duplicates, and for names that ssh could read as an option."""
     names = tuple(part.strip() for part in text.split(","))
     for name in names:
         if not _NAME.fullmatch(name) or len(name) > _MOST_NAME_CHARACTERS:
-            raise UsageError(f"not the name or address of a host: {name[:60]!r}", hint="write --hosts host0,host1")
+            raise UsageError(f"host must be a name or an address, got {name[:60]!r}", hint="write --hosts host0,host1")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UsageError(f"{twice[0]} is given twice", hint="--ranks-per-host says how many ranks each host has")
+        raise UsageError(f"{twice[0]} is given twice", hint="use --ranks-per-host for several ranks on a host")
     if not 2 <= len(names) <= MOST_HOSTS:
-        raise UsageError(f"{len(names)} host was given" if len(names) < 2 else f"{len(names)} hosts were given",
-                         hint=f"give 2 to {MOST_HOSTS}; without --hosts this host alone is measured")  # fmt: skip
+        raise UsageError(f"--hosts must name 2 to {MOST_HOSTS} hosts, got {len(names)}",
+                         hint="leave out --hosts to measure this host alone")  # fmt: skip
     return names
 
 
 def parse_interfaces(text: str) -> tuple[str, ...]:
-    """`eth0,eth1`. Raises UsageError."""
+    """Parse `eth0,eth1`. Raises UsageError."""
     names = tuple(part.strip() for part in text.split(",")) if text else ()
     for name in names:
         if not _INTERFACE.fullmatch(name):
-            raise UsageError(f"not the name of an interface: {name[:60]!r}", hint="write --interfaces eth0,eth1")
+            raise UsageError(f"interface must be a name, got {name[:60]!r}", hint="write --interfaces eth0,eth1")
     return names

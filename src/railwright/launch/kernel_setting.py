@@ -1,6 +1,6 @@
-"""A setting of the running kernel that is changed and given back: what was there is on disk before anything is written.
+"""Reversible changes of kernel settings. The old values are recorded before anything is written.
 
-The record lies where the kernel's settings lie, in memory: neither outlives the machine's next start.
+The record is in /run, in memory, like the settings themselves: neither survives a reboot.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _MOST_RECORD_BYTES = 2**22
 
 
 class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file, by its path below `/`."""
+    """A change of one file, given by its path below `/`."""
 
     file: str
     before: str
     after: str
 
 
-def planned(change: Change, root: Path) -> tuple[Write, ...]:
-    """What is to be written where; nothing for files that have the value. Raises CannotJudge for one with none."""
+def plan_writes(change: Change, root: Path) -> tuple[Write, ...]:
+    """List the writes of a change; unchanged files are left out. Raises CannotJudge for an unreadable file."""
     files = [str(path.relative_to(root)) for path in sorted(root.glob(change.files))]
     writes = (Write(file, _value(root, file), change.value) for file in files)
-    return tuple(one for one in writes if one.before != one.after)
+    return tuple(write for write in writes if write.before != write.after)
 
 
 def _value(root: Path, file: str) -> str:
-    """The word in brackets where the kernel lists all that there are, else the whole line."""
+    """Return the word in brackets if the kernel lists all choices, or else the whole line."""
     try:
         with (root / file).open("rb") as opened:
             content = opened.read(_MOST_BYTES).decode("ascii")
     except (OSError, ValueError) as error:
-        raise CannotJudge(f"/{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+        raise CannotJudge(f"/{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
     chosen = re.search(r"\[([\w+-]{1,40})\]", content)
     return chosen.group(1) if chosen else content.strip()
 
@@ -64,75 +64,78 @@ def _write(root: Path, file: str, value: str) -> None:
 
 
 def apply(fault: str, writes: tuple[Write, ...], root: Path) -> None:
-    """Write all or nothing. Raises RailwrightError where a file does not take its value; what was there is back."""
+    """Apply all writes or none. If a file rejects its value, restore the old values and raise RailwrightError."""
     record = root / RECORDS / f"{fault}.json"
     try:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         record.touch(0o600, exist_ok=False)
         record.write_bytes(msgspec.json.encode(writes))
     except FileExistsError as error:
-        hint = f"give it back first: railwright audit --fix {fault} --undo"
-        raise UsageError(f"{fault} was changed already, as {record} says", hint=hint) from error
+        hint = f"undo it first: railwright audit --fix {fault} --undo"
+        raise UsageError(f"{fault} is already changed: {record} exists", hint=hint) from error
     except OSError as error:
         hint = "" if os.geteuid() == 0 else "run it as root"
         raise RailwrightError(f"{record} cannot be written: {error.strerror}", hint=hint) from error
     try:
-        for one in writes:
-            _write(root, one.file, one.after)
+        for write in writes:
+            _write(root, write.file, write.after)
     except BaseException:
-        if not _given_back(writes, root).refused:
+        if not _restore(writes, root).refused:
             record.unlink()
         raise
 
 
 def undo(fault: str, root: Path) -> tuple[tuple[Write, ...], tuple[Write, ...]]:
-    """Give back what was there: (what was given back, what somebody else has changed since, which stays).
+    """Restore the old values. Returns the restored writes, and those that others have changed since, which stay.
 
-    Raises UsageError where nothing was changed, RailwrightError for a file that does not take its old value: the record
-    stays then.
+    Raises UsageError if nothing was changed, and RailwrightError if a file rejects its old value. The record stays
+    in that case.
     """
     record = root / RECORDS / f"{fault}.json"
     try:
         with record.open("rb") as opened:
             writes = msgspec.json.decode(opened.read(_MOST_RECORD_BYTES), type=tuple[Write, ...])
     except FileNotFoundError as error:
-        raise UsageError(f"nothing was changed for {fault}: there is no {record}") from error
+        raise UsageError(f"{fault} is not changed: {record} does not exist") from error
     except (OSError, msgspec.MsgspecError) as error:
         raise RailwrightError(f"{record} cannot be read: {str(error)[:200]}") from error
-    given = _given_back(writes, root)
-    if given.refused:
-        raise given.refused[0]
+    restored = _restore(writes, root)
+    if restored.refused:
+        raise restored.refused[0]
     record.unlink()
-    return given.back, given.others
+    return restored.back, restored.others
 
 
-class _Given(NamedTuple):
-    """What became of files whose old values were written: given back, somebody else's since, and refused with why."""
+class _Restored(NamedTuple):
+    """The outcome of a restoration: files restored, files changed by others since, and errors of files that refused."""
 
     back: tuple[Write, ...]
     others: tuple[Write, ...]
     refused: tuple[RailwrightError, ...]
 
 
-def _given_back(writes: tuple[Write, ...], root: Path) -> _Given:
-    """Each file by itself: one that is refused keeps no other from its old value."""
+def _restore(writes: tuple[Write, ...], root: Path) -> _Restored:
+    """Restore each file independently: a file that refuses its old value does not affect the others."""
     back, others, refused = [], [], []
-    for one in reversed(writes):
+    for write in reversed(writes):
         try:
-            now = _value(root, one.file)
-            if now == one.after:
-                _write(root, one.file, one.before)
-                back.append(one)
-            elif now != one.before:
-                others.append(one)
+            now = _value(root, write.file)
+            if now == write.after:
+                _write(root, write.file, write.before)
+                back.append(write)
+            elif now != write.before:
+                others.append(write)
         except RailwrightError as error:
-            if (root / one.file).exists():
+            if (root / write.file).exists():
                 refused.append(error)
-    return _Given(tuple(back), tuple(others), tuple(refused))
+    return _Restored(tuple(back), tuple(others), tuple(refused))
 
 
 def hold(fault: str, writes: tuple[Write, ...], root: Path, tell: Callable[[], None]) -> None:
-    """Apply, tell, wait for Ctrl-C, SIGTERM or SIGHUP, and give back. Killed outright, the record stays for `undo`."""
+    """Apply, call `tell`, wait for Ctrl-C, SIGTERM or SIGHUP, and restore.
+
+    If the process is killed by SIGKILL, the record stays for `undo`.
+    """
     with ended_by_signal():
         apply(fault, writes, root)
         ending.hold(tell, lambda: undo(fault, root))

@@ -1,4 +1,4 @@
-"""Another program in the place of a launch's ranks, as the user named it: started by mpirun, and its output read."""
+"""A user's program that takes the place of a launch's ranks: mpirun starts it, and its output is parsed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Program
 from railwright.errors import RailwrightError
-from railwright.launch.blame import last_words
+from railwright.launch.blame import summarize_end
 from railwright.launch.local import RANK_PROGRAM
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.scratch import scratch_folder
@@ -23,7 +23,7 @@ _TICK_S = 0.1
 _MOST_OUTPUT_BYTES = 16 * 2**20
 
 
-def results_of(
+def run_program(
     planned: Planned,
     program: Program,
     launcher: MpiLauncher,
@@ -31,7 +31,7 @@ def results_of(
     silence_s: float,
     on_step: Callable[[str], None],
 ) -> Iterator[Result]:
-    """What it printed as records; a failed one where it did not end well, or printed nothing that can be read."""
+    """Run the program and yield its output as records. A failure or unreadable output yields a `failed` record."""
     on_step(f"{planned.benchmark.name}: {Path(program.argv[0]).name}")
     with scratch_folder() as scratch:
         for name, text in program.files.items():
@@ -46,7 +46,7 @@ def results_of(
                 trouble = _wait(child, silence_s)
                 finished = child.wait(_TICK_S)
             if finished.returncode != 0:
-                trouble = trouble or f"{program.argv[0]}: mpirun ended ({last_words(finished)})"
+                trouble = trouble or f"{program.argv[0]}: mpirun ended ({summarize_end(finished)})"
         finally:
             launcher.clean_up(started)
         texts = ["\n".join(finished.output), *(_text(scratch / name) for name in program.outputs)]
@@ -54,12 +54,12 @@ def results_of(
 
 
 def _wait(child: Child, silence_s: float) -> str:
-    """Until it has ended; why it was ended by us, else empty."""
-    heard, said = time.monotonic(), ("", 0)
+    """Wait until the program ends. Returns why we ended it, or an empty string if it exited by itself."""
+    heard, last = time.monotonic(), ("", 0)
     while child.poll() is None:
         now = (child.output[-1] if child.output else "", len(child.output))
-        if now != said:
-            heard, said = time.monotonic(), now
+        if now != last:
+            heard, last = time.monotonic(), now
         silent_s = time.monotonic() - heard
         if silent_s > silence_s:
             child.stop()

@@ -1,7 +1,7 @@
-"""The program that every rank is: `python -m railwright.launch.rank`, started by a launcher, never by a user.
+"""The program of a rank: `python -m railwright.launch.rank`, started by a launcher, never by a user.
 
-It dies with its launcher, binds itself to its CPU, runs one benchmark and streams what it measures. On another host
-than the parent's it gets its job over the stream, has a scratch folder of its own, and also ends when the stream does.
+It dies with its launcher, binds itself to its CPU, runs one benchmark and streams the results. On a host other than the
+parent's it receives its job over the stream, has its own scratch folder, and also ends when the stream does.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ SCRATCH_VARIABLE = "RAILWRIGHT_SCRATCH"
 JOB_FILE = "job.json"
 
 RANK_OF_EACH = "RAILWRIGHT_RANK"
-# How each launcher tells a process its rank before MPI_Init.
+# The variables in which launchers pass the rank to a process before MPI_Init.
 RANK_VARIABLES = (RANK_OF_EACH, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-"""Ours first: where each rank is a step of its own, Slurm calls every one of them 0."""
+"""Ours comes first: if each rank is a separate Slurm step, Slurm numbers every one of them 0."""
 FROM_INPUT = "--environment-from-input"
-"""With this word a rank reads its environment as JSON from standard input: a command line shows it to everybody."""
+"""With this option a rank reads its environment as JSON from standard input, since all users can read command lines."""
 _MOST_INPUT_BYTES = 2**20
 
 
 class LaunchedRank:
-    """This process as one rank; what benchmarks see of it is `benchmarks.benchmark.Rank`."""
+    """This process as a rank. Benchmarks see it as `benchmarks.benchmark.Rank`."""
 
     def __init__(self, job: AnyJob, sender: Sender, scratch: Path) -> None:
         self.index = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
@@ -53,7 +53,7 @@ class LaunchedRank:
 
     @property
     def comm(self) -> Intracomm:
-        """The world communicator; initialises MPI at the first use."""
+        """The world communicator. The first access initialises MPI."""
         if self._comm is None:
             from railwright.native import mpi
 
@@ -62,32 +62,32 @@ class LaunchedRank:
             self.index, self.size = self._comm.rank, self._comm.size
             wanted = self.job.ranks
             if self.size != wanted:
-                reason = f"MPI has {self.size} ranks where {wanted} were started"
-                raise CannotJudge(reason, hint="mpirun and the MPI library do not belong together; see --mpirun")
-            self.meet()  # not by MPI: see `first_use`
+                reason = f"MPI must have {wanted} ranks, got {self.size}"
+                raise CannotJudge(reason, hint="use the mpirun that belongs to the MPI library; see --mpirun")
+            self.meet()  # not through MPI: see `first_use`
             mpi.first_use(self._comm)
         return self._comm
 
     def step(self, text: str) -> None:
-        """Tell the parent what comes next."""
+        """Report the next step to the parent."""
         self._sender.send(Step(text))
 
     def meet(self) -> None:
-        """Wait, asleep, until all ranks are here. It needs no network but the one to the parent."""
+        """Sleep until all ranks have called this. Only the connection to the parent is used."""
         self._sender.meet()
 
 
 def main() -> None:
-    """Run the job of the environment; exit status 0 only when all of it was done."""
+    """Run the job that the environment names. The exit status is 0 only if the whole job was done."""
     die_with_parent()
     faulthandler.enable()
     if FROM_INPUT in sys.argv:
         os.environ |= msgspec.json.decode(sys.stdin.buffer.read(_MOST_INPUT_BYTES), type=dict[str, str])
-    # Before anything loads CUDA: its own order is "fastest first", and libraries that count devices must agree with us.
+    # Must be set before CUDA is loaded: its default order is "fastest first", but device numbers must match ours.
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         sender = Sender(os.environ[STREAM_VARIABLE])
-    except CannotJudge as error:  # its launcher passes this line on, since nobody else hears us
+    except CannotJudge as error:  # there is no stream, so the launcher's output carries the message
         sys.stderr.write(f"{error.message}\n")
         _leave(1)
     if sender.job is None:
@@ -95,14 +95,14 @@ def main() -> None:
         _leave(_work((scratch / JOB_FILE).read_bytes(), sender, scratch))
     with scratch_folder() as scratch:
         sender.end_with_parent(scratch)
-        # Where MPI keeps its files: what the parent's variables say is on another host.
+        # The folders for MPI's files: those in the parent's variables exist only on the parent's host.
         os.environ |= {"TMPDIR": str(scratch), "OMPI_MCA_btl_sm_backing_directory": str(scratch)}
         status = _work(sender.job, sender, scratch)
     _leave(status)
 
 
 def _work(given: bytes, sender: Sender, scratch: Path) -> int:
-    """Do the job; the exit status."""
+    """Run the job and return the exit status."""
     benchmark = _find(name_in(given))
     job = benchmark.read_job(given)
     rank = LaunchedRank(job, sender, scratch)
@@ -114,7 +114,7 @@ def _work(given: bytes, sender: Sender, scratch: Path) -> int:
     except RailwrightError as error:
         sender.send(Failure(error.message))
         return 1
-    except Exception as error:  # a rank's own mistake must be named in the parent, whatever it is
+    except Exception as error:  # any error of a rank must be reported by the parent
         sender.send(Failure(f"{type(error).__name__}: {error}"))
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
@@ -122,7 +122,7 @@ def _work(given: bytes, sender: Sender, scratch: Path) -> int:
     if rank.size > 1:
         from mpi4py import MPI
 
-        # MPI_Finalize need not wait for the others, and Hydra kills those that are still at work when one has ended.
+        # MPI_Finalize need not wait for the others, and Hydra kills ranks that still run when the first one exits.
         rank.comm.Barrier()
         MPI.Finalize()
     return 0
@@ -132,13 +132,13 @@ def _find(name: str) -> AnyBenchmark:
     probe = probe_named(name)
     if probe is not None:
         return probe
-    from railwright.benchmarks.registry import find  # which loads every benchmark
+    from railwright.benchmarks.registry import find  # imports every benchmark
 
     return find(name)
 
 
 def _leave(status: int) -> NoReturn:
-    """End without the exit handlers of vendor libraries, some of which crash (NIXL with libefa)."""
+    """Exit without running the exit handlers of vendor libraries, some of which crash (NIXL with libefa)."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,8 +1,8 @@
-"""A folder for one launch. Nothing of it stays behind.
+"""A temporary folder for one launch.
 
-MPI launchers and shared-memory transports keep files in /tmp and /dev/shm and leave them there when killed; they are
-all pointed here. A lock on the folder is held as long as we live, and the name holds our process id, so that what a
-killed parent left can be swept by the next run, and what a living one uses in another container cannot.
+MPI launchers and shared-memory transports keep files in /tmp and /dev/shm and leave them there when killed, so all of
+them are directed to this folder. Its name contains our process id, and we hold a lock on it while we live. So the next
+run can remove the folder of a killed parent, but not that of a living one in another container.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _base() -> Path:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A private (0700) folder in shared memory, removed at the end."""
+    """Create a private folder (0700) in shared memory, and remove it at the end."""
     sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_base()))
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -38,7 +38,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def sweep() -> None:
-    """Remove the folders of our own dead predecessors."""
+    """Remove the folders of our own runs that have died."""
     for folder in _base().glob(f"{_PREFIX}*-*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
@@ -48,7 +48,7 @@ def sweep() -> None:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Whether a living process holds the folder: a process id says nothing across containers."""
+    """Report whether a living process holds the folder, since process ids are meaningless across containers."""
     probe = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)

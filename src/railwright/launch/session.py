@@ -1,7 +1,7 @@
-"""Runs one launch of one benchmark, and turns whatever happens to its ranks into results.
+"""The launch of a benchmark: supervises the ranks and turns every outcome into results.
 
-A rank that is killed, hangs or crashes costs its own launch only: what it had measured is kept, and a `failed`
-result names the rank, its host, its process and the step it was at.
+A rank that is killed, hangs or crashes fails only its own launch: its earlier results are kept, and a `failed` result
+names the rank, its host, its process and its last step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
-from railwright.launch.blame import Placed, RankState, last_words
+from railwright.launch.blame import Placement, RankState, summarize_end
 from railwright.launch.gpus.clock_lock import ClockLock
 from railwright.launch.gpus.watch import GpuWatch
 from railwright.launch.local import LocalLauncher
@@ -27,15 +27,15 @@ from railwright.units import format_duration
 
 _TICK_S = 0.2
 _LOOK_EVERY_S = 10.0
-"""How often the hosts of a silent launch are looked at, which takes a little of their CPU and links."""
+"""The interval at which the hosts of a silent launch are probed. A probe uses a little of their CPU and links."""
 _BELIEVED_AT = 2
 _LEAVING_S = 10.0
-"""How long a launcher may take to end after all its ranks have said goodbye."""
+"""The time that a launcher has to exit after all its ranks have finished."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One planned launch."""
+    """A planned launch."""
 
     benchmark: AnyBenchmark
     job: AnyJob
@@ -43,12 +43,12 @@ class Planned:
 
     @property
     def title(self) -> str:
-        """The benchmark and what this launch varies."""
+        """The benchmark and the parameters of this launch."""
         varied = " ".join(str(value) for value in self.job.case.parameters().values())
         return f"{self.benchmark.name} {varied}".rstrip()
 
     def without_measurement(self, outcome: Outcome, reason: str) -> Result:
-        """The record of a launch without results."""
+        """Build the record of a launch without results."""
         return self.benchmark.blank(
             self.plan.path,
             self.job.case,
@@ -62,7 +62,7 @@ class Planned:
 
 @dataclass
 class Session:
-    """One launch. `silence_s` is how long all ranks may be silent before the launch counts as hung."""
+    """A running launch. It counts as hung when all ranks have been silent for `silence_s`."""
 
     planned: Planned
     launcher: LocalLauncher
@@ -71,16 +71,16 @@ class Session:
     on_step: Callable[[str], None] = field(default=lambda _text: None)
 
     def results(self) -> Iterator[Result]:
-        """The results as they come; a last one with outcome `failed` if a rank did not reach its end."""
+        """Yield the results as they come. The last one has outcome `failed` if a rank did not finish."""
         self._ranks: dict[int, RankState] = {}
-        self._placed = Placed(self.planned.job.ranks, self.planned.job.hosts)
+        self._placed = Placement(self.planned.job.ranks, self.planned.job.hosts)
         self._first_lost: int | None = None
         self._trouble = ""
         self._looks = self._unreachable = 0
         self.crashed = False
-        """Whether a rank ended without a word: in the library that it measures, or killed by somebody."""
+        """Whether a rank ended silently, because the measured library crashed or the rank was killed."""
         self.blamed: set[int] = set()
-        """The ranks that ended too early, or kept the others waiting."""
+        """The ranks that ended too early or kept the others waiting."""
         self._waiting: set[int] = set()
         started = time.time()
         try:
@@ -89,7 +89,7 @@ class Session:
             cause = error.message if isinstance(error, RailwrightError) else error
             self._trouble = self._trouble or f"{self.launcher.name}: {cause}"
         finally:
-            if not self._all_done():  # also when we are interrupted
+            if not self._all_done():  # also after an interruption
                 self.launcher.clean_up(started)
                 self.planned.benchmark.clean_up(self.planned.job)
         if self._trouble:
@@ -115,16 +115,16 @@ class Session:
                 try:
                     yield from self._follow(listener, child)
                     yield from self._explain_loss(listener, child) if self.crashed else self._drain(listener)
-                    if not self._trouble:  # all ranks said goodbye: its status tells nothing about the results
+                    if not self._trouble:  # all ranks have finished, so the launcher's status is irrelevant
                         child.wait(_LEAVING_S)
                 except KeyboardInterrupt:
-                    # Slurm ends the job of a node that is gone: what we had seen of it by then is the cause.
+                    # Slurm ends the job when a node is lost. The trouble recorded before that is the cause.
                     if self._trouble:
                         yield self.planned.without_measurement("failed", self._trouble)
                     raise
 
     def _follow(self, listener: Listener, child: Child) -> Iterator[Result]:
-        """Pass results on until all ranks are done, one is lost, or all are silent."""
+        """Yield results until all ranks are done, one is lost, or all are silent."""
         heard = time.monotonic()
         while not self._trouble:
             exited = child.poll() is not None
@@ -140,10 +140,10 @@ class Session:
                 self._trouble = self._ended_early(child) if ended else self._judge_silence(silent_s)
 
     def _judge_silence(self, silent_s: float) -> str:
-        """The reason to end a silent launch; empty if it may go on.
+        """Return the reason to end a silent launch, or an empty string if it may continue.
 
-        A step may be silent for long. So hosts are looked at meanwhile, and one that cannot be reached is believed the
-        second time: packets also get lost where a benchmark fills the links.
+        A step may be silent for a long time, so hosts are probed meanwhile. A host counts as unreachable only after the
+        second failure, because packets are also lost when a benchmark fills the links.
         """
         hung = silent_s > self.silence_s
         if not hung and (not self.planned.job.hosts or silent_s < _LOOK_EVERY_S * (self._looks + 1)):
@@ -156,22 +156,22 @@ class Session:
         if not hung and self._unreachable < _BELIEVED_AT:
             return ""
         waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
-        self.blamed |= self._placed.named_in(why) or self._stopped() or self._late()
-        stuck = [state.describe(n) + state.what_it_does() for n, state in waiting]
+        self.blamed |= self._placed.find_named(why) or self._stopped() or self._late()
+        stuck = [state.describe(n) + state.describe_activity() for n, state in waiting]
         names = "; ".join(stuck) or "no rank had started"
         return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}"
 
     def _late(self) -> set[int]:
-        """The ranks that are not where the others wait for them."""
+        """Return the ranks that have neither finished nor reached the barrier."""
         done = {number for number, state in self._ranks.items() if state.said_bye}
         return set(range(self.planned.job.ranks)) - self._waiting - done
 
     def _stopped(self) -> set[int]:
-        """The ranks of this machine that do not run: they hold up the others."""
+        """Return the stopped ranks of this machine, which hold up the others."""
         return {number for number, state in self._ranks.items() if not state.said_bye and state.is_stopped()}
 
     def _look_at_hosts(self) -> str:
-        """The hosts that cannot be reached now, as the end of a sentence."""
+        """Return the hosts that cannot be reached now, as the end of a sentence."""
         try:
             self.launcher.check()
         except CannotJudge as error:
@@ -179,13 +179,13 @@ class Session:
         return ""
 
     def _drain(self, listener: Listener, wait_s: float = 0.0) -> Iterator[Result]:
-        """What ranks had sent before the trouble is still measured; what they say of the trouble came second."""
+        """Yield the results that were sent before the failure. Later reports of the failure are consequences."""
         while messages := list(listener.wait(wait_s)):
             for number, message in messages:
                 yield from self._take(number, message)
 
     def _take(self, number: int | None, message: Message | Lost) -> Iterator[Result]:
-        """Note what a rank says, or that it is gone; yields its result. One that has no number yet can only be gone."""
+        """Process a message of a rank, or its loss, and yield its result. A rank without a number can only be lost."""
         if number is None:
             self._lose(None, RankState())
             return
@@ -210,7 +210,7 @@ class Session:
             case Bye():
                 state.said_bye = True
             case Failure(message=text):
-                # The first trouble is the cause: its launcher then ends the other ranks.
+                # The first failure is the cause: the launcher then ends the other ranks.
                 if not self._trouble:
                     self.blamed.add(number)
                     self._trouble = f"{state.describe(number)}: {text}"
@@ -220,54 +220,56 @@ class Session:
                 self._lose(number, state)
 
     def _meet(self, number: int) -> None:
-        """Note that a rank waits for the others; the last one lets all go on."""
+        """Record that a rank waits for the others. The last one releases all."""
         self._waiting.add(number)
         if len(self._waiting) == self.planned.job.ranks:
             self._waiting.clear()
             self._release()
 
     def _lose(self, number: int | None, state: RankState) -> None:
-        """A rank's socket closed without a word: killed, crashed, or ended by the launcher because another was."""
+        """Record a socket that closed silently: its rank crashed, was killed, or was ended by the launcher."""
         state.is_lost = True
         if not self._trouble:
             self._first_lost, self.crashed = number, True
-            self._trouble = f"{_name(number, state)} ended without a word"
-            self._trouble += f", and we were asked to end before {self.launcher.name} had"
+            self._trouble = f"{_name(number, state)} ended without a message"
+            self._trouble += f", and the run was interrupted before {self.launcher.name} ended"
 
     def _explain_loss(self, listener: Listener, child: Child) -> Iterator[Result]:
-        """Say which rank ended first, and by what: the launcher's status and the last words of all the others."""
+        """Find out which rank ended first and why, from the launcher's status and the last messages of all ranks."""
         finished = child.wait(_LEAVING_S)
         until = time.monotonic() + _LEAVING_S
         while not all(state.has_ended() for state in self._ranks.values()) and time.monotonic() < until:
             yield from self._drain(listener, _TICK_S)
         yield from self._drain(listener)
         if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
-            self._trouble = self._ended_early(child)  # somebody killed the launcher, and its ranks died with it
+            self._trouble = self._ended_early(child)  # the launcher was killed, and its ranks died with it
             return
         first = self._first_lost
-        named = self._placed.named_in("".join(finished.output[-1:]))  # of a rank that dies before it says its number
-        silent = self._placed.without_a_word(self._ranks)
+        named = self._placed.find_named(
+            "".join(finished.output[-1:])
+        )  # for a rank that dies before it sends its number
+        silent = self._placed.find_silent(self._ranks)
         lost = {first} if first is not None else set()
-        self.blamed = self._placed.first_by_launcher(finished.output) or silent or named or lost
-        told = first if first in self.blamed else min(self.blamed, default=None)
-        state = self._ranks.get(told, RankState()) if told is not None else RankState()
-        how = "was asked to end" if state.was_asked else "ended without a word"
-        self._trouble = f"{_name(told, state)} {how}; {self.launcher.name}: {last_words(finished)}"
+        self.blamed = self._placed.find_first_ended(finished.output) or silent or named or lost
+        blamed = first if first in self.blamed else min(self.blamed, default=None)
+        state = self._ranks.get(blamed, RankState()) if blamed is not None else RankState()
+        ending = "received SIGTERM" if state.was_asked else "ended without a message"
+        self._trouble = f"{_name(blamed, state)} {ending}; {self.launcher.name}: {summarize_end(finished)}"
 
     def _ended_early(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
         missing = set(range(self.planned.job.ranks)) - self._ranks.keys()
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
-        why = self._look_at_hosts() if finished.returncode >= 0 else ""  # an mpirun that was killed has no other cause
-        said = self._placed.named_in(why) or self._placed.named_in("".join(finished.output[-1:]))
+        why = self._look_at_hosts() if finished.returncode >= 0 else ""  # if mpirun was killed, that is the cause
+        named = self._placed.find_named(why) or self._placed.find_named("".join(finished.output[-1:]))
         gone = self._placed.on(self.launcher.runs_on) if finished.returncode < 0 else set()
-        self.blamed |= gone or said or missing or self._late()
-        return f"{self.launcher.name} ended ({last_words(finished)}) before {before}{why}"
+        self.blamed |= gone or named or missing or self._late()
+        return f"{self.launcher.name} ended ({summarize_end(finished)}) before {before}{why}"
 
     def _all_done(self) -> bool:
         return len(self._ranks) == self.planned.job.ranks and all(state.said_bye for state in self._ranks.values())
 
 
 def _name(number: int | None, state: RankState) -> str:
-    return state.describe(number) if number is not None else "a rank that had not said its number"
+    return state.describe(number) if number is not None else "a rank that had not sent its number"

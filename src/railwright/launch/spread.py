@@ -1,4 +1,4 @@
-"""Work on many items that needs a CPU each, spread over the CPUs of this machine."""
+"""CPU-bound work on many items, spread over the CPUs of this machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from railwright.process import die_with_parent
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 _WORTH_IT = 16
-"""Fewer items are done before other processes have started."""
+"""Fewer items are done before worker processes have started."""
 _AT_ONCE = 8
 
 
 def spread(work: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
-    """What `work`, a function of a module, makes of each item, in their order."""
+    """Yield the result of `work`, a module-level function, for each item in order."""
     cpus = len(os.sched_getaffinity(0))
     if len(items) < _WORTH_IT or cpus < 2:
         yield from map(work, items)
@@ -28,6 +28,6 @@ def spread(work: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made
 
 
 def _begin() -> None:
-    """A worker ends with its parent, which alone answers Ctrl-C."""
+    """Make a worker end with its parent and ignore Ctrl-C, which the parent handles."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

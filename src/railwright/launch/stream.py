@@ -1,9 +1,9 @@
-"""The stream from ranks to the parent: one JSON line per message, over a socket of its own for each rank.
+"""The stream from ranks to the parent: one JSON line per message, over a separate socket for each rank.
 
-Standard output is not used, because launchers cut and mix the lines of several ranks.
-The end of a rank's socket without `Bye` is how its death is noticed, at once and whoever killed it.
+Standard output is not used, because launchers split and interleave the lines of several ranks.
+A socket that closes without `Bye` reveals the death of its rank at once, whatever the cause.
 
-What the socket is and who may come is for `doors`.
+`doors` opens the socket and decides who may connect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import CannotJudge, RailwrightError
-from railwright.launch.doors import Door, knock, local_door
+from railwright.launch.doors import Endpoint, connect, open_local_endpoint
 from railwright.results.records import Result
 
 _MAX_LINE_BYTES = 64 * 2**20
@@ -33,7 +33,7 @@ _MOST_UNPROVEN = 1024
 _DAEMON_ENDS_S = 2.0
 _GO = b"\n"
 _SAY_WITHIN_S = 0.3
-"""Launchers kill what has not ended a second after they asked."""
+"""Launchers kill ranks that still run one second after SIGTERM."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -45,7 +45,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
-    """What a rank is about to do."""
+    """The next step of a rank."""
 
     text: str
 
@@ -57,21 +57,21 @@ class Emitted(msgspec.Struct, frozen=True, tag="emitted"):
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure"):
-    """The rank cannot go on; it ends by itself."""
+    """The rank failed and will exit."""
 
     message: str
 
 
 class Meet(msgspec.Struct, frozen=True, tag="meet"):
-    """The rank waits until all ranks do."""
+    """The rank waits for all others."""
 
 
 class Asked(msgspec.Struct, frozen=True, tag="asked"):
-    """The rank was asked to end, and does: it is not the one that ended first."""
+    """The rank received SIGTERM and will exit, so it is not the one that ended first."""
 
 
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
-    """The rank has done all it had to do."""
+    """The rank has finished its job."""
 
 
 Message = Hello | Step | Emitted | Failure | Meet | Asked | Bye
@@ -81,42 +81,42 @@ _decoder = msgspec.json.Decoder(Message)
 
 
 class Sender:
-    """A rank's side of the stream. Raises CannotJudge if the address does not answer."""
+    """The rank's side of the stream. Raises CannotJudge if the address does not answer."""
 
     def __init__(self, address: str) -> None:
-        self._socket, self.job = knock(address)
+        self._socket, self.job = connect(address)
         """The job as JSON if it comes over the stream. None if it is in the scratch folder."""
         self._sending = threading.Lock()
         self._released: threading.Semaphore | None = None
-        """Where a thread listens for the parent's words; None: whoever waits does."""
+        """Released by the thread that reads from the parent. None if the waiting thread reads itself."""
 
     def send(self, message: Message) -> None:
-        """Send one message; blocks until the kernel has taken it."""
+        """Send one message. Blocks until the kernel has accepted it."""
         with self._sending:
             self._socket.sendall(_encoder.encode(message) + b"\n")
 
     def _say_asked(self) -> None:
-        """Unless another thread is in the middle of a message that nobody takes."""
+        """Send `Asked`, unless another thread is blocked in a message that the parent does not read."""
         if self._sending.acquire(timeout=_SAY_WITHIN_S):
             with contextlib.suppress(OSError):
                 self._socket.settimeout(_SAY_WITHIN_S)
                 self._socket.sendall(_encoder.encode(Asked()) + b"\n")
 
     def meet(self) -> None:
-        """Wait, asleep, until all ranks of the launch wait here. Raises CannotJudge if the parent is gone."""
+        """Sleep until all ranks of the launch have called this. Raises CannotJudge if the parent is gone."""
         self.send(Meet())
         if self._released is not None:
             self._released.acquire()
         elif not self._socket.recv(1):
-            raise CannotJudge("the command has ended")
+            raise CannotJudge("the parent has exited")
 
     def end_with_parent(self, scratch: Path) -> None:
-        """End this process and its folder when the other end is gone or SIGTERM comes.
+        """Make this process exit and remove its folder when the parent is gone or SIGTERM arrives.
 
-        On another host no death signal of the parent's arrives, and a launcher's SIGTERM would leave the folder behind.
-        When the other end is gone so is the launch, and the launcher's daemon that started us is ended too: of a host
-        that is cut off it would wait for minutes. The two threads sleep in one system call each until then, and so
-        take nothing from what is timed.
+        On another host the parent's death causes no signal, and a launcher's SIGTERM would leave the folder behind.
+        When the parent is gone, so is the launch, and the launcher's daemon that started us is ended too: on a host
+        that is cut off it would wait for minutes. The two threads sleep in one system call each, so they do not
+        disturb timings.
         """
         daemon = _launcher_daemon()
         released = self._released = threading.Semaphore(0)
@@ -129,7 +129,7 @@ class Sender:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 if os.getppid() == daemon:
                     os.kill(daemon, number)
-                    time.sleep(_DAEMON_ENDS_S)  # its end is ours: see `process.die_with_parent`
+                    time.sleep(_DAEMON_ENDS_S)  # we die with it: see `process.die_with_parent`
             os._exit(1)
 
         def until_asked() -> None:
@@ -138,14 +138,14 @@ class Sender:
             shutil.rmtree(scratch, ignore_errors=True)
             os._exit(1)
 
-        # Threads that come later inherit it, so that the signal finds the one that waits for it.
+        # Later threads inherit the mask, so that only the thread in sigwait receives the signal.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         for wait in (until_silent, until_asked):
             threading.Thread(target=wait, daemon=True).start()
 
 
 def _launcher_daemon() -> int | None:
-    """The process that started us, if it may be ended with the launch: mpirun's daemon, but not Slurm's."""
+    """Return our parent process if it may be ended with the launch: mpirun's daemon, but not Slurm's."""
     daemon = os.getppid()
     with contextlib.suppress(OSError):
         if Path(f"/proc/{daemon}/comm").read_text("utf-8", "replace").startswith("slurmstepd"):
@@ -154,29 +154,29 @@ def _launcher_daemon() -> int | None:
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A rank's socket closed without `Bye` (rank None: it had not said hello)."""
+    """A rank's socket closed without `Bye`. `rank` is None if no `Hello` had come."""
 
     rank: int | None
 
 
 @dataclass
 class _Peer:
-    """A connection, and what is known of who is at its other end."""
+    """A connection and the state of its peer."""
 
     process: int
-    """As we number it; 0 on another host."""
+    """The peer's process id in our namespace. 0 on another host."""
     proves_until: float | None
-    """When its token has to be here; None once it was, or where none is asked for."""
+    """The deadline for the token. None once it has come, or if none is required."""
     buffer: bytearray = field(default_factory=bytearray)
     rank: int | None = None
     has_ended: bool = False
 
 
 class Listener:
-    """The parent's side of the stream: yields (rank, message) and `Lost` as they arrive, and closes the door."""
+    """The parent's side of the stream. It yields (rank, message) and `Lost` as they arrive, and owns the socket."""
 
-    def __init__(self, door: Door | None = None) -> None:
-        self._door = door or local_door()
+    def __init__(self, door: Endpoint | None = None) -> None:
+        self._door = door or open_local_endpoint()
         self.address = self._door.address
         self.is_here = not self._door.token
         """Whether the ranks run on this machine."""
@@ -194,14 +194,14 @@ class Listener:
         self._door.listening.close()
 
     def release(self) -> None:
-        """Let all ranks go on that wait for each other."""
+        """Release all ranks that wait in `meet`."""
         for connection, peer in self._peers.items():
             if peer.rank is not None and not peer.has_ended:
-                with contextlib.suppress(OSError):  # one that is gone is noticed where it is read
+                with contextlib.suppress(OSError):  # the loss of a rank is detected when its socket is read
                     connection.sendall(_GO)
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int | None, Message | Lost]]:
-        """The messages that arrive within `timeout_s`, if any."""
+        """Yield the messages that arrive within `timeout_s`."""
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._door.listening:
                 self._accept()
@@ -243,13 +243,13 @@ class Listener:
             self._prove(connection, peer)
             return
         if len(peer.buffer) > _MAX_LINE_BYTES:
-            raise RailwrightError(f"a rank sent a line of more than {_MAX_LINE_BYTES} bytes")
+            raise RailwrightError(f"a rank's message must be at most {_MAX_LINE_BYTES} bytes, got a longer line")
         *lines, peer.buffer = peer.buffer.split(b"\n")
         for line in lines:
             yield self._read(peer, line)
 
     def _prove(self, connection: socket.socket, peer: _Peer) -> None:
-        """Check the first line, which must be the token. Nothing of an unknown sender is decoded."""
+        """Check the first line, which must be the token. No message is decoded before that."""
         line, end, rest = bytes(peer.buffer).partition(b"\n")
         if not end and len(peer.buffer) < _MOST_TOKEN_BYTES:
             return
@@ -264,7 +264,7 @@ class Listener:
         message = _decoder.decode(line)
         if isinstance(message, Hello):
             peer.rank = message.rank
-            # The number that we know the process by: in a namespace of its own it knows another.
+            # Use the process id in our namespace: the rank may be in another one.
             message = Hello(message.rank, message.host, peer.process or message.pid)
         peer.has_ended = peer.has_ended or isinstance(message, Bye)
         return peer.rank, message

@@ -1,1 +1,1 @@
-"""Options that several verbs have, and what they name. Importing one loads nothing but click."""
+"""Options that several verbs share. Importing a module of this package imports nothing but click."""

@@ -1,44 +1,44 @@
-"""The options of a job that is made for a run, for `runs.slurm` and `runs.kubernetes`."""
+"""The options of a job that a run submits (see `runs.slurm` and `runs.kubernetes`)."""
 
 from __future__ import annotations
 
 import click
 
 from railwright import __version__
-from railwright.options.group import together
+from railwright.options.group import combine
 
-job_options = together(
-    click.option("--nodes", type=click.IntRange(2, 512), help="Nodes of the job of --slurm or --kubernetes."),
+job_options = combine(
+    click.option("--nodes", type=click.IntRange(2, 512), help="Number of nodes of the job of --slurm or --kubernetes."),
     click.option("--time", "limit", metavar="MIN|H:MM:SS",
-                 help="Its time limit.  [three times the plan, at least 10 min]"),
-    click.option("--gpus-per-node", type=click.IntRange(1, 64), help="GPUs that it asks for on each node."),
+                 help="Time limit of the job.  [three times the plan, at least 10 min]"),
+    click.option("--gpus-per-node", type=click.IntRange(1, 64), help="GPUs that the job requests on each node."),
 )  # fmt: skip
-"""Those of both."""
+"""The options that Slurm and Kubernetes share."""
 
-slurm_options = together(
+slurm_options = combine(
     click.option("--slurm", is_flag=True,
-                 help="On the nodes of this Slurm job; outside of one, submit a job and wait for its report."),
-    click.option("--partition", metavar="NAME", help="Its partition.  [Slurm's default]"),
-    click.option("--account", metavar="NAME", help="Its account.  [yours]"),
+                 help="Run on the nodes of this Slurm job. Outside of a job, submit one and wait for its report."),
+    click.option("--partition", metavar="NAME", help="Partition of the job.  [Slurm's default]"),
+    click.option("--account", metavar="NAME", help="Account of the job.  [your default]"),
     click.option("--sbatch", "more", multiple=True, metavar="--OPTION[=VALUE]",
-                 help="Any other option of sbatch, like --sbatch=--qos=high."),
+                 help="Pass an option to sbatch, like --sbatch=--qos=high."),
     click.option("--start-by", type=click.Choice(["auto", "srun", "mpirun"]), default="auto", show_default=True,
-                 help="What starts the ranks of the job."),
-    click.option("--no-wait", is_flag=True, help="Submit the job and leave it to itself."),
+                 help="The launcher of the job's ranks."),
+    click.option("--no-wait", is_flag=True, help="Submit the job and return at once."),
 )  # fmt: skip
 
-kubernetes_options = together(
+kubernetes_options = combine(
     click.option("--kubernetes", is_flag=True,
-                 help="On pods of a job in the cluster of kubectl's context, one a node."),
-    click.option("--namespace", metavar="NAME", help="Its namespace.  [that of the context]"),
+                 help="Run on the pods of a job in the cluster of kubectl's context, one per node."),
+    click.option("--namespace", metavar="NAME", help="Namespace of the job.  [that of the context]"),
     click.option("--image", metavar="REF", default=f"railwright:{__version__}", show_default=True,
-                 help="What its pods run: scripts/build-image makes it."),
-    click.option("--rdma", multiple=True, metavar="RESOURCE=COUNT", help="A resource of NICs that each pod asks for."),
+                 help="Image of the pods, built by scripts/build-image."),
+    click.option("--rdma", multiple=True, metavar="RESOURCE=COUNT", help="A NIC resource that each pod requests."),
     click.option("--network", "networks", multiple=True, metavar="[NAMESPACE/]NAME",
-                 help="A NetworkAttachmentDefinition that each pod gets, in this order: net1, net2 ..."),
-    click.option("--node-selector", multiple=True, metavar="LABEL=VALUE", help="A label that its nodes must have."),
+                 help="A NetworkAttachmentDefinition for each pod, attached in this order as net1, net2 ..."),
+    click.option("--node-selector", multiple=True, metavar="LABEL=VALUE", help="A label that the nodes must have."),
     click.option("--start-within", type=click.FloatRange(1, 86400), default=300, show_default=True, metavar="SECONDS",
-                 help="Give the job up, and remove it, if its pods do not run by then."),
+                 help="Remove the job and give up if its pods do not run by then."),
     click.option("--job-kind", type=click.Choice(["auto", "mpijob", "job"]), default="auto", show_default=True,
-                 help="An MPIJob of mpi-operator, or an Indexed Job; auto: MPIJob where the cluster has it."),
+                 help="An MPIJob of mpi-operator, or an Indexed Job. auto prefers an MPIJob if the cluster serves it."),
 )  # fmt: skip

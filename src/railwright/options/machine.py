@@ -1,4 +1,4 @@
-"""`--from DIR|FILE|SHAPE [key=value ...]` and what it names, the same in every command that asks about a machine."""
+"""The option `--from DIR|FILE|SHAPE [key=value ...]`, which names the machine in all commands about machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import UsageError
-from railwright.options.group import Group, together
+from railwright.options.group import Group, combine
 
 if TYPE_CHECKING:
     from railwright.topology.cluster import Cluster
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 FROM_FLAGS = ("--from", "--host", "--shape")
 _CHANGE = re.compile(r"[A-Za-z][A-Za-z_-]{0,40}=\S*")
 _BARE = re.compile(
-    r"ib|infiniband|roce(v?2)?|efa|[ehnx]dr|\d{1,4}(\.\d+)?[gt](b(it)?(ps|/s)?)?"  # changes that need no key
+    r"ib|infiniband|roce(v?2)?|efa|[ehnx]dr|\d{1,4}(\.\d+)?[gt](b(it)?(ps|/s)?)?"  # changes without a key
     r"|nvl\d{0,3}|sxm\d?|pcie|ada|pro|v\d|\d{1,2}x|x\d{1,2}|\d{4}|\d{2,3}gb|(a|b|h|l|v|gb|gh|mi)\d{2,3}[aesx]?",
     re.IGNORECASE,
 )
-"""Words that are a part of a shape's name or change it, and that nothing else on a command line is."""
+"""Words that belong to a shape's name or change it. No other argument looks like them."""
 _PAIR = r"([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)\s?(?:->|=>|>|:|→|,)\s?([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)"
 
 
 def _shapes(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """The names that a word can become, for the completion of a shell."""
+    """List the shape names that begin with a word, for shell completion."""
     from railwright.topology.shapes import ALIASES, SHAPES
 
     return [name for name in (*SHAPES, *ALIASES) if name.lower().startswith(begun.lower())]
@@ -38,21 +38,21 @@ machine_option = click.option(
     "machine",
     metavar="DIR|FILE|SHAPE",
     shell_complete=_shapes,
-    help="A captured directory or .jsonl, a saved .json, NCCL's topology XML, the text of nvidia-smi topo -m (with"
-    " gpu=H100 nic-rate=400Gb/s), or a shape with changes like: hgx-h100 nics=2. Default: this machine.",
+    help="A captured directory or .jsonl, a saved .json, NCCL's topology XML, the output of nvidia-smi topo -m"
+    " (with gpu=H100 nic-rate=400Gb/s), or a shape with changes, like hgx-h100 nics=2. Default: this machine.",
 )
-"""`machine`, for `the_machine`."""
+"""Sets `machine`, which `load_machine` takes."""
 
-cluster_options = together(
+cluster_options = combine(
     machine_option,
-    click.option("--count", "--nodes", "-k", "count", type=int, help="How many such hosts, joined without blocking."),
-    click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML), with its fabric."),
+    click.option("--count", "--nodes", "-k", "count", type=int, help="Number of such hosts, on a non-blocking fabric."),
+    click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML) that describes the fabric."),
 )
-"""`machine`, `count` and `cluster_file`, for `the_cluster`."""
+"""Sets `machine`, `count` and `cluster_file` for `the_cluster`."""
 
 
 def join_changes(args: list[str]) -> list[str]:
-    """Joins the words after `--from SHAPE` to one argument, so that `--from hgx-h100 nics=2` needs no quotes."""
+    """Join the words after `--from SHAPE` into one argument, so that `--from hgx-h100 nics=2` needs no quotes."""
     joined: list[str] = []
     position = 0
     while position < len(args):
@@ -66,14 +66,14 @@ def join_changes(args: list[str]) -> list[str]:
             position += 1
         elif not word.startswith(tuple(f"{flag}=" for flag in FROM_FLAGS)):
             continue
-        while position < len(args) and _is_of_machine(args[position]):
+        while position < len(args) and _belongs_to_machine(args[position]):
             joined[-1] += f" {args[position]}"
             position += 1
     return joined + args[position:]
 
 
-def _is_of_machine(word: str) -> bool:
-    """Whether a word behind a shape belongs to it: a change, or more of its name where no file has that name."""
+def _belongs_to_machine(word: str) -> bool:
+    """Report whether a word after a shape belongs to it: a change, or a part of its name that no file has."""
     if _CHANGE.fullmatch(word) is not None:
         return True
     return _BARE.fullmatch(word) is not None and not os.path.exists(word)  # noqa: PTH110 - without pathlib
@@ -95,49 +95,49 @@ class MachineGroup(Group):
         return super().parse_args(ctx, join_changes(args))
 
 
-def the_machine(text: str | None) -> Topology:
-    """The machine of `topology.sources.load`, as `warned` gives it. Raises UsageError."""
+def load_machine(text: str | None) -> Topology:
+    """Load a machine with `topology.sources.load`, and warn of damage. Raises UsageError."""
     from railwright.topology.sources.load import load
 
-    return warned(load(text))
+    return warn_of_damage(load(text))
 
 
-def warned(topology: Topology) -> Topology:
-    """The topology; on standard error, that lines of its capture are missing or broken: then devices may be too."""
+def warn_of_damage(topology: Topology) -> Topology:
+    """Print a warning if lines of a topology's capture are missing or broken. Returns the topology."""
     from railwright.topology.sources.load import damage
 
     if why := damage(topology):
-        click.echo(f"railwright: {why}: devices and links may be missing", err=True)
+        click.echo(f"railwright: {why}; devices and links may be missing", err=True)
         click.echo("hint: capture the machine again, or copy the whole file", err=True)
     return topology
 
 
 def the_cluster(machine: str | None, count: int | None, cluster_file: str | None) -> Cluster:
-    """One host is a cluster of one. Raises UsageError."""
+    """Resolve the cluster that the options name. A single host is a cluster of one. Raises UsageError."""
     from railwright.topology.cluster import cluster_of
 
     if cluster_file is None:
-        return cluster_of(the_machine(machine), 1 if count is None else count)
+        return cluster_of(load_machine(machine), 1 if count is None else count)
     if machine is not None:
-        raise UsageError("--cluster names the machines, so --host says them twice", hint="give one of the two")
-    found = planned_cluster(cluster_file)
+        raise UsageError("--cluster and --host exclude each other", hint="give one of the two")
+    found = load_planned_cluster(cluster_file)
     if count is None:
         return found
     return cluster_of(found.host, count, found.fabric, found.storage, found.name)
 
 
-def planned_cluster(file: str) -> Cluster:
-    """The cluster of a file. Raises UsageError."""
+def load_planned_cluster(file: str) -> Cluster:
+    """Load a cluster file. Raises UsageError."""
     from pathlib import Path
 
     from railwright.topology.sources.cluster_file import load_cluster
 
     found = load_cluster(Path(file))
-    warned(found.host)
+    warn_of_damage(found.host)
     return found
 
 
-def spelt_path(text: str, sign: str) -> str:
-    """Two devices joined by that sign, however they were joined: `gpu0->gpu1`; any other text as it is."""
+def normalize_path(text: str, sign: str) -> str:
+    """Rewrite a pair of devices like `gpu0->gpu1` with the given separator. Other text is returned unchanged."""
     found = re.fullmatch(_PAIR, text.strip())
     return f"{found[1]}{sign}{found[2]}" if found is not None else text

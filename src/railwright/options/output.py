@@ -1,4 +1,4 @@
-"""The options that say how an answer is given: as records, as a page; and the files that a user asked for."""
+"""The options for output formats (records, a page), and the output itself."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ import click
 from railwright.errors import UsageError
 
 
-def json_option(text: str = "Print the record that the text is made from.") -> Callable[[Any], Any]:
-    """`--json`, given to the work as `as_json`."""
+def json_option(text: str = "Print the underlying record.") -> Callable[[Any], Any]:
+    """Return the option `--json`, which sets `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
 def page_option(text: str) -> Callable[[Any], Any]:
-    """`--output`, refused for a name that no browser would open as a page."""
+    """Return the option `--output`, which accepts only names of HTML files."""
     return click.option("--output", "-O", metavar="FILE.html", callback=_page, help=text)
 
 
 def _page(_context: click.Context, _option: click.Parameter, output: str | None) -> str | None:
     if output is not None and not output.lower().endswith((".html", ".htm")):
-        raise UsageError(f"{output[:200]!r} is not the name of a page", hint="--output writes HTML: name it FILE.html")
+        raise UsageError(f"--output must name an HTML page, got {output[:200]!r}", hint="write FILE.html")
     return output
 
 
-def tell(records: Iterable[object], text: Callable[[], str | Iterable[str]], *, as_json: bool) -> None:
-    """Print the records as JSON, one a line, or else the text, which is made only then."""
+def print_answer(records: Iterable[object], text: Callable[[], str | Iterable[str]], *, as_json: bool) -> None:
+    """Print the records as JSON, one per line, or else the text, which is built only if needed."""
     if as_json:
         from railwright.report.formats.json_line import json_line
 
-        said: str | Iterable[str] = map(json_line, records)
+        output: str | Iterable[str] = map(json_line, records)
     else:
-        said = text()
-    for line in [said] if isinstance(said, str) else said:
+        output = text()
+    for line in [output] if isinstance(output, str) else output:
         click.echo(line)
 
 
 def write(file: str, text: str) -> None:
-    """Write the file. Raises UsageError."""
+    """Write a text file. Raises UsageError."""
     from pathlib import Path
 
     try:

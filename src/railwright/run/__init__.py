@@ -1,1 +1,1 @@
-"""Plans a run, measures it, and records it."""
+"""A measuring run: plan, measurement and records."""

@@ -1,4 +1,4 @@
-"""Where and with what a run is measured: host, software, environment, load, and the noise of the machine."""
+"""The context of a run: host, software, environment, load, and the noise of the machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import re
 import time
 
-from railwright.launch.environment import environment
+from railwright.launch.environment import read_environment
 from railwright.native.memory import fixed_work
 from railwright.results.records import Context, Noise
 from railwright.results.statistics import quantile
@@ -24,9 +24,9 @@ _NOISE_QUANTA = 8_000
 
 
 def gather(topology: Topology) -> Context:
-    """The context of a run that starts now. Takes about 1.3 s: one to see how busy the machine is.
+    """Gather the context of a run that starts now. Takes about 1.3 s, of which 1 s measures the load.
 
-    `RAILWRIGHT_NOISE=off` in the environment leaves the noise out, which takes 0.3 s of a CPU.
+    `RAILWRIGHT_NOISE=off` in the environment skips the noise measurement, which uses a CPU for 0.3 s.
     """
     cpus = topology.of_kind("cpu")
     return Context(
@@ -37,11 +37,11 @@ def gather(topology: Topology) -> Context:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         software=_software(),
-        environment=environment(),
+        environment=read_environment(),
         clocks=_clocks(),
         load_average=os.getloadavg()[0],
-        busy_fraction=busy_fraction(),
-        noise=None if os.environ.get(NOISE_SWITCH, "").lower() in ("off", "0", "no") else noise(),
+        busy_fraction=measure_busy_fraction(),
+        noise=None if os.environ.get(NOISE_SWITCH, "").lower() in ("off", "0", "no") else measure_noise(),
     )
 
 
@@ -63,7 +63,7 @@ def _software() -> dict[str, str]:
 
 
 def _clocks() -> dict[str, Scalar]:
-    """The first CPU's present frequency and its governor. What the machine does not report is left out."""
+    """Read the current frequency and governor of the first CPU. Unreported values are left out."""
     root = live_root()
     found: dict[str, Scalar] = {}
     cpuinfo = root.read("proc/cpuinfo")
@@ -76,8 +76,8 @@ def _clocks() -> dict[str, Scalar]:
     return found
 
 
-def busy_fraction() -> float:
-    """The share of all CPUs that was busy during one second, steal included; 0 where /proc/stat cannot be read."""
+def measure_busy_fraction() -> float:
+    """Measure for one second the busy share of all CPUs, including steal. 0 if /proc/stat cannot be read."""
     before = cpu_ticks()
     time.sleep(_BUSY_WINDOW_S)
     after = cpu_ticks()
@@ -85,9 +85,9 @@ def busy_fraction() -> float:
     return (total - (idle_ticks(after) - idle_ticks(before))) / total if before and total > 0 else 0.0
 
 
-def noise() -> Noise:
-    """Time a fixed piece of work thousands of times: what it takes beyond its median was taken by others."""
+def measure_noise() -> Noise:
+    """Time a fixed piece of work thousands of times. Time above the median was taken by other work."""
     times = sorted(fixed_work(_NOISE_WORK, _NOISE_QUANTA))
     quantum = quantile(times, 0.5)
-    lost = sum(one - quantum for one in times if one > quantum)
+    lost = sum(duration - quantum for duration in times if duration > quantum)
     return Noise(quantum_s=quantum, lost_fraction=lost / sum(times), worst_s=times[-1] - quantum, quanta=len(times))

@@ -1,4 +1,4 @@
-"""The topologies of other hosts, each read by a railwright of its own there; a host that fails costs itself alone."""
+"""Discovery of the topologies of other hosts, each by a railwright process there. A failing host affects no other."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from railwright.topology.sources.sent import topology_of
 
 _AT_ONCE = 32
 _WITHIN_S = 90.0
-"""NVIDIA's libraries alone may take 30 s."""
+"""The time limit for one host. NVIDIA's libraries alone may take 30 s."""
 _LINE = shlex.join([sys.executable, "-P", "-m", "railwright.topology.sources.sent"])
 _LONGEST_REASON = 200
 
 
-def discovered(hosts: Hosts) -> dict[str, Topology | str]:
-    """Each host's topology, called by the host's name here, or why there is none; in the order of the hosts."""
+def discover(hosts: Hosts) -> dict[str, Topology | str]:
+    """Return each host's topology, named after the host, or the reason why there is none, in the order of the hosts."""
     with scratch_folder() as scratch:
         agent = hosts.reach.agent(scratch)
 
@@ -32,8 +32,8 @@ def discovered(hosts: Hosts) -> dict[str, Topology | str]:
             if finished.timed_out:
                 return f"no answer within {_WITHIN_S:.0f} s"
             if finished.returncode != 0:
-                said = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
-                return said[:_LONGEST_REASON] or finished.describe()
+                message = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
+                return message[:_LONGEST_REASON] or finished.describe()
             try:
                 return replace(topology_of(finished.output), name=host)
             except UsageError as error:

@@ -1,4 +1,4 @@
-"""One measuring run per host at a time, and none on a host that is busy with something else."""
+"""Exclusive measurement: one run per host at a time, and none on a busy host."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ BUSY_ABOVE = 0.5
 
 @contextlib.contextmanager
 def measuring_alone(force: bool) -> Iterator[None]:
-    """Hold the host for one run. The lock is one of the network namespace. Raises UsageError if another run holds it.
+    """Lock the host (its network namespace, to be exact) for one run. Raises UsageError if it is locked already.
 
-    The lock is a name in Linux's abstract socket namespace: the kernel drops it when the process ends, however it
-    ends, so that there is no stale lock and no file.
+    The lock is a name in Linux's abstract socket namespace. The kernel drops it when the process ends, so that there is
+    no stale lock and no file.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
         try:
             lock.bind(_NAME)
         except OSError as error:
             if not force:
-                hint = "wait for it to end, or measure beside it with --force (both results suffer)"
+                hint = "wait for it to end, or use --force (both results suffer)"
                 raise UsageError("another railwright run is measuring on this host", hint=hint) from error
         yield
 
 
 def refuse_busy_host(busy_fraction: float, force: bool) -> None:
-    """Raises UsageError where others use more than half of the CPUs."""
+    """Raise UsageError if other work uses more than half of the CPUs."""
     if busy_fraction > BUSY_ABOVE and not force:
         reason = f"this host is busy: {busy_fraction:.0%} of its CPU time in the last second went to other work"
-        raise UsageError(reason, hint="wait until it is idle, or measure all the same with --force")
+        raise UsageError(reason, hint="wait until it is idle, or use --force")

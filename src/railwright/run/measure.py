@@ -1,4 +1,4 @@
-"""Runs planned launches, one after the other, each in fresh processes."""
+"""Execution of planned launches, one after the other, each in fresh processes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from railwright.launch.hosts import Hosts
 from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
-from railwright.launch.program import results_of as program_results
+from railwright.launch.program import run_program as program_results
 from railwright.launch.session import Planned, Session
-from railwright.launch.slurm.srun import launcher_over
+from railwright.launch.slurm.srun import choose_launcher
 from railwright.results.records import Result
 
 DEFAULT_SILENCE_S = 60.0
@@ -22,73 +22,73 @@ DEFAULT_SILENCE_S = 60.0
 
 @dataclass
 class Measurement:
-    """What starts launches. `mpirun` None means the one beside this Python, or on the PATH."""
+    """Runs launches. If `mpirun` is None, the one next to this Python or on the PATH is used."""
 
     hosts: Hosts | None = None
-    """Among them are those of each launch; None: this host alone."""
+    """All hosts that launches may use. None means this host alone."""
     mpirun: str | None = None
     silence_s: float = DEFAULT_SILENCE_S
     on_step: Callable[[str], None] = field(default=lambda _text: None)
     lost: tuple[str, ...] = field(default=(), init=False)
-    """The hosts at fault in the last launch, where it failed and not all of them are."""
+    """The hosts that caused the failure of the last launch. Empty if all of them are suspect."""
     _mpi: MpiLauncher | str | None = field(default=None, init=False)
 
     def refuse_wrong_mpirun(self, planned: list[Planned]) -> None:
-        """Raises UsageError or CannotJudge for an --mpirun that cannot be used, before anything was measured."""
-        if self.mpirun is not None and any(one.job.ranks > 1 for one in planned):
+        """Raise UsageError or CannotJudge for an unusable --mpirun, before anything is measured."""
+        if self.mpirun is not None and any(launch.job.ranks > 1 for launch in planned):
             self._mpi = MpiLauncher(self.mpirun)
             if self.hosts is not None:
                 HostsLauncher(self._mpi, self.hosts)
 
-    def results(self, one: Planned) -> Iterator[Result]:
-        """Run one planned launch; a waived or failed result where it cannot run. Sets `lost`."""
+    def results(self, planned: Planned) -> Iterator[Result]:
+        """Run a planned launch. Yields a waived or failed result if it cannot run. Sets `lost`."""
         self.lost = ()
-        launcher = self._launcher(one)
-        waived = one.plan.waived or (launcher if isinstance(launcher, str) else "")
+        launcher = self._launcher(planned)
+        waived = planned.plan.waived or (launcher if isinstance(launcher, str) else "")
         if waived or isinstance(launcher, str):
-            yield one.without_measurement("waived", waived)
+            yield planned.without_measurement("waived", waived)
             return
-        program = one.benchmark.program(one.job)
+        program = planned.benchmark.program(planned.job)
         if program is not None:
-            yield from self._by_program(one, program)
+            yield from self._by_program(planned, program)
             return
         session = Session(
-            planned=one,
+            planned=planned,
             launcher=launcher,
             base_environment=dict(os.environ),
-            silence_s=self.silence_s + one.plan.silent_s,
+            silence_s=self.silence_s + planned.plan.silent_s,
             on_step=self.on_step,
         )
         given: list[Result] = []
         for result in session.results():
             given.append(result)
             yield result
-        self.lost = _hosts_of(one.job, session.blamed)
-        rest = one.benchmark.after_crash(one.job, given) if session.crashed else None
+        self.lost = _hosts_of(planned.job, session.blamed)
+        rest = planned.benchmark.after_crash(planned.job, given) if session.crashed else None
         if rest is not None:
-            yield from self.results(replace(one, job=rest))
+            yield from self.results(replace(planned, job=rest))
 
-    def _by_program(self, one: Planned, program: Program) -> Iterator[Result]:
+    def _by_program(self, planned: Planned, program: Program) -> Iterator[Result]:
         launcher = self._mpi if isinstance(self._mpi, MpiLauncher) else MpiLauncher(self.mpirun)
-        silence_s = self.silence_s + one.plan.silent_s
-        yield from program_results(one, program, launcher, dict(os.environ), silence_s, self.on_step)
+        silence_s = self.silence_s + planned.plan.silent_s
+        yield from program_results(planned, program, launcher, dict(os.environ), silence_s, self.on_step)
 
-    def _launcher(self, one: Planned) -> LocalLauncher | str:
-        """The launcher for a launch, or why there is none; a single rank needs no MPI."""
-        if one.job.ranks == 1 and not one.job.hosts:
+    def _launcher(self, planned: Planned) -> LocalLauncher | str:
+        """Return the launcher for a launch, or the reason why there is none. A single rank needs no MPI."""
+        if planned.job.ranks == 1 and not planned.job.hosts:
             return LocalLauncher()
         try:
             if self._mpi is None:
                 self._mpi = MpiLauncher(self.mpirun)
-            if isinstance(self._mpi, str) or self.hosts is None or not one.job.hosts:
+            if isinstance(self._mpi, str) or self.hosts is None or not planned.job.hosts:
                 return self._mpi
-            return launcher_over(self._mpi, self.hosts.part(one.job.hosts))
+            return choose_launcher(self._mpi, self.hosts.part(planned.job.hosts))
         except RailwrightError as error:
-            self._mpi = error.message  # there is no mpirun: one that is there but broken fails its launches
+            self._mpi = error.message  # no mpirun is installed; a broken one fails its launches instead
             return self._mpi
 
 
 def _hosts_of(job: AnyJob, ranks: set[int]) -> tuple[str, ...]:
-    """The hosts of some ranks; none where those are on all hosts, since then nothing tells which is at fault."""
+    """Return the hosts of the ranks. Empty if these are all hosts, since the culprit is then unknown."""
     hosts = tuple(dict.fromkeys(job.hosts[rank * len(job.hosts) // job.ranks] for rank in sorted(ranks) if job.hosts))
     return hosts if len(hosts) < len(job.hosts) else ()

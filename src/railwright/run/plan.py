@@ -1,4 +1,4 @@
-"""Plans the launches of a run: what each does, and how long it takes or why it cannot be. Nothing is started."""
+"""The plan of a run: its launches, with the cost of each or the reason why it cannot run. Nothing is started."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from railwright.launch.hosts import PlannedHosts
 from railwright.launch.session import Planned
 from railwright.topology.devices import Topology
 
-Place = Callable[[str], tuple[int, ...]]
-"""Sorts near hosts beside each other."""
+SortKey = Callable[[str], tuple[int, ...]]
+"""A sort key that keeps nearby hosts adjacent."""
 _SLOWER_NETWORK = 5
-"""So many times slower than planned a network may be before a silent launch counts as hung."""
+"""The factor by which a network may be slower than planned before a silent launch counts as hung."""
 
 
 @dataclass
 class PlannedProof:
-    """Benchmarks with their options, and how often each is launched in fresh processes."""
+    """Benchmarks with their options, and the number of launches of each."""
 
     topology: Topology
     chosen: list[tuple[AnyBenchmark, Options]]
     launches: int
     hosts: PlannedHosts | None = None
-    """None: this host alone."""
+    """The hosts. None means this host alone."""
     screens: bool = False
-    """Whether each of the hosts is measured by itself."""
-    place: Place | None = None
-    """Where groups of the hosts grow, their order; then the plan is what is launched where every merge gains."""
+    """Whether each host is measured separately."""
+    place: SortKey | None = None
+    """The order of hosts whose groups grow. The plan then contains all launches, as if every merge gained."""
 
     def __post_init__(self) -> None:
-        self.plan = list(self.every_launch() if self.place is None else self.grown(lambda _group: True))
+        self.plan = list(self.plan_rounds() if self.place is None else self.grown(lambda _group: True))
 
     @property
     def seconds(self) -> float:
-        """The estimated length of the whole run."""
-        return sum(one.plan.seconds for one in self.plan if not one.plan.waived)
+        """The estimated duration of the whole run."""
+        return sum(launch.plan.seconds for launch in self.plan if not launch.plan.waived)
 
-    def every_launch(self) -> Iterator[Planned]:
-        """Every launch in order: all benchmarks once, then again, so that drift touches all of them alike."""
+    def plan_rounds(self) -> Iterator[Planned]:
+        """Yield all launches in rounds over all benchmarks, so that drift affects all of them equally."""
         hosts = self.hosts
         sides = [hosts.part((name,)) for name in hosts.names] if self.screens and hosts is not None else [hosts]
         for number in range(self.launches):
@@ -54,9 +54,9 @@ class PlannedProof:
                 yield from launches_on(self.topology, self.chosen, number, side)
 
     def grown(self, gains: Callable[[Group], bool]) -> Iterator[Planned]:
-        """The launches on groups of hosts that are merged by doubling as long as that gains.
+        """Yield the launches on groups of hosts, which are merged by doubling as long as that gains.
 
-        `gains` is asked of each group after all of its level were launched: the next ones follow from what it says.
+        `gains` is called for each group after all launches of its level. Its answers determine the next level.
         """
         assert self.hosts is not None
         assert self.place is not None
@@ -73,8 +73,8 @@ class PlannedProof:
 def launches_on(
     topology: Topology, chosen: list[tuple[AnyBenchmark, Options]], number: int = 0, hosts: PlannedHosts | None = None
 ) -> list[Planned]:
-    """The launches on some hosts in one round."""
-    # CPUs of one NUMA node first: many machines number them in turn over the sockets.
+    """List the launches on the hosts in one round."""
+    # Sort CPUs by NUMA node, because many machines number them alternately over the sockets.
     cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (node_of(topology, cpu), cpu)))
     here = Machine(topology=topology, cpus=cpus)
     return [
@@ -92,20 +92,20 @@ def _job(
     number: int,
     hosts: PlannedHosts | None,
 ) -> tuple[AnyJob, Plan]:
-    """The job with its hosts, and its plan; waived where it cannot be spread over them."""
+    """Return a job with its hosts, and its plan, which is waived if the job cannot be spread over them."""
     job: AnyJob = Job(benchmark=benchmark.name, options=options, launch=launch, machine=here, round=number)
     if hosts is None:
         return job, benchmark.plan(job)
     if not benchmark.spans_hosts:
-        return job, replace(benchmark.plan(job), waived="it measures inside one host: leave out --hosts")
+        return job, replace(benchmark.plan(job), waived="it measures within one host: leave out --hosts")
     if job.ranks != hosts.ranks:
-        given = f"{len(hosts.names)} hosts with {hosts.ranks_per_host} ranks each were given"
-        return job, replace(benchmark.plan(job), waived=f"it is between {job.ranks} ranks, and {given}")
+        given = f"{len(hosts.names)} hosts with {hosts.ranks_per_host} ranks each"
+        return job, replace(benchmark.plan(job), waived=f"it needs {job.ranks} ranks, got {given}")
     job = changed(job, machine=_spread(here, hosts))
     plan, rate = benchmark.plan(job), hosts.reach.rate_bytes_per_s if len(hosts.names) > 1 else None
     if job.machine.fabric is not None:
         rate = job.machine.fabric.flow_bytes_per_s
-    if rate:  # as if all went one way, by one connection where links are known, so on the slow side
+    if rate:  # a high estimate of the time: all bytes one way, over one connection if the links are known
         crossing_s = plan.moved_bytes / rate
         patience_s = plan.seconds + _SLOWER_NETWORK * crossing_s
         plan = replace(plan, seconds=plan.seconds + crossing_s, longest_step_s=patience_s)
@@ -113,7 +113,7 @@ def _job(
 
 
 def _spread(here: Machine, hosts: PlannedHosts | None) -> Machine:
-    """The machine with the hosts that were asked for, if any."""
+    """Return the machine with the requested hosts, if any."""
     if hosts is None:
         return here
     return changed(

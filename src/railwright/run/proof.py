@@ -1,4 +1,4 @@
-"""A whole measuring run: plan, refuse what cannot be, measure, and keep every record as it comes."""
+"""A complete measuring run: plan, feasibility checks, measurement, and records that are written as they come."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _MOST_MEMORY_SHARE = 0.8
 _LONGEST_S = 4 * 3600.0
 _LEAST_HOSTS = 2
 _OTHERS_ABOVE = 0.2
-"""Of all CPU time, our choice: less moves what is measured by less than the bands are wide."""
+"""The share of CPU time above which other work is recorded. Less shifts results by less than the width of the bands."""
 
 
 @dataclass(kw_only=True)
 class Proof(PlannedProof):
-    """What is measured, on hosts that can be reached, and how."""
+    """A plan that can be run on its hosts."""
 
     command: tuple[str, ...]
     mpirun: str | None = None
     hosts: Hosts | None = None
     fabric: Fabric | None = None
-    """What joins the hosts, where their reach does not know it."""
+    """The fabric between the hosts, if their reach does not know it."""
     silence_s: float = DEFAULT_SILENCE_S
     force: bool = False
     on_step: Callable[[Planned, str], None] = field(default=lambda _planned, _text: None)
@@ -49,14 +49,14 @@ class Proof(PlannedProof):
         super().__post_init__()
         self._measurement = Measurement(self.hosts, self.mpirun, self.silence_s)
         self.lost: dict[str, str] = {}
-        """The hosts that were lost, each with how."""
+        """The hosts that were lost, each with the cause."""
         self.trouble: StoreFull | None = None
-        """Why the results file is not whole, None when it is."""
+        """The reason why the results file is incomplete. None if it is complete."""
 
     def _to_launch(self, results: list[Result]) -> Iterator[Planned]:
-        """The plan; where groups grow, what follows from the `results` that are there by then.
+        """Yield the launches of the plan. If groups grow, the `results` so far determine the next ones.
 
-        After a launch that lost hosts, that launch again and the rest without them.
+        After a launch that lost hosts, that launch is repeated, and the rest runs without them.
         """
         if self.place is not None:
             yield from self.grown(lambda group: is_well(group.members, results))
@@ -72,32 +72,32 @@ class Proof(PlannedProof):
             self.lost |= dict.fromkeys(lost, results[-1].reason)
             self.hosts = hosts.part(kept)
             try:
-                left = list(self.every_launch())[-len(left) :]
+                left = list(self.plan_rounds())[-len(left) :]
             except UsageError:  # options that fit the number of hosts, like ranks=
                 left = left[1:]
 
     def refuse_impossible(self) -> None:
-        """Raises UsageError for what does not fit in this machine's memory, or in an afternoon."""
+        """Raise UsageError for a plan that exceeds this machine's memory or four hours."""
         self._measurement.refuse_wrong_mpirun(self.plan)
         available = available_memory_bytes()
-        for one in self.plan:
-            need = one.plan.memory_bytes
-            if not one.plan.waived and available is not None and need > _MOST_MEMORY_SHARE * available:
-                reason = f"{one.benchmark.name} would need {format_size(need)} of memory"
+        for launch in self.plan:
+            need = launch.plan.memory_bytes
+            if not launch.plan.waived and available is not None and need > _MOST_MEMORY_SHARE * available:
+                reason = f"{launch.benchmark.name} would need {format_size(need)} of memory"
                 raise UsageError(f"{reason}, {format_size(available)} are free", hint="choose smaller sizes")
         if self.seconds > _LONGEST_S and not self.force:
-            hint = "choose smaller sizes or fewer launches, or say --force"
+            hint = "choose smaller sizes or fewer launches, or use --force"
             raise UsageError(f"the plan would take about {format_duration(self.seconds)}", hint=hint)
 
     def refuse_unreachable_hosts(self) -> None:
-        """Raises CannotJudge, naming host and cause. Hosts that are measured by themselves cost themselves alone."""
+        """Raise CannotJudge for an unreachable host. Hosts that are measured separately are not checked here."""
         if self.hosts is not None and not self.screens and self.place is None:
             self.hosts.reach.check()
 
     def run(self, output: Path) -> ResultFile:
-        """Measure everything; what was measured is kept whatever ends the run. Raises UsageError before it begins."""
-        # Where everything is waived, others neither disturb nor are disturbed.
-        beside = self.force or all(one.plan.waived for one in self.plan)
+        """Measure everything. Results are kept however the run ends. Raises UsageError before it starts."""
+        # If everything is waived, other work neither disturbs nor is disturbed.
+        beside = self.force or all(launch.plan.waived for launch in self.plan)
         with measuring_alone(beside):
             context = gather(self.topology)
             refuse_busy_host(context.busy_fraction, beside)
@@ -119,15 +119,15 @@ class Proof(PlannedProof):
         before = read_counters(root, paths)
         interrupted = ""
         try:
-            for one in self._to_launch(results):
+            for launch in self._to_launch(results):
                 others = OtherWork()
-                for result in self._one(one):
+                for result in self._run_launch(launch):
                     results.append(result)
                     writer.append(result)
-                if found := _disturbed(one, others.share()):
+                if found := _disturbed(launch, others.share()):
                     disturbed.append(found)
                     writer.append(found)
-                self.on_done(one)
+                self.on_done(launch)
         except KeyboardInterrupt as error:
             interrupted = f"interrupted by {str(error) or 'Ctrl-C'}"
         except StoreFull as error:
@@ -139,18 +139,20 @@ class Proof(PlannedProof):
         writer.close()
         return ResultFile(run=run, results=tuple(results), disturbed=tuple(disturbed), end=end)
 
-    def _one(self, one: Planned) -> Iterable[Result]:
-        self._measurement.on_step = lambda text: self.on_step(one, text)
-        return self._measurement.results(one)
+    def _run_launch(self, planned: Planned) -> Iterable[Result]:
+        self._measurement.on_step = lambda text: self.on_step(planned, text)
+        return self._measurement.results(planned)
 
     def _not_reached(self, writer: Writer, results: list[Result], why: str) -> list[Result]:
-        """A waived record for each series that has no result at all, so that nothing is missing in silence."""
+        """Write a waived record for each series without any result, so that nothing is omitted silently."""
         seen = [(result.benchmark, result.parameters.items()) for result in results]
         missing = [
-            one.without_measurement("waived", why)
-            for one in self.plan
-            if one.job.round == 0
-            and not any(name == one.benchmark.name and one.job.case.parameters().items() <= has for name, has in seen)
+            launch.without_measurement("waived", why)
+            for launch in self.plan
+            if launch.job.round == 0
+            and not any(
+                name == launch.benchmark.name and launch.job.case.parameters().items() <= has for name, has in seen
+            )
         ]
         self._keep_if_possible(writer, missing)
         return missing
@@ -163,13 +165,16 @@ class Proof(PlannedProof):
             self.trouble = self.trouble or error
 
 
-def _disturbed(one: Planned, others: float | None) -> Disturbed | None:
-    """The record of a launch that others disturbed; none for ranks on hosts, which are no children of ours."""
-    if others is None or others <= _OTHERS_ABOVE or one.job.hosts or one.plan.waived:
+def _disturbed(planned: Planned, others: float | None) -> Disturbed | None:
+    """Build the record of a disturbed launch. None for ranks on hosts, since they are not our children."""
+    if others is None or others <= _OTHERS_ABOVE or planned.job.hosts or planned.plan.waived:
         return None
-    parameters = dict(one.job.case.parameters())
+    parameters = dict(planned.job.case.parameters())
     return Disturbed(
-        benchmark=one.benchmark.name, parameters=parameters, launch=one.job.round, others_fraction=round(others, 3)
+        benchmark=planned.benchmark.name,
+        parameters=parameters,
+        launch=planned.job.round,
+        others_fraction=round(others, 3),
     )
 
 

@@ -1,7 +1,7 @@
-"""One host proves itself and sends its records: `python -m railwright.run.screened prove WORD ...`.
+"""The program that measures one host and sends its records: `python -m railwright.run.screened prove WORD ...`.
 
-It is started on each host by ssh or its like, and prints where it is, every few seconds, and the records as they come,
-in frames. Whoever reads them is gone when they cannot be written, and then the measuring ends, too.
+It is started on each host by ssh or a similar agent. Every few seconds it prints its step, and it prints the records as
+frames as they come. A broken pipe means that the reader is gone, and ends the measurement.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _BEAT_S = 2.0
 RESULTS = "results.jsonl"
 
 
-def step_of(line: str) -> str:
-    """Where the host says that it is; empty for other lines."""
+def parse_step(line: str) -> str:
+    """Extract the step from a line of a host. Empty for other lines."""
     return line.removeprefix(_STEP) if line.startswith(_STEP) else ""
 
 
 def main() -> None:
-    """Measure, and print the records; exit status that of the verb, or 2 without any."""
+    """Measure and print the records. Exits with the status of the verb, or with 2 if there are no records."""
     with scratch_folder() as scratch:
         folder, writer = scratch / "out", FrameWriter()
         argv = [sys.executable, "-P", "-m", "railwright", *sys.argv[1:], "-O", str(folder)]
@@ -39,8 +39,8 @@ def main() -> None:
             if (folder / RESULTS).exists():
                 print_lines(writer.end(finished.returncode))
                 sys.exit(finished.returncode)
-            said = next((line for line in finished.output if line.startswith("railwright: ")), finished.describe())
-            print_lines([said.removeprefix("railwright: ")])
+            message = next((line for line in finished.output if line.startswith("railwright: ")), finished.describe())
+            print_lines([message.removeprefix("railwright: ")])
             sys.exit(2)
         except BrokenPipeError:
             sys.exit(2)

@@ -1,4 +1,4 @@
-"""`--accept SPEC`: what was measured as a sheet that a vendor and a customer sign."""
+"""`--accept SPEC`: the results as a sheet that a vendor and a customer sign."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _MOST_BYTES = 2**20
 _HINT = "see docs/acceptance.md and examples/acceptance.toml"
 
 
-def the_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
-    """What must be met; None where nothing was given. Raises UsageError."""
+def load_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
+    """Load a specification. None without a file. Raises UsageError."""
     if file is None:
         return None
     if require:
-        raise UsageError("--accept and --require both say what decides", hint="leave out --require")
+        raise UsageError("--accept and --require exclude each other", hint="leave out --require")
     try:
-        asked = msgspec.toml.decode(read_bounded(Path(file), _MOST_BYTES), type=AskedSheet)
+        sheet = msgspec.toml.decode(read_bounded(Path(file), _MOST_BYTES), type=AskedSheet)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file[:200]!r} is no specification: {str(error)[:200]!r}", hint=_HINT) from error
+        raise UsageError(f"{file[:200]!r} is not a specification: {str(error)[:200]!r}", hint=_HINT) from error
     try:
-        return understood(asked, [benchmark.name for benchmark in EVERY])
+        return understood(sheet, [benchmark.name for benchmark in EVERY])
     except UsageError as error:
         raise UsageError(f"{file[:200]!r}: {error.message}", hint=error.hint or _HINT) from error
 
 
 class Evidence:
-    """What a sheet rests on, gathered file by file."""
+    """The evidence for a sheet, collected file by file."""
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec = spec
@@ -54,11 +54,11 @@ class Evidence:
 
     @property
     def page(self) -> Path:
-        """Where the sheet is written."""
+        """The path of the sheet."""
         return self.folder / "acceptance.html"
 
     def add(self, path: Path, file: ResultFile, diagnosis: Diagnosis, host: str = "") -> None:
-        """A results file, judged. Raises UsageError where it cannot be read again."""
+        """Add a judged results file. Raises UsageError if it cannot be read again."""
         cited, name, run = cite(path), relpath(path, self.folder), file.run
         places = {point: (f"{name}:{','.join(map(str, numbers))}",) for point, numbers in cited.of_point.items()}
         self.seen += seen_in(diagnosis, host, places)
@@ -75,21 +75,21 @@ class Evidence:
         )
 
     def add_pairs(self, path: Path, pairs: Sequence[PairJudged]) -> None:
-        """What hosts sent to each other, by the file of the search. Raises UsageError where it cannot be read."""
+        """Add pairs of hosts from the file of a search. Raises UsageError if it cannot be read."""
         digest, lines = digest_of(path)
         name = relpath(path, self.folder)
         self.seen += seen_of_pairs(pairs, name)
         self.files.append(RecordFile(name=name, sha256=digest, lines=lines))
 
     def sheet(self, hosts: Sequence[str] = (), lost: Mapping[str, str] | None = None) -> Sheet:
-        """All of it held against the specification; also written as a page. Raises UsageError where that fails."""
+        """Compare the evidence with the specification and write the page. Raises UsageError if that fails."""
         found = sheet_of(self.spec, self.seen, hosts, dict(lost or {}), tuple(self.files), is_cut_off=self.is_cut_off)
         write(str(self.page), render_acceptance(found))
         return found
 
 
-def told(sheet: Sheet, *, as_json: bool) -> Iterator[str]:
-    """The sheet as it is printed, with the exit status that it gives."""
+def sheet_lines(sheet: Sheet, *, as_json: bool) -> Iterator[str]:
+    """Yield the lines of a sheet, ending with its exit status."""
     if as_json:
         yield json_line(sheet)
         return

@@ -1,4 +1,4 @@
-"""Two runs side by side, as their user gets them."""
+"""Output of a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railwright.results.compare import Comparison
 
 
 def show(comparison: Comparison, *, as_json: bool) -> int:
-    """Print it; its exit status."""
+    """Print the comparison and return its exit status."""
     if as_json:
         for line in comparison_lines(comparison):
             click.echo(line)

@@ -1,4 +1,4 @@
-"""`--in-namespaces-of PID --against host`: the paths of a container and of its host, measured side by side."""
+"""`--in-namespaces-of PID --against host`: the paths of a container, measured alternately with those of its host."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from railwright.diagnosis.fleet.container import Entered, only_inside, unlike
 from railwright.diagnosis.fleet.settings import told_of
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
-from railwright.launch.containers.surroundings import CONTAINER, HOST, Inside, agent_of, look_inside
+from railwright.launch.containers.surroundings import CONTAINER, HOST, Surroundings, read_surroundings, write_agent
 from railwright.launch.hosts import NoReach, PlannedHosts
-from railwright.options.asked import Asked
+from railwright.options.arguments import Arguments
 from railwright.report.formats.json_line import json_line
 from railwright.report.formats.records import FindingRecord, comparison_lines
 from railwright.report.pages.page import standard_output
@@ -29,7 +29,7 @@ from railwright.run.host_screen import HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
 from railwright.runs.judged import note, write_page
-from railwright.runs.measuring import measuring_words, parse
+from railwright.runs.measuring import option_words, parse_benchmarks
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration
 
@@ -37,53 +37,55 @@ _TIMES_PLAN, _BESIDE_S = 5.0, 300.0
 _ROUNDS, _SIDES = "rounds", "hosts"
 
 
-def refuse_half(asked: Asked, *more: str) -> None:
-    """Raises UsageError for one of the two options alone, and for another way to name what is measured."""
-    if (asked.in_namespaces_of is None) != (asked.against is None):
-        raise UsageError("a container is measured beside its host", hint="write --in-namespaces-of PID --against host")
+def refuse_incomplete(arguments: Arguments, *more: str) -> None:
+    """Raise UsageError for only one of the two options, and for options that conflict with them."""
+    if (arguments.in_namespaces_of is None) != (arguments.against is None):
+        raise UsageError(
+            "--in-namespaces-of and --against require each other", hint="write --in-namespaces-of PID --against host"
+        )
     other = next((name for name in ("hosts", *more, "slurm", "kubernetes", "require", "accept", "verbose")
-                  if getattr(asked, name, None)), None)  # fmt: skip
-    if asked.in_namespaces_of is not None and other is not None:
-        raise UsageError(f"--{other} says nothing with --in-namespaces-of", hint="leave it out")
+                  if getattr(arguments, name, None)), None)  # fmt: skip
+    if arguments.in_namespaces_of is not None and other is not None:
+        raise UsageError(f"--{other} and --in-namespaces-of exclude each other", hint=f"leave out --{other}")
 
 
-def container_beside_host(words: Sequence[str], names: tuple[str, ...], asked: Asked) -> int:
-    """Show the plan, measure both sides in turn, and report; the exit status.
+def measure_container(words: Sequence[str], names: tuple[str, ...], arguments: Arguments) -> int:
+    """Show the plan, measure both sides alternately, report, and return the exit status.
 
-    `words` are those of the command that measures one side, and `names` the benchmarks that it will measure.
+    `words` is the command that measures one side, and `names` are the benchmarks that it measures.
     """
-    inside, launches = look_inside(asked.in_namespaces_of), asked.launches
-    proof = PlannedProof(load_machine(None), parse(names, asked.options), launches)
-    _show_plan(inside, proof.seconds, launches, asked.output)
-    if asked.dry_run:
+    inside, launches = read_surroundings(arguments.in_namespaces_of), arguments.launches
+    proof = PlannedProof(load_machine(None), parse_benchmarks(names, arguments.options), launches)
+    _show_plan(inside, proof.seconds, launches, arguments.output)
+    if arguments.dry_run:
         return EXIT_OK
-    every = [*words, *measuring_words(asked, asked.options, 1)]
-    folder = Path(asked.output)
+    command = [*words, *option_words(arguments, arguments.options, 1)]
+    folder = Path(arguments.output)
     longest_s = _TIMES_PLAN * proof.seconds + _BESIDE_S
     troubles: dict[str, str] = {}
     for number in range(launches):
-        # Each goes first as often as the other: what grows or ends meanwhile on the machine is then in both.
+        # The sides alternate in going first, so that drift of the machine affects both equally.
         order = (HOST, CONTAINER) if number % 2 == 0 else (CONTAINER, HOST)
         sides = PlannedHosts(order, 1, NoReach("namespaces", shares_cpus=True))
         screen = HostScreen(
-            sides, every, folder / _ROUNDS / str(number), asked.silence + proof.seconds, longest_s, note
+            sides, command, folder / _ROUNDS / str(number), arguments.silence + proof.seconds, longest_s, note
         )
-        troubles |= {side: why for side, why in screen.run(partial(agent_of, inside)).items() if why}
+        troubles |= {side: why for side, why in screen.run(partial(write_agent, inside)).items() if why}
     files = {side: _merged(folder, side, launches) for side in (HOST, CONTAINER)}
-    return _tell(inside, files, troubles, folder, asked.as_json)
+    return _tell(inside, files, troubles, folder, arguments.as_json)
 
 
-def _show_plan(inside: Inside, seconds: float, launches: int, output: str) -> None:
-    note(f"plan: this host and the container of process {inside.pid} measure in turn, {launches} times each")
-    note(f"  takes      {', '.join(inside.taken)}")
-    for what in inside.left:
-        note(f"  not taken  {what}")
+def _show_plan(inside: Surroundings, seconds: float, launches: int, output: str) -> None:
+    note(f"plan: this host and the container of process {inside.pid} measure alternately, {launches} times each")
+    note(f"  adopted      {', '.join(inside.taken)}")
+    for item in inside.left:
+        note(f"  not adopted  {item}")
     note(f"  writes {output}/{_SIDES}/{HOST} and {output}/{_SIDES}/{CONTAINER}")
-    note(f"  all together about {format_duration(2 * seconds)}")
+    note(f"  about {format_duration(2 * seconds)} in total")
 
 
 def _merged(folder: Path, side: str, launches: int) -> ResultFile | None:
-    """The rounds of a side as one run of as many launches; None where none left records."""
+    """Merge the rounds of a side into one run with as many launches. None if no round left records."""
     found = []
     for number in range(launches):
         file = folder / _ROUNDS / str(number) / _SIDES / side / RESULTS
@@ -102,8 +104,8 @@ def _merged(folder: Path, side: str, launches: int) -> ResultFile | None:
 
 def _records(found: Sequence[tuple[int, ResultFile]]) -> Iterator[Record]:
     for number, file in found:
-        yield from (replace(one, launch=number) for one in file.results)
-        yield from (replace(one, launch=number) for one in file.disturbed)
+        yield from (replace(result, launch=number) for result in file.results)
+        yield from (replace(result, launch=number) for result in file.disturbed)
     ends = [file.end for _, file in found if file.end is not None]
     if len(ends) == len(found):
         moved = {name: 0 for end in ends for name in end.counters_moved}
@@ -113,7 +115,7 @@ def _records(found: Sequence[tuple[int, ResultFile]]) -> Iterator[Record]:
 
 
 def _tell(
-    inside: Inside, files: dict[str, ResultFile | None], troubles: dict[str, str], folder: Path, as_json: bool
+    inside: Surroundings, files: dict[str, ResultFile | None], troubles: dict[str, str], folder: Path, as_json: bool
 ) -> int:
     entered = Entered(
         pid=inside.pid, program=inside.program, taken=inside.taken, left=inside.left, troubles=dict(troubles)
@@ -127,7 +129,7 @@ def _tell(
     if compared is not None:
         compared = replace(compared, exit_status=status)
     if as_json:
-        for record in (entered, *differ, *(FindingRecord(finding=one) for one in alone)):
+        for record in (entered, *differ, *(FindingRecord(finding=finding) for finding in alone)):
             click.echo(json_line(record))
         for line in comparison_lines(compared) if compared is not None else ():
             click.echo(line)
@@ -137,7 +139,7 @@ def _tell(
 
 
 def _judged(file: ResultFile, folder: Path) -> tuple[Finding, ...]:
-    """The findings of a side, whose own report is beside its records."""
+    """Judge a side, write its report next to its records, and return its findings."""
     diagnosis = diagnose(file, DECLARATIONS)
     try:
         write_page(file, diagnosis, folder)
@@ -147,8 +149,8 @@ def _judged(file: ResultFile, folder: Path) -> tuple[Finding, ...]:
 
 
 def _status(compared: Comparison | None, alone: Sequence[Finding], troubles: dict[str, str]) -> int:
-    """1 where the container is slower or has a fault of its own; else 3 where something cannot be told."""
-    if any(one.certainty in ("seen", "likely") for one in alone):
+    """Return 1 if the container is slower or has its own fault, or else 3 if something is unknown."""
+    if any(finding.certainty in ("seen", "likely") for finding in alone):
         return EXIT_SLOW
     if compared is None:
         return EXIT_UNJUDGED

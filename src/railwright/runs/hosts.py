@@ -1,4 +1,4 @@
-"""The hosts that `--hosts` and its like name, and how each is reached."""
+"""Resolution of `--hosts` and related options to hosts with a reach."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts, PlannedHosts, Reach, parse_hosts, parse_interfaces
 from railwright.launch.slurm.allocation import SlurmReach, allocation
 from railwright.launch.ssh import SshReach
-from railwright.run.plan import Place
+from railwright.run.plan import SortKey
 
 
-def the_hosts(
+def resolve_hosts(
     hosts: str | None,
     *,
     ranks_per_host: int | None = None,
@@ -23,26 +23,26 @@ def the_hosts(
     interfaces: str | None = None,
     slurm: str | None = None,
 ) -> Hosts | None:
-    """What was given; None for this host alone. Raises UsageError.
+    """Resolve the options to hosts. None means this host alone. Raises UsageError.
 
-    `slurm` is what starts the ranks in the Slurm job that we are in, where its nodes are wanted.
+    `slurm` is the launcher in the surrounding Slurm job, if its nodes are requested.
     """
     others = {
         "--ranks-per-host": ranks_per_host, "--lab": lab, "--ssh-config": ssh_config, "--interfaces": interfaces
     }  # fmt: skip
     if slurm is not None:
         if lab or ssh_config:
-            raise UsageError("--slurm reaches hosts by Slurm", hint="leave out --lab and --ssh-config")
+            raise UsageError("--slurm excludes --lab and --ssh-config", hint="leave out --lab and --ssh-config")
         job = allocation(os.environ)
         names = parse_hosts(hosts or ",".join(job.nodes))
         return Hosts(names, ranks_per_host or 1, SlurmReach(names, job, slurm), parse_interfaces(interfaces or ""))
     if hosts is None:
         given = next((name for name, value in others.items() if value is not None), None)
         if given is not None:
-            raise UsageError(f"{given} says nothing without --hosts", hint="write --hosts host0,host1")
+            raise UsageError(f"{given} requires --hosts", hint="write --hosts host0,host1")
         return None
     if lab is not None and ssh_config is not None:
-        raise UsageError("--lab enters its hosts without ssh, so --ssh-config says nothing", hint="give one of the two")
+        raise UsageError("--lab and --ssh-config exclude each other", hint="give one of the two")
     chosen = parse_interfaces(interfaces or "")
     namespaces = _namespaces(hosts)
     names = parse_hosts(namespaces or hosts)
@@ -52,17 +52,15 @@ def the_hosts(
 
 
 def refuse_no_hosts(hosts: PlannedHosts | None) -> None:
-    """Raises UsageError where hosts are to be compared and none were given."""
+    """Raise UsageError for --screen without hosts."""
     if hosts is None:
-        raise UsageError("--screen compares hosts, and none were given", hint="write --hosts host0,host1")
+        raise UsageError("--screen requires --hosts", hint="write --hosts host0,host1")
 
 
-def growing(hosts: PlannedHosts | None) -> Place:
-    """The order of hosts whose groups grow: near are those below one leaf in a lab, else those beside each other."""
+def choose_sort_key(hosts: PlannedHosts | None) -> SortKey:
+    """Return the sort key of hosts whose groups grow: by leaf in a lab, or else by position in --hosts."""
     if hosts is None:
-        raise UsageError(
-            "--grow merges hosts, and none were given", hint="write --hosts host0,host1, near ones together"
-        )
+        raise UsageError("--grow requires --hosts", hint="write --hosts host0,host1 with nearby hosts adjacent")
     names, reach = hosts.names, hosts.reach
 
     def place(name: str) -> tuple[int, ...]:
@@ -73,15 +71,15 @@ def growing(hosts: PlannedHosts | None) -> Place:
 
 
 def _namespaces(hosts: str) -> str:
-    """The names of the network namespaces, joined by commas; empty where the hosts are not namespaces.
+    """Return the names of the network namespaces, joined by commas. Empty if the hosts are not namespaces.
 
-    Raises UsageError where only some of the hosts are.
+    Raises UsageError if only some of the hosts are namespaces.
     """
     parts = [part.strip() for part in hosts.split(",")]
     found = [part.removeprefix(PREFIX) for part in parts if part.startswith(PREFIX)]
     if found and len(found) != len(parts):
         other = next(part for part in parts if not part.startswith(PREFIX))
-        raise UsageError(f"{other[:60]!r} is no {PREFIX}NAME, and another host is", hint="give hosts of one kind")
+        raise UsageError(f"hosts must all be {PREFIX}NAME or none, got {other[:60]!r}", hint="give hosts of one kind")
     return ",".join(found)
 
 
@@ -90,7 +88,7 @@ def _namespaces_reach(
 ) -> Reach:
     given = "--lab" if lab is not None else "--ssh-config" if ssh_config is not None else ""
     if given:
-        raise UsageError(f"{given} says nothing of network namespaces", hint="leave it out")
+        raise UsageError(f"{given} does not apply to network namespaces", hint="leave it out")
     return NetnsReach(names, interfaces)
 
 
@@ -102,8 +100,10 @@ def _reach(names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> R
 
 
 def refuse_shared_memory(hosts: PlannedHosts | None, options: tuple[str, ...]) -> None:
-    """Raises UsageError where shared memory was asked for between hosts, which always use TCP."""
+    """Raise UsageError if shared memory is requested between hosts, which always use TCP."""
     for text in options:
         name, _, value = text.partition("=")
         if hosts is not None and name.rpartition(".")[2] == "transports" and "shm" in value:
-            raise UsageError("shared memory reaches no other host", hint="leave out -o transports: --hosts means tcp")
+            raise UsageError(
+                "shared memory does not work between hosts", hint="leave out -o transports: --hosts implies tcp"
+            )

@@ -1,4 +1,4 @@
-"""A judged run as its user gets it: on the terminal, as report.html and as metrics.txt."""
+"""Output of a judged run: on the terminal, as report.html and as metrics.txt."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from railwright.report.text.run import render
 from railwright.report.view import View, view_of
 from railwright.results.records import ResultFile
 from railwright.results.store import RESULTS_NAME
-from railwright.runs.acceptance import Evidence, told
+from railwright.runs.acceptance import Evidence, sheet_lines
 from railwright.terminal import drop_output
 
 
 def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Requirement, ...] = (),
            spec: Spec | None = None, results: Path | None = None, verbose: bool = False) -> int:  # fmt: skip
-    """Judge a run, write report.html and metrics.txt into `output`, and print it; the exit status.
+    """Judge a run, write report.html and metrics.txt into `output`, print the run, and return the exit status.
 
-    With `spec` the sheet decides that; it cites the file `results`, or the one in `output`.
-    The files come first, and each is tried: what cannot be made, written or printed does not cost the rest.
+    With `spec` the acceptance sheet decides the status. The sheet cites `results`, or the file in `output`.
+    The files are written first. A failure of one output does not prevent the others.
     """
     diagnosis = diagnose(file, DECLARATIONS, required)
-    view = the_view(file, diagnosis)
+    view = build_view(file, diagnosis)
     if spec is not None:
         evidence = Evidence(spec, output)
         evidence.add(results or output / RESULTS_NAME, file, diagnosis)
@@ -48,26 +48,26 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
     for name, make in _pages(view).items():
         try:
             _write(output / name, make())
-        except Exception as trouble:  # also a mistake of our own in a page: the report on the terminal must come
+        except Exception as trouble:  # even an internal error in a page must not prevent the report on the terminal
             troubles.append(trouble)
     show(view, as_json=as_json, verbose=verbose)
     if spec is not None:
         with _reader_may_leave():
-            for line in told(sheet, as_json=as_json):
+            for line in sheet_lines(sheet, as_json=as_json):
                 click.echo(line)
     if troubles:
         raise troubles[0]
     return view.diagnosis.exit_status
 
 
-def the_view(file: ResultFile, diagnosis: Diagnosis) -> View:
-    """What every report of a judged file lays out."""
+def build_view(file: ResultFile, diagnosis: Diagnosis) -> View:
+    """Build the view of a judged file that all reports render."""
     return view_of(file.run, diagnosis, file.end, file.results)
 
 
 def write_page(file: ResultFile, diagnosis: Diagnosis, folder: Path) -> None:
-    """Write report.html of a judged file into the folder. Raises RailwrightError."""
-    write(str(folder / "report.html"), render_html(the_view(file, diagnosis)))
+    """Write report.html of a judged file into a folder. Raises RailwrightError."""
+    write(str(folder / "report.html"), render_html(build_view(file, diagnosis)))
 
 
 def _pages(view: View) -> dict[str, Callable[[], str]]:
@@ -86,7 +86,7 @@ def show(view: View, *, as_json: bool, verbose: bool = False) -> None:
 
 @contextlib.contextmanager
 def _reader_may_leave() -> Iterator[None]:
-    """`| head` leaves before all is printed: the exit status then still is that of the measurement."""
+    """Ignore a closed pipe, as of `| head`, so that the exit status is still that of the measurement."""
     try:
         yield
         click.echo(nl=False)
@@ -95,7 +95,7 @@ def _reader_may_leave() -> Iterator[None]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a report whole: a half-written one never takes the place of an older one. Raises RailwrightError."""
+    """Write a report atomically, so that a partial one never replaces an older one. Raises RailwrightError."""
     new = path.with_name(f".{path.name}.new")
     try:
         new.write_text(text, encoding="utf-8")
@@ -109,6 +109,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def note(text: str) -> None:
-    """A line on standard error. A measurement goes on when nobody can read it any more (`2>&1 | head`, full disk)."""
+    """Print a line on standard error. Write errors are ignored, so that a measurement continues."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)

@@ -1,4 +1,4 @@
-"""`--kubernetes`: on the pods of a job that is made for it, followed, removed, and judged here."""
+"""`--kubernetes`: a run on the pods of a job, which is created, followed, removed, and judged on this machine."""
 
 from __future__ import annotations
 
@@ -11,92 +11,98 @@ from pathlib import Path
 import click
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.launch.environment import environment
+from railwright.launch.environment import read_environment
 from railwright.launch.hosts import NoReach, PlannedHosts
 from railwright.launch.kubernetes.job import KubernetesJob, new_name
-from railwright.launch.kubernetes.kubectl import chosen_kind, current_namespace
-from railwright.launch.kubernetes.manifests import PRIVILEGES, Named
+from railwright.launch.kubernetes.kubectl import choose_kind, current_namespace
+from railwright.launch.kubernetes.manifests import PRIVILEGES, NamedJob
 from railwright.launch.kubernetes.received import Received
-from railwright.launch.kubernetes.wanted import Wanted, cost_words
+from railwright.launch.kubernetes.wanted import KubernetesRequest, describe_cost
 from railwright.launch.slurm.job import parse_limit
-from railwright.options.asked import Asked
+from railwright.options.arguments import Arguments
 from railwright.results.store import load
 from railwright.runs.judged import note, report
-from railwright.runs.requirements import the_requirements
+from railwright.runs.requirements import load_requirements
 
 NAMES = ("kubernetes", "namespace", "image", "rdma", "networks", "node_selector", "start_within", "job_kind")
 """The parameters of `kubernetes_options`."""
 _NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
-"""Variables that are of this machine and this command."""
+"""Prefixes of variables that apply only to this machine and this command."""
 
 
-def refuse_mixed(asked: Asked) -> None:
-    """Raises UsageError for options of Kubernetes without it, and for other ways to hosts beside it."""
-    if not asked.kubernetes:
-        lone = next((name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(asked, name)), "")
+def refuse_mixed(arguments: Arguments) -> None:
+    """Raise UsageError for Kubernetes options without --kubernetes, and for other kinds of hosts next to it."""
+    if not arguments.kubernetes:
+        lone = next(
+            (name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(arguments, name)), ""
+        )
         if lone:
             option = "--network" if lone == "networks" else f"--{lone.replace('_', '-')}"
-            raise UsageError(f"{option} says nothing without --kubernetes", hint="write --kubernetes as well")
+            raise UsageError(f"{option} requires --kubernetes", hint="add --kubernetes")
         return
-    if asked.slurm:
-        raise UsageError("--slurm and --kubernetes are two clusters", hint="give one of the two")
-    others = {"--hosts": asked.hosts, "--lab": asked.lab, "--ssh-config": asked.ssh_config}
+    if arguments.slurm:
+        raise UsageError("--slurm and --kubernetes exclude each other", hint="give one of the two")
+    others = {"--hosts": arguments.hosts, "--lab": arguments.lab, "--ssh-config": arguments.ssh_config}
     other = next((name for name, value in others.items() if value is not None), None)
     if other is not None:
-        raise UsageError(f"--kubernetes makes its hosts, so {other} says nothing", hint="leave it out")
+        raise UsageError(f"--kubernetes and {other} exclude each other", hint=f"leave out {other}")
 
 
-def to_come(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str, ...] = ()) -> PlannedHosts:
-    """The nodes of the job that is to be made, under names for the plan. Raises UsageError."""
+def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str, ...] = ()) -> PlannedHosts:
+    """Return placeholder hosts for the plan of a job that is not created yet. Raises UsageError."""
     if nodes is None:
-        raise UsageError("how many pods the job needs is not said", hint="--nodes 4")
+        raise UsageError("--kubernetes requires --nodes", hint="add --nodes 4")
     names = tuple(f"node{number}" for number in range(nodes))
     return PlannedHosts(names, ranks_per_host, NoReach("kubernetes"), interfaces)
 
 
-def _job(asked: Asked, ranks_per_node: int) -> Wanted:
-    """The job to make. Raises UsageError."""
-    settings = {name: value for name, value in environment().items() if not name.startswith(_NOT_PASSED)}
-    return Wanted(asked.nodes, asked.image, ranks_per_node, asked.namespace or "", asked.gpus_per_node or 0,
-                  asked.rdma, asked.networks, asked.node_selector,
-                  parse_limit(asked.limit) if asked.limit is not None else None, asked.start_within,
+def _job(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
+    """Build the requested job. Raises UsageError."""
+    settings = {name: value for name, value in read_environment().items() if not name.startswith(_NOT_PASSED)}
+    return KubernetesRequest(arguments.nodes, arguments.image, ranks_per_node, arguments.namespace or "",
+                  arguments.gpus_per_node or 0,
+                  arguments.rdma, arguments.networks, arguments.node_selector,
+                  parse_limit(arguments.limit) if arguments.limit is not None else None, arguments.start_within,
                   settings)  # fmt: skip
 
 
-def words_of(verb: str, asked: Asked, *more: str) -> tuple[str, ...]:
-    """What railwright is told in the first pod, but for the hosts and the output. Raises UsageError."""
-    if asked.mpirun:
-        raise UsageError("--mpirun is a path of this machine", hint="the pods use the Open MPI of their image")
-    words = [verb, *more, "--launches", str(asked.launches), "--silence", f"{asked.silence:g}"]
-    words += [word for text in asked.options for word in ("--option", text)]
-    return (*words, *["--force"] * bool(asked.force))
+def pod_words(verb: str, arguments: Arguments, *more: str) -> tuple[str, ...]:
+    """Return railwright's arguments in the first pod, without the hosts and the output. Raises UsageError."""
+    if arguments.mpirun:
+        raise UsageError(
+            "--mpirun and --kubernetes exclude each other",
+            hint="leave out --mpirun: pods use the Open MPI of their image",
+        )
+    words = [verb, *more, "--launches", str(arguments.launches), "--silence", f"{arguments.silence:g}"]
+    words += [word for text in arguments.options for word in ("--option", text)]
+    return (*words, *["--force"] * bool(arguments.force))
 
 
-def submitting(
+def make_submitter(
     hosts: PlannedHosts,
     words: tuple[str, ...],
-    asked: Asked,
+    arguments: Arguments,
     judged: Callable[[Received, list[str]], int] | None = None,
 ) -> Callable[[float], int]:
-    """What is done with a plan of some seconds instead of measuring it here; `judged` reports what came."""
-    wanted = _job(asked, hosts.ranks_per_host)
-    required = the_requirements(asked.require)
-    folder = Path(asked.output)
+    """Return the function that submits a plan of some seconds instead of measuring it. `judged` reports the records."""
+    wanted = _job(arguments, hosts.ranks_per_host)
+    required = load_requirements(arguments.require)
+    folder = Path(arguments.output)
 
     def reported(received: Received, _troubles: list[str]) -> int:
         if not received.has_results:
-            raise CannotJudge("the job has ended before any result", hint="its own words are above")
-        return report(load(folder), folder, as_json=asked.as_json, required=required, verbose=asked.verbose)
+            raise CannotJudge("the job ended before any result", hint="see its output above")
+        return report(load(folder), folder, as_json=arguments.as_json, required=required, verbose=arguments.verbose)
 
     def submit_it(plan_s: float) -> int:
         limit_s = wanted.limited(plan_s)
-        kind = chosen_kind(asked.job_kind)
+        kind = choose_kind(arguments.job_kind)
         namespace = wanted.namespace or current_namespace()
-        note(f"  {cost_words(wanted, kind, namespace, limit_s, plan_s)}")
+        note(f"  {describe_cost(wanted, kind, namespace, limit_s, plan_s)}")
         for name, why in PRIVILEGES.items() if wanted.rdma else ():
             note(f"  its pods run as root with {name}: {why}")
-        named = Named(wanted, new_name(), kind, words, limit_s)
-        if asked.dry_run:
+        named = NamedJob(wanted, new_name(), kind, words, limit_s)
+        if arguments.dry_run:
             _show(named)
             return 0
         received, troubles = _followed(named, namespace, folder)
@@ -113,13 +119,13 @@ def submitting(
     return submit_it
 
 
-def _followed(named: Named, namespace: str, folder: Path) -> tuple[Received, list[str]]:
-    """Make the job, keep what it sends, and remove it; what came, and the pods that died."""
+def _followed(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, list[str]]:
+    """Create the job, store its records, and remove it. Returns the records and the pods that died."""
     received = Received(folder, ("railwright", *sys.argv[1:]), dt.datetime.now)
     job = KubernetesJob(named, namespace, note)
     try:
         with job:
-            note(f"job {named.name} is made in namespace {namespace}")
+            note(f"job {named.name} created in namespace {namespace}")
             for file, record in job.records():
                 received.keep(file, record)
     except KeyboardInterrupt as error:
@@ -133,17 +139,17 @@ def _followed(named: Named, namespace: str, folder: Path) -> tuple[Received, lis
 
 
 def _ending(received: Received, troubles: list[str]) -> CannotJudge | None:
-    """Why the records are not whole; None where they are."""
+    """Return why the records are incomplete. None if they are complete."""
     words = [received.interrupted] * bool(received.interrupted)
     if received.lost:
         words += [f"its records are incomplete: {received.lost}", *troubles]
     if not words:
         return None
-    return CannotJudge("; ".join(words)[:1000], hint="what came before is kept, and marked incomplete")
+    return CannotJudge("; ".join(words)[:1000], hint="the records received are kept, and marked incomplete")
 
 
-def _show(named: Named) -> None:
-    """The manifests, as kubectl takes them; the keys are made when the job is."""
+def _show(named: NamedJob) -> None:
+    """Print the manifests for kubectl. The keys are created only with the job."""
     click.echo(json.dumps(named.job(), indent=2))
     if named.kind == "job":
         click.echo("---")

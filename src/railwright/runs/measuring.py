@@ -1,4 +1,4 @@
-"""What the two measuring verbs, `prove` and `run`, share: the plan, the refusals and progress."""
+"""The common part of the measuring verbs `prove` and `run`: plan, checks and progress."""
 
 from __future__ import annotations
 
@@ -18,104 +18,119 @@ from railwright.errors import UsageError, unknown_name
 from railwright.launch.gpus.business import refuse_busy_gpus
 from railwright.launch.hosts import Hosts, PlannedHosts
 from railwright.launch.session import Planned
-from railwright.options.asked import Asked
+from railwright.options.arguments import Arguments
 from railwright.results.declarations import ceilings_of, measured_alike
 from railwright.results.records import ResultFile
-from railwright.run.plan import Place, PlannedProof
+from railwright.run.plan import PlannedProof, SortKey
 from railwright.run.proof import Proof
-from railwright.runs.acceptance import the_spec
+from railwright.runs.acceptance import load_spec
 from railwright.runs.judged import note, report
-from railwright.runs.requirements import the_requirements
+from railwright.runs.requirements import load_requirements
 from railwright.topology.sources.load import load
 from railwright.units import count, format_duration, format_size
 
 
-def with_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:
-    """The ceilings that benchmarks are held against, before them; between hosts those that span hosts. UsageError."""
-    asked = [find(name).name for name in dict.fromkeys(names)]
-    wanted = {one for name in asked for one in ceilings_of(name, DECLARATIONS)} - set(asked)
-    found = [one.name for one in EVERY if one.name in wanted and (one.spans_hosts or not between_hosts)]
-    return (*found, *asked)
+def add_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:
+    """Add the ceilings of benchmarks before them; between hosts only those that span hosts. Raises UsageError."""
+    chosen = [find(name).name for name in dict.fromkeys(names)]
+    wanted = {benchmark for name in chosen for benchmark in ceilings_of(name, DECLARATIONS)} - set(chosen)
+    found = [
+        benchmark.name
+        for benchmark in EVERY
+        if benchmark.name in wanted and (benchmark.spans_hosts or not between_hosts)
+    ]
+    return (*found, *chosen)
 
 
-def parse(
+def parse_benchmarks(
     names: tuple[str, ...], given: tuple[str, ...], ceilings: frozenset[str] = frozenset()
 ) -> list[tuple[AnyBenchmark, Options]]:
-    """The benchmarks of those names with their options. Raises UsageError.
+    """Parse the options of the named benchmarks. Raises UsageError.
 
-    An option without its benchmark's name is none of a ceiling's, unless that must be measured alike.
+    An option without a benchmark's name does not apply to a ceiling, unless that must be measured alike.
     """
     benchmarks = [find(name) for name in dict.fromkeys(names)]
-    asked = [one.name for one in benchmarks if one.name not in ceilings]
-    apart = {one for one in ceilings if not any(measured_alike(name, one, DECLARATIONS) for name in asked)}
+    chosen = [benchmark.name for benchmark in benchmarks if benchmark.name not in ceilings]
+    apart = {
+        benchmark for benchmark in ceilings if not any(measured_alike(name, benchmark, DECLARATIONS) for name in chosen)
+    }
     known = {benchmark.name: options_of(benchmark.options) for benchmark in benchmarks}
     settings: dict[str, dict[str, str]] = {name: {} for name in known}
     for text in given:
         key, separator, value = text.partition("=")
         owner, dot, name = key.rpartition(".")
         if not separator or not name:
-            raise UsageError(f"not an option: {text[:60]!r}", hint="write NAME=VALUE or BENCHMARK.NAME=VALUE")
+            raise UsageError(
+                f"-o must be NAME=VALUE, got {text[:60]!r}", hint="write NAME=VALUE or BENCHMARK.NAME=VALUE"
+            )
         if dot and owner not in settings:
             raise unknown_name("benchmark in this run", owner, settings)
-        takers = [each for each in known if each == owner or (not dot and name in known[each] and each not in apart)]
+        takers = [
+            taker for taker in known if taker == owner or (not dot and name in known[taker] and taker not in apart)
+        ]
         if not takers:
-            raise unknown_name("option of these benchmarks", name, {one for each in known.values() for one in each})
+            raise unknown_name(
+                "option of these benchmarks", name, {option for options in known.values() for option in options}
+            )
         for taker in takers:
             settings[taker][name] = value
-    asked_first = sorted(benchmarks, key=lambda one: one.name in ceilings)  # whose option is wrong is said of those
-    parsed = {one.name: one.parse(settings[one.name]) for one in asked_first}
+    benchmarks_first = sorted(benchmarks, key=lambda benchmark: benchmark.name in ceilings)  # so that errors name these
+    parsed = {benchmark.name: benchmark.parse(settings[benchmark.name]) for benchmark in benchmarks_first}
     return [(benchmark, parsed[benchmark.name]) for benchmark in benchmarks]
 
 
-class JobToCome(NamedTuple):
-    """A job that is yet to be submitted."""
+class PendingJob(NamedTuple):
+    """A job that is not submitted yet."""
 
     hosts: PlannedHosts
     submit: Callable[[float], int]
-    """It gets the plan's seconds, and gives the exit status."""
+    """Submits the job for a plan of some seconds. Returns the exit status."""
 
 
-def measuring_words(asked: Asked, options: Sequence[str], launches: int) -> list[str]:
-    """The words of these options for a railwright elsewhere."""
-    words = ["--launches", str(launches), "--silence", f"{asked.silence:g}"]
+def option_words(arguments: Arguments, options: Sequence[str], launches: int) -> list[str]:
+    """Return these options as arguments for railwright on another host."""
+    words = ["--launches", str(launches), "--silence", f"{arguments.silence:g}"]
     words += [word for text in options for word in ("-o", text)]
-    return [*words, *(["--mpirun", asked.mpirun] if asked.mpirun else []), *["--force"] * bool(asked.force)]
+    return [*words, *(["--mpirun", arguments.mpirun] if arguments.mpirun else []), *["--force"] * bool(arguments.force)]
 
 
 def measure(
     names: tuple[str, ...],
-    asked: Asked,
+    arguments: Arguments,
     *,
-    hosts: Hosts | JobToCome | None = None,
+    hosts: Hosts | PendingJob | None = None,
     screens: bool = False,
-    place: Place | None = None,
+    place: SortKey | None = None,
     ceilings: frozenset[str] = frozenset(),
 ) -> int:
-    """Show the plan, run it, or submit the job that will, and report; the exit status."""
-    required, spec = the_requirements(asked.require), the_spec(getattr(asked, "accept", None), asked.require)
-    topology, chosen = load(None), parse(names, asked.options, ceilings)
-    if isinstance(hosts, JobToCome):
-        plan = PlannedProof(topology, chosen, asked.launches, hosts.hosts, screens, place)
+    """Show the plan, run it or submit its job, report, and return the exit status."""
+    required, spec = (
+        load_requirements(arguments.require),
+        load_spec(getattr(arguments, "accept", None), arguments.require),
+    )
+    topology, chosen = load(None), parse_benchmarks(names, arguments.options, ceilings)
+    if isinstance(hosts, PendingJob):
+        plan = PlannedProof(topology, chosen, arguments.launches, hosts.hosts, screens, place)
         show_plan(plan, ceilings)
         return hosts.submit(plan.seconds)
     command = ("railwright", *sys.argv[1:])
-    proof = Proof(topology, chosen, asked.launches, hosts=hosts, screens=screens, place=place, command=command,
-                  mpirun=asked.mpirun, silence_s=asked.silence, force=asked.force)  # fmt: skip
+    proof = Proof(topology, chosen, arguments.launches, hosts=hosts, screens=screens, place=place, command=command,
+                  mpirun=arguments.mpirun, silence_s=arguments.silence, force=arguments.force)  # fmt: skip
     show_plan(proof, ceilings)
     proof.refuse_impossible()
-    if asked.dry_run:
+    if arguments.dry_run:
         return 0
-    output = Path(asked.output)
+    output = Path(arguments.output)
     file = _measured(proof, output)
     try:
-        return report(file, output, as_json=asked.as_json, required=required, spec=spec, verbose=asked.verbose)
+        return report(file, output, as_json=arguments.as_json, required=required, spec=spec, verbose=arguments.verbose)
     finally:
-        if proof.trouble is not None:  # that the results are not whole matters more than a report that is not written
+        if proof.trouble is not None:  # an incomplete results file matters more than a failed report
             raise proof.trouble
 
 
 def _measured(proof: Proof, output: Path) -> ResultFile:
-    """Run the plan, with its progress. Raises for hosts or GPUs that are not to be had now."""
+    """Run the plan and show progress. Raises an error if hosts or GPUs are unavailable."""
     proof.refuse_unreachable_hosts()
     _refuse_busy_gpus(proof)
     with _Display(proof):
@@ -123,8 +138,13 @@ def _measured(proof: Proof, output: Path) -> ResultFile:
 
 
 def _refuse_busy_gpus(proof: Proof) -> None:
-    """Raises UsageError where somebody else uses the GPUs that would be measured."""
-    gpus = {gpu.id: gpu for one in proof.plan if one.job.launch.gpus and not one.plan.waived for gpu in one.job.gpus}
+    """Raise UsageError if other processes use the GPUs that would be measured."""
+    gpus = {
+        gpu.id: gpu
+        for launch in proof.plan
+        if launch.job.launch.gpus and not launch.plan.waived
+        for gpu in launch.job.gpus
+    }
     if not gpus:
         return
     trouble = refuse_busy_gpus(gpus.values(), force=proof.force)
@@ -133,22 +153,22 @@ def _refuse_busy_gpus(proof: Proof) -> None:
 
 
 def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset()) -> None:
-    """What will be done, how long it takes, how much it moves and which files it writes; on standard error."""
+    """Print the plan on standard error: launches, duration, data moved and files written."""
     note(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches")
-    for one in proof.plan:
-        if one.job.round:
+    for launch in proof.plan:
+        if launch.job.round:
             continue
-        name = f"  {one.title}".ljust(26)
-        if one.plan.waived:
-            note(f"{name} not run: {one.plan.waived}")
+        name = f"  {launch.title}".ljust(26)
+        if launch.plan.waived:
+            note(f"{name} not run: {launch.plan.waived}")
             continue
-        cost = f"about {format_duration(one.plan.seconds)}, moves {format_size(one.plan.moved_bytes)}"
-        cost += ", gives others their limit (measured); --alone leaves it out" * (one.benchmark.name in ceilings)
-        where = f" on {count(len(one.job.hosts), 'host')}" if one.job.hosts else ""
-        note(f"{name} {one.job.ranks} rank{'s' * (one.job.ranks > 1)}{where}, {cost}")
-        for file in one.plan.files:
+        cost = f"about {format_duration(launch.plan.seconds)}, moves {format_size(launch.plan.moved_bytes)}"
+        cost += ", a limit (measured) for the others (--alone leaves it out)" * (launch.benchmark.name in ceilings)
+        where = f" on {count(len(launch.job.hosts), 'host')}" if launch.job.hosts else ""
+        note(f"{name} {launch.job.ranks} rank{'s' * (launch.job.ranks > 1)}{where}, {cost}")
+        for file in launch.plan.files:
             note(f"{'':26} writes {file}")
-    note(f"  all together about {format_duration(proof.seconds)}")
+    note(f"  about {format_duration(proof.seconds)} in total")
 
 
 class _Display:
@@ -166,20 +186,20 @@ class _Display:
             return
         columns = (TextColumn("{task.fields[step]}", markup=False), BarColumn(), TimeElapsedColumn())
         progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        task = progress.add_task("", total=max(proof.seconds, 0.1), step="looking at the machine")
+        task = progress.add_task("", total=max(proof.seconds, 0.1), step="reading the machine")
         proof.on_step = lambda one, step: progress.update(task, step=f"{one.job.round + 1}/{proof.launches} {step}")
         proof.on_done = lambda one: progress.advance(task, 0 if one.plan.waived else one.plan.seconds)
         progress.start()
         self._progress = progress
 
-    def _count(self, one: Planned) -> None:
-        """One line for each benchmark, when the last of its launches is over."""
-        name = one.benchmark.name
+    def _count(self, launch: Planned) -> None:
+        """Print a line for each benchmark after its last launch."""
+        name = launch.benchmark.name
         self._left[name] -= 1
         if not self._left[name]:
-            every = [each for each in self._proof.plan if each.benchmark.name == name]
-            waived = all(each.plan.waived for each in every)
-            note(f"not run: {name}" if waived else f"done: {name} ({count(len(every), 'launch', 'launches')})")
+            launches = [each for each in self._proof.plan if each.benchmark.name == name]
+            waived = all(each.plan.waived for each in launches)
+            note(f"not run: {name}" if waived else f"done: {name} ({count(len(launches), 'launch', 'launches')})")
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:

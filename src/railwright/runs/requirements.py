@@ -1,4 +1,4 @@
-"""What `--require` names: paths, or files of them."""
+"""The paths that `--require` names directly or in files."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from railwright.benchmarks.registry import EVERY
 from railwright.diagnosis.verdicts.policy import MOST, Requirement, parse_requirements
 from railwright.errors import UsageError
 
-_MOST_BYTES_OF_A_LINE = 1000
+_MOST_LINE_BYTES = 1000
 
 
-def the_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
-    """The paths that must be ok. Raises UsageError for a name that nothing has, and for a file of nothing."""
+def load_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
+    """Load the paths that must be ok. Raises UsageError for an unknown name and for an empty file."""
     known = [benchmark.name for benchmark in EVERY]
     found: dict[Requirement, None] = {}
     for text in given:
         lines = list(_lines(text))
         parsed = parse_requirements(lines, known)
         if not parsed:
-            raise UsageError(f"{text[:60]!r} requires nothing", hint="write a benchmark's name, or a file of names")
+            raise UsageError(
+                f"--require must name a path, got {text[:60]!r}, which is empty",
+                hint="write a benchmark's name, or a file of names",
+            )
         found |= dict.fromkeys(parsed)
     return tuple(found)
 
@@ -33,10 +36,10 @@ def _lines(text: str) -> Iterator[str]:
         return
     try:
         with path.open(encoding="utf-8") as file:
-            lines = list(islice(iter(lambda: file.readline(_MOST_BYTES_OF_A_LINE), ""), MOST + 1))
+            lines = list(islice(iter(lambda: file.readline(_MOST_LINE_BYTES), ""), MOST + 1))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise UsageError(f"cannot read {text[:60]!r}: {reason}", hint="write one path a line") from error
+        raise UsageError(f"cannot read {text[:60]!r}: {reason}", hint="write one path per line") from error
     if len(lines) > MOST:
         raise UsageError(f"{text[:60]!r} has more than {MOST} lines", hint="write one path a line")
     yield from lines

@@ -1,4 +1,4 @@
-"""What `locate` and `simulate` share: the rounds that are asked for, what a cover costs, and the exit status."""
+"""The common part of `locate` and `simulate`: the rounds, the cost of a route cover, and the exit status."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from railwright.diagnosis.localise.procedure import ROUND_S, Rounds
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.options.asked import Asked
+from railwright.options.arguments import Arguments
 from railwright.units import format_duration
 
 
-def rounds_for(asked: Asked, fabric: Fabric) -> Rounds:
-    """The rounds of the search; says what a cover costs. Raises UsageError for one that is too long."""
-    if asked.cover is not None:
-        cost = cover_of(fabric, asked.cover).cost
+def choose_rounds(arguments: Arguments, fabric: Fabric) -> Rounds:
+    """Choose the rounds of the search, and print the cost of a route cover. Raises UsageError if it is too long."""
+    if arguments.cover is not None:
+        cost = cover_of(fabric, arguments.cover).cost
         lasts = format_duration(cost.rounds * ROUND_S)
-        says = f"{cost.leaf_pairs} leaf pairs x {cost.paths} paths: about {cost.rounds} rounds, {lasts} at most"
-        if cost.rounds > asked.most_rounds:
-            hint = "see --most-rounds, or cover leaf routes only"
-            raise UsageError(f"this route cover is too long: {says}", hint=hint)
-        click.echo(f"route cover of every {asked.cover} route, {says}", err=True)
-    return Rounds(screen=asked.rounds, confirm=asked.confirm, load_test=asked.load_test)
+        summary = f"{cost.leaf_pairs} leaf pairs x {cost.paths} paths: about {cost.rounds} rounds, {lasts} at most"
+        if cost.rounds > arguments.most_rounds:
+            hint = "raise --most-rounds, or cover only leaf routes"
+            raise UsageError(f"route cover must be at most {arguments.most_rounds} rounds, got {summary}", hint=hint)
+        click.echo(f"route cover of every {arguments.cover} route, {summary}", err=True)
+    return Rounds(screen=arguments.rounds, confirm=arguments.confirm, load_test=arguments.load_test)
 
 
-def status_of(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:
-    """1 where there are suspects; else 3 where links were not tested."""
+def search_status(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:
+    """Return 1 if there are suspects, or else 3 if links were not tested."""
     if suspects:
         return EXIT_SLOW
     return EXIT_UNJUDGED if tested.links_filled < tested.links or not_measured else EXIT_OK

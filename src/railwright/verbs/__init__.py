@@ -1,4 +1,4 @@
-"""What can be typed behind `railwright`: a module or a package for each verb, its options and its work.
+"""The verbs of `railwright`: a module or a package for each, with its options and its work.
 
-Importing a verb loads little beside click; a command imports what its work needs when it is called.
+Importing a verb imports little but click. A command imports the modules for its work when it is called.
 """

@@ -1,4 +1,4 @@
-"""`railwright compare A B`: two runs side by side, with noise taken into account."""
+"""`railwright compare A B`: compares two runs, taking noise into account."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from railwright.options.output import json_option
     "--across",
     multiple=True,
     metavar="PARAMETER",
-    help="Pair points that differ in this parameter, like `algorithm` or `transport`; may be repeated.",
+    help="Pair points that differ in this parameter, like `algorithm` or `transport`. May be repeated.",
 )
-@json_option("Print the records that the text is made from, one a line.")
+@json_option("Print the underlying records, one per line.")
 def compare(a: str, b: str, across: tuple[str, ...], as_json: bool) -> int:
-    """Say what became faster or slower from run A to run B, beyond the noise of both.
+    """Report changes from run A to run B that exceed the noise of both.
 
-    A and B are results files, or the directories that hold them. What makes the two incomparable (ranks, methods,
-    routing modes, versions) comes first.
+    A and B are results files or their directories. Differences that make the runs incomparable (ranks, methods,
+    routing modes, versions) come first.
 
-    Exit status: 0 nothing is slower, 1 something is slower beyond noise, 2 wrong usage, 3 it cannot be told.
+    Exit status: 0 nothing is slower, 1 something is slower beyond noise, 2 wrong usage, 3 unknown.
     """
     from pathlib import Path
 

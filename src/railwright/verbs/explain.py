@@ -1,4 +1,4 @@
-"""`railwright explain FILE`: what a known tool printed, held against the machine it ran on; measures nothing."""
+"""`railwright explain FILE`: judges the output of a known tool against its machine, without measuring."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import UsageError, unknown_name
-from railwright.options.machine import MachineCommand, cluster_options, spelt_path, the_cluster
-from railwright.options.output import json_option, tell, write
+from railwright.options.machine import MachineCommand, cluster_options, normalize_path, the_cluster
+from railwright.options.output import json_option, print_answer, write
 
 if TYPE_CHECKING:
     from railwright.expected.machine import Machine
@@ -22,10 +22,14 @@ _MOST_SHAPES = 4
 @click.command(cls=MachineCommand)
 @click.argument("files", metavar="[FILE]...", nargs=-1)
 @cluster_options
-@click.option("--beside", metavar="RUN", help="A run of ours on the same host, for tables of OSU inside that host.")
-@click.option("--path", "between", default="", metavar="A:B", help="What a point-to-point table is about: gpu0:gpu0@1.")
-@click.option("--collective", default="", metavar="NAME", help="What a table that does not say it is of: all_gather.")
-@click.option("--svg", type=click.Path(), help="Draw the rings of an NCCL log over the machine.")
+@click.option("--beside", metavar="RUN", help="A railwright run on the same host, for OSU tables within that host.")
+@click.option(
+    "--path", "between", default="", metavar="A:B", help="The devices of a point-to-point table: gpu0:gpu0@1."
+)
+@click.option(
+    "--collective", default="", metavar="NAME", help="The collective of a table that does not name it: all_gather."
+)
+@click.option("--svg", type=click.Path(), help="Draw the rings of an NCCL log on the machine's topology.")
 @json_option("Print one JSON record for each run in the file.")
 def explain(
     files: tuple[str, ...],
@@ -38,10 +42,10 @@ def explain(
     svg: str | None,
     as_json: bool,
 ) -> int:
-    """Is what a known tool printed normal for its machine, and if not, why? Without FILE: standard input.
+    """Judge whether a known tool's output is normal for its machine, and why. Reads standard input by default.
 
     Reads nccl-tests, OSU, the Intel MPI Benchmarks, perftest, ucx_perftest, nixlbench, nvbandwidth, gdsio, fio,
-    elbencho, IOR, mdtest, iperf3, STREAM, HPL, HPCG, NCCL's log (NCCL_DEBUG=INFO) and our own records.
+    elbencho, IOR, mdtest, iperf3, STREAM, HPL, HPCG, NCCL's log (NCCL_DEBUG=INFO) and railwright's own records.
 
     \b
     railwright explain all_reduce.txt --host hgx-h100 --count 16
@@ -57,29 +61,29 @@ def explain(
     given = machine is not None or cluster_file is not None or beside is not None
     if not given and (count is not None or between):
         option = "--count" if count is not None else "--path"
-        raise UsageError(f"{option} is about a machine, and none was given", hint="give --host SHAPE as well")
+        raise UsageError(f"{option} requires a machine", hint="add --host SHAPE")
     text = _text(files or ("-",))
     if text is None:
         file = files[0] if files else "-"
-        _refuse_options(file, "our own records name their machine", "--host, --beside and --path", given)
-        _refuse_options(file, "our own records have no rings", "--svg", svg is not None)
+        _refuse_options(file, "railwright's records already name their machine", "--host, --beside and --path", given)
+        _refuse_options(file, "railwright's records have no rings", "--svg", svg is not None)
         return _show_our_own(file, as_json=as_json)
-    place = _place(machine, count, cluster_file, beside, spelt_path(between, ":")) if given else None
+    place = _place(machine, count, cluster_file, beside, normalize_path(between, ":")) if given else None
     found = read_paste(text, place, collective)
     _show(found, place, files[0] if files else "-", svg, as_json=as_json)
     return found.status
 
 
 def _text(files: tuple[str, ...]) -> str | LongText | None:
-    """What tools printed, in one file or in several of one run; None for a run of ours. Raises UsageError."""
+    """Read the output of tools from one or several files of a run. None for a railwright run. Raises UsageError."""
     from railwright.results.given_file import is_our_folder, is_our_own, name_of, pieces_of, read, text_of
     from railwright.results.readers.pasted.long_text import read_long
 
     if len(files) > 1:
         for file in files:
             if file == "-" or is_our_folder(file):
-                what = "standard input" if file == "-" else f"{name_of(file)}, a run of ours,"
-                raise UsageError(f"{what} cannot be read together with other files", hint="give it alone")
+                name = "standard input" if file == "-" else f"{name_of(file)}, a railwright run,"
+                raise UsageError(f"{name} cannot be combined with other files", hint="give it alone")
         return read_long([(name_of(file), pieces_of(file)) for file in files])
     (file,) = files
     raw = None if is_our_folder(file) else read(file)
@@ -95,7 +99,7 @@ def _place(machine: str | None, count: int | None, cluster_file: str | None, bes
         return Machine(cluster=the_cluster(machine, count, cluster_file), path=path)
     if machine is not None or cluster_file is not None or count is not None:
         raise UsageError(
-            "--beside names the machine, which is one host", hint="leave --host, --count and --cluster out"
+            "--beside excludes --host, --count and --cluster", hint="leave out --host, --count and --cluster"
         )
     from pathlib import Path
 
@@ -116,45 +120,45 @@ def _refuse_options(file: str, why: str, options: str, given: bool) -> None:
 
 
 def _show_our_own(file: str, *, as_json: bool) -> int:
-    """Print a run of ours as `judge` does; the exit status."""
+    """Print a railwright run as `judge` does, and return the exit status."""
     if file == "-":
-        raise UsageError("our own records are not read from standard input", hint="give the file or its folder")
+        raise UsageError("railwright's records cannot be read from standard input", hint="give the file or its folder")
     from pathlib import Path
 
     from railwright.benchmarks.registry import DECLARATIONS
     from railwright.diagnosis.runs.diagnose import diagnose
     from railwright.results.store import load
-    from railwright.runs.judged import show, the_view
+    from railwright.runs.judged import build_view, show
 
     found = load(Path(file))
     diagnosis = diagnose(found, DECLARATIONS)
-    show(the_view(found, diagnosis), as_json=as_json)
+    show(build_view(found, diagnosis), as_json=as_json)
     return diagnosis.exit_status
 
 
 def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as_json: bool) -> None:
-    """The log, then the tables."""
+    """Print the log and then the tables."""
     from functools import partial
 
     from railwright.report.text.explain import render_explained
     from railwright.terminal import visible
 
     if found.log is None:
-        _refuse_options(file, "this is no NCCL log, which has the rings", "--svg", svg is not None)
+        _refuse_options(file, "only an NCCL log has rings", "--svg", svg is not None)
     else:
         _show_log(found, place, svg, as_json=as_json)
     for number, explained in enumerate(found.tables):
         if number and not as_json:
             click.echo()
-        tell([explained], partial(render_explained, explained), as_json=as_json)
-    if found.files and not any(one.machine for one in found.tables):
-        _ask_for_the_machine(found.files[0], file)
+        print_answer([explained], partial(render_explained, explained), as_json=as_json)
+    if found.files and not any(table.machine for table in found.tables):
+        _suggest_machine(found.files[0], file)
     if found.refused is not None:
         click.echo(f"the table in the log could not be judged: {visible(found.refused.message)}", err=True)
 
 
-def _ask_for_the_machine(found: ForeignFile, file: str) -> None:
-    """The next command on standard error, with the shapes that have the table's GPU where it names one."""
+def _suggest_machine(found: ForeignFile, file: str) -> None:
+    """Print the next command on standard error, with the shapes that have the GPU that the table names."""
     import shlex
 
     from railwright.explain.rows import shapes_for
@@ -164,7 +168,7 @@ def _ask_for_the_machine(found: ForeignFile, file: str) -> None:
     count = f" --count {found.hosts}" if found.hosts and found.hosts > 1 else " [--count HOSTS]"
     if found.hosts == 1:
         count = ""
-    click.echo("no machine was given, so no row is judged", err=True)
+    click.echo("no row is judged, because no machine was given", err=True)
     name = shlex.quote(visible(file))
     click.echo(f"hint: railwright explain {name} --host {shapes[0] if shapes else 'SHAPE'}{count}", err=True)
     if shapes[1:]:
@@ -184,4 +188,4 @@ def _show_log(found: Paste, place: Machine | None, svg: str | None, *, as_json: 
 
         write(svg, draw(log, host))
     record = {"record": "nccl_log", "log": log, "findings": findings}
-    tell([record], lambda: render_nccl_log(log, findings, host), as_json=as_json)
+    print_answer([record], lambda: render_nccl_log(log, findings, host), as_json=as_json)

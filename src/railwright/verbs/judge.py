@@ -1,4 +1,4 @@
-"""`railwright judge FILE`: a results file judged again, with today's limits, on any machine."""
+"""`railwright judge FILE`: judges a results file again with the current limits, on any machine."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from railwright.options.measuring import accept_option, records_option, require_
 def judge(
     results: str, output: str | None, require: tuple[str, ...], accept: str | None, verbose: bool, as_json: bool
 ) -> int:
-    """Judge RESULTS (a results.jsonl or its folder) again and write its reports, beside it if no folder is given."""
+    """Judge RESULTS (a results.jsonl or its folder) again and write its reports, by default next to it."""
     from pathlib import Path
 
     from railwright.results.store import RESULTS_NAME, load
-    from railwright.runs.acceptance import the_spec
+    from railwright.runs.acceptance import load_spec
     from railwright.runs.judged import report
-    from railwright.runs.requirements import the_requirements
+    from railwright.runs.requirements import load_requirements
 
-    path, spec = Path(results), the_spec(accept, require)
+    path, spec = Path(results), load_spec(accept, require)
     file = load(path)
     folder = Path(output) if output else path if path.is_dir() else path.parent
     try:
@@ -39,7 +39,7 @@ def judge(
         folder,
         as_json=as_json,
         verbose=verbose,
-        required=the_requirements(require),
+        required=load_requirements(require),
         spec=spec,
         results=path / RESULTS_NAME if path.is_dir() else path,
     )

@@ -1,4 +1,4 @@
-"""`railwright lab`: an emulated fabric on this machine: hosts, leaves, spines, BGP, ECMP, rates, injected faults."""
+"""`railwright lab`: emulates a fabric on this machine with hosts, leaves, spines, BGP, ECMP, rates and faults."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import click
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.options.group import Group
 from railwright.options.machine import the_cluster
-from railwright.options.output import json_option, tell
+from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
     from railwright.topology.cluster import Cluster
 
-_name_option = click.option("--name", metavar="NAME", help="Which lab, where there are several.")
+_name_option = click.option("--name", metavar="NAME", help="Name of the lab, if there are several.")
 
 
 @click.group(cls=Group)
 def lab() -> None:
-    """An emulated fabric on this machine: network namespaces, real BGP and ECMP, rates, faults. Needs root.
+    """Emulate a fabric on this machine with network namespaces, real BGP and ECMP, rates and faults. Requires root.
 
     \b
     railwright lab up hgx-h100 nics=2 --count 4
@@ -34,26 +34,26 @@ def lab() -> None:
 
 @lab.command()
 @click.argument("words", nargs=-1, required=True, metavar="FILE|SHAPE [KEY=VALUE ...]")
-@click.option("--count", "-k", type=int, help="How many hosts.")
-@click.option("--name", default="lab", show_default=True, help="Of the lab; several may be up at once.")
-@click.option("--leaf-hosts", type=int, help="Hosts that share their leaves, without a cluster file. [half of them]")
-@click.option("--spines", type=int, help="Where the cluster file does not say how many. [2]")
-@click.option("--rate", default="200Mb/s", show_default=True, help="Of a NIC's port; none: as fast as it goes.")
-@click.option("--mtu", "mtu_bytes", type=int, default=9000, show_default=True, help="Of every link, in bytes.")
+@click.option("--count", "-k", type=int, help="Number of hosts.")
+@click.option("--name", default="lab", show_default=True, help="Name of the lab; several may be up at once.")
+@click.option("--leaf-hosts", type=int, help="Hosts per group of leaves, without a cluster file. [half of the hosts]")
+@click.option("--spines", type=int, help="Number of spines, if the cluster file does not give it. [2]")
+@click.option("--rate", default="200Mb/s", show_default=True, help="Rate of a NIC's port; none means unlimited.")
+@click.option("--mtu", "mtu_bytes", type=int, default=9000, show_default=True, help="MTU of every link, in bytes.")
 @click.option("--frr", type=click.Choice(["8", "10"]), default="8", show_default=True, help="FRR's release.")
-@click.option("--ovs", is_flag=True, help="Give each host an Open vSwitch of its own.")
-@click.option("--ssh", is_flag=True, help="Give each host an sshd, for its loopback addresses and a key of the lab.")
-@click.option("--ipv6-only", is_flag=True, help="No IPv4, and two global IPv6 addresses on each port.")
-@click.option("--most-nodes", type=int, default=64, show_default=True, help="Refuse a larger lab.")
-@click.option("--dry-run", is_flag=True, help="Print what would be made, as JSON, and make nothing.")
+@click.option("--ovs", is_flag=True, help="Give each host its own Open vSwitch.")
+@click.option("--ssh", is_flag=True, help="Give each host an sshd on its loopback addresses, with a key of the lab.")
+@click.option("--ipv6-only", is_flag=True, help="Use no IPv4, and two global IPv6 addresses on each port.")
+@click.option("--most-nodes", type=int, default=64, show_default=True, help="Maximum number of nodes.")
+@click.option("--dry-run", is_flag=True, help="Print the plan as JSON and create nothing.")
 def up(
     words: tuple[str, ...],
     count: int | None,
     rate: str,
     dry_run: bool,
-    **asked: Any,  # noqa: ANN401 - the rest of `PlanOptions`
+    **options: Any,  # noqa: ANN401 - the rest of `PlanOptions`
 ) -> int:
-    """Make a lab of a cluster file (TOML), or of a shape and a count, and wait until all its routes are there."""
+    """Create a lab from a cluster file (TOML), or from a shape and a count, and wait for all its routes."""
     import time
 
     import msgspec
@@ -62,7 +62,7 @@ def up(
     from railwright.lab.plan import PlanOptions, plan
     from railwright.units import parse_line_rate
 
-    given = asked | {"rate_bits_per_s": None if rate == "none" else parse_line_rate(rate)}
+    given = options | {"rate_bits_per_s": None if rate == "none" else parse_line_rate(rate)}
     decided = plan(_cluster(words, count), msgspec.convert(given, PlanOptions))
     if dry_run:
         click.echo(msgspec.json.format(msgspec.json.encode(decided)).decode())
@@ -77,17 +77,17 @@ def _cluster(words: tuple[str, ...], count: int | None) -> Cluster:
     if len(words) == 1 and words[0].endswith(".toml"):
         return the_cluster(None, count, words[0])
     if count is None:
-        raise UsageError("the number of hosts is not given", hint="add --count 4, or give a cluster file (TOML)")
+        raise UsageError("a shape requires --count", hint="add --count 4, or give a cluster file (TOML)")
     return the_cluster(" ".join(words), count, None)
 
 
 @lab.command()
-@click.option("--name", help="Of the lab. [all]")
+@click.option("--name", help="Name of the lab. [all labs]")
 @json_option("Print one JSON record for each lab.")
 def status(name: str | None, as_json: bool) -> int:
-    """The labs on this machine: their nodes, addresses, and what routes are missing.
+    """Show the labs on this machine: nodes, addresses and missing routes.
 
-    Exit status 1 where routes are missing, 3 where a lab never came up.
+    Exit status: 1 if routes are missing, 3 if a lab never came up.
     """
     import os
     from concurrent.futures import ThreadPoolExecutor
@@ -104,18 +104,18 @@ def status(name: str | None, as_json: bool) -> int:
         for each in names:
             seen = observe(state.open_lab(each), executor)
             worst = max(worst, {"up": EXIT_OK, "incomplete": EXIT_SLOW, "interrupted": EXIT_UNJUDGED}[seen.state])
-            tell([seen], partial(status_lines, seen), as_json=as_json)
+            print_answer([seen], partial(status_lines, seen), as_json=as_json)
     if not names and not as_json:
         click.echo("there is no lab here")
     return worst
 
 
 @lab.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--name", help="Of the lab, where there are several.")
+@click.option("--name", help="Name of the lab, if there are several.")
 @click.argument("node")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT ...]")
 def enter(name: str | None, node: str, argv: tuple[str, ...]) -> None:
-    """Run a command in a node's namespace; its exit status is the command's."""
+    """Run a command in a node's namespace, and exit with its status."""
     import os
 
     from railwright.lab import state
@@ -130,7 +130,7 @@ def enter(name: str | None, node: str, argv: tuple[str, ...]) -> None:
 @_name_option
 @json_option()
 def fault(words: tuple[str, ...], name: str | None, as_json: bool) -> int:
-    """Put a fault into the lab; without one, list those that there are.
+    """Inject a fault into the lab. Without arguments, list the faults.
 
     \b
     railwright lab fault
@@ -146,13 +146,15 @@ def fault(words: tuple[str, ...], name: str | None, as_json: bool) -> int:
         return _list_faults(name, as_json)
     state.require_root()
     wanted = fault_named(words[0])
-    there = state.open_lab(name)
-    with state.locked(there.name):
-        new = apply(there, wanted, list(words[1:]))
-        standing = applied(there)
-    tell([[one for one in standing if one.id == new.id]], lambda: f"{new.id}  {new.describe()}", as_json=as_json)
+    found = state.open_lab(name)
+    with state.locked(found.name):
+        new = apply(found, wanted, list(words[1:]))
+        standing = applied(found)
+    print_answer(
+        [[entry for entry in standing if entry.id == new.id]], lambda: f"{new.id}  {new.describe()}", as_json=as_json
+    )
     if not as_json:
-        click.echo(f"take it out with: railwright lab heal {new.id}", err=True)
+        click.echo(f"remove it with: railwright lab heal {new.id}", err=True)
     return EXIT_OK
 
 
@@ -163,11 +165,11 @@ def _list_faults(name: str | None, as_json: bool) -> int:
 
     found = state.open_lab(name) if name is not None or len(state.names()) == 1 else None
     there = applied(found) if found is not None else ()
-    lines = [line for one in FAULTS for line in (one.usage(), f"    {one.summary}")]
+    lines = [line for entry in FAULTS for line in (entry.usage(), f"    {entry.summary}")]
     if found is not None:
         lines += ["", f"in lab {found.name} now:" if there else f"lab {found.name} has no fault"]
-    lines += [f"{one.id}  {one.describe()}" for one in there]
-    tell([there], lambda: lines, as_json=as_json)
+    lines += [f"{entry.id}  {entry.describe()}" for entry in there]
+    print_answer([there], lambda: lines, as_json=as_json)
     return EXIT_OK
 
 
@@ -176,16 +178,16 @@ def _list_faults(name: str | None, as_json: bool) -> int:
 @_name_option
 @json_option()
 def heal(which: tuple[str, ...], name: str | None, as_json: bool) -> int:
-    """Take faults out of the lab, by id or by name; all of them without any."""
+    """Remove faults from the lab by id or name, or all of them without arguments."""
     from railwright.lab import state
     from railwright.lab.faults import applied
 
     state.require_root()
-    there = state.open_lab(name)
-    with state.locked(there.name):
-        healed = applied.heal(there, which)
-    lines = ["healed:", *(f"{one.id}  {one.describe()}" for one in healed)]
-    tell([healed], lambda: lines if healed else f"lab {there.name} had no fault", as_json=as_json)
+    found = state.open_lab(name)
+    with state.locked(found.name):
+        healed = applied.heal(found, which)
+    lines = ["healed:", *(f"{entry.id}  {entry.describe()}" for entry in healed)]
+    print_answer([healed], lambda: lines if healed else f"lab {found.name} had no fault", as_json=as_json)
     return EXIT_OK
 
 
@@ -193,12 +195,12 @@ def heal(which: tuple[str, ...], name: str | None, as_json: bool) -> int:
 @click.argument("source", metavar="A")
 @click.argument("destination", metavar="B")
 @_name_option
-@click.option("--rail", type=click.IntRange(0), default=0, show_default=True, help="Between the NICs of which rail.")
-@click.option("--flows", type=click.IntRange(1, 128), default=16, show_default=True, help="Of different source ports.")
-@click.option("--packets", type=click.IntRange(1), default=40, show_default=True, help="UDP packets of each flow.")
-@click.option("--bytes", "size_bytes", type=click.IntRange(12), default=200, show_default=True, help="In each packet.")
-@click.option("--seconds", "duration_s", type=float, default=1.0, show_default=True, help="That TCP sends.")
-@click.option("--ipv6", is_flag=True, help="With IPv6 addresses.")
+@click.option("--rail", type=click.IntRange(0), default=0, show_default=True, help="Rail of the NICs.")
+@click.option("--flows", type=click.IntRange(1, 128), default=16, show_default=True, help="Flows, by source port.")
+@click.option("--packets", type=click.IntRange(1), default=40, show_default=True, help="UDP packets per flow.")
+@click.option("--bytes", "size_bytes", type=click.IntRange(12), default=200, show_default=True, help="Packet size.")
+@click.option("--seconds", "duration_s", type=float, default=1.0, show_default=True, help="Duration of TCP flows.")
+@click.option("--ipv6", is_flag=True, help="Use IPv6 addresses.")
 @json_option()
 def probe(
     source: str,
@@ -209,32 +211,32 @@ def probe(
     as_json: bool,
     **sizes: Any,  # noqa: ANN401 - the `Sizes` of what is sent
 ) -> int:
-    """Send packets from host A to host B: what arrives, how late, how fast, and over which switches.
+    """Send packets from host A to host B, and report loss, delay, rate and the switches on the way.
 
-    Everything is one way, from A to B. Exit status 1: packets were lost, or a flow had no connection.
+    All traffic goes one way, from A to B. Exit status 1 means lost packets or a flow without a connection.
     """
     from railwright.lab import state, traffic
     from railwright.report.lab_text import probe_lines
 
     state.require_root()
-    there = state.open_lab(name)
-    way = traffic.route(there.plan, source, destination, rail=rail, ipv6=ipv6)
-    seen = traffic.probe(there, way, traffic.Sizes(**sizes))
-    tell([seen], lambda: probe_lines(seen), as_json=as_json)
-    return EXIT_SLOW if seen.lost or any(one.failed_flows for one in seen.ways) else EXIT_OK
+    found = state.open_lab(name)
+    way = traffic.route(found.plan, source, destination, rail=rail, ipv6=ipv6)
+    seen = traffic.probe(found, way, traffic.Sizes(**sizes))
+    print_answer([seen], lambda: probe_lines(seen), as_json=as_json)
+    return EXIT_SLOW if seen.lost or any(way_seen.failed_flows for way_seen in seen.ways) else EXIT_OK
 
 
 @lab.command()
-@click.option("--name", help="Of the lab, where there are several.")
-@click.option("--all", "every", is_flag=True, help="All labs.")
+@click.option("--name", help="Name of the lab, if there are several.")
+@click.option("--all", "every", is_flag=True, help="End all labs.")
 def down(name: str | None, every: bool) -> int:
-    """End a lab, also one that was interrupted: processes, namespaces, files."""
+    """End a lab, even an interrupted one, and remove its processes, namespaces and files."""
     from railwright.lab import remove, state
 
     state.require_root()
     if every:
         if name is not None:
-            raise UsageError("--all ends every lab, so --name says nothing", hint="give one of the two")
+            raise UsageError("--all and --name exclude each other", hint="give one of the two")
         ended = remove.down_all()
     else:
         ended = [state.open_lab(name).name]

@@ -1,4 +1,4 @@
-"""`railwright limits`: what each path and collective can reach, and why; measures nothing."""
+"""`railwright limits`: derives the limit of each path and collective, with the reason, without measuring."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
-from railwright.options.machine import MachineCommand, cluster_options, spelt_path, the_cluster
-from railwright.options.output import json_option, tell
+from railwright.options.machine import MachineCommand, cluster_options, normalize_path, the_cluster
+from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
     from railwright.topology.cluster import Cluster
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 @click.command(cls=MachineCommand)
 @click.argument("paths", nargs=-1, metavar="['SOURCE>TARGET']...")
 @cluster_options
-@click.option("--path", "between", multiple=True, metavar="A:B", help="Between machines, like gpu0:gpu0@2.")
-@click.option("--collective", "-c", metavar="NAME", help="all_reduce, all_gather, all_to_all ... over all GPUs.")
-@click.option("--algorithm", "-a", default="auto", show_default=True, help="ring, tree, nvls ... instead of the best.")
-@click.option("--size", metavar="BYTES", help="What to expect at this size, like 64K.")
+@click.option("--path", "between", multiple=True, metavar="A:B", help="A path between machines, like gpu0:gpu0@2.")
+@click.option(
+    "--collective", "-c", metavar="NAME", help="A collective over all GPUs: all_reduce, all_gather, all_to_all ..."
+)
+@click.option(
+    "--algorithm", "-a", default="auto", show_default=True, help="ring, tree, nvls ..., or auto for the best."
+)
+@click.option("--size", metavar="BYTES", help="Also show the expected rate at this size, like 64K.")
 @json_option("Print one JSON record for each path or collective.")
 def limits(
     paths: tuple[str, ...],
@@ -33,26 +37,29 @@ def limits(
     size: str | None,
     as_json: bool,
 ) -> int:
-    """The limit of each path or of a collective, with what holds it back and its source.
+    """Show the limit of each path or of a collective, with its bottleneck and its source.
 
     A path is two device ids, like 'gpu0>nic0' (quote the >); 'gpu0>gpu0' is a copy inside one GPU.
-    Without a path, those that matter are shown.
+    Without a path, the important ones are shown.
 
     \b
     railwright limits 'gpu0>fabric0' --host hgx-h100 nics=2 nic-rate=200Gb/s
     railwright limits --host hgx-h100 nics=4 --count 16 --collective all_to_all
     railwright limits --host aws-p5 --count 3 --path gpu0:gpu0@2
     """
-    machine, paths = _named(machine, tuple(spelt_path(word, ">") for word in paths))
-    between = tuple(spelt_path(text, ":") for text in between)
+    machine, paths = _named(machine, tuple(normalize_path(word, ">") for word in paths))
+    between = tuple(normalize_path(text, ":") for text in between)
     if collective is None and (algorithm != "auto" or size is not None):
-        raise UsageError("--algorithm and --size belong to a collective", hint="give --collective all_reduce")
+        raise UsageError("--algorithm and --size require --collective", hint="add --collective all_reduce")
     if paths and (between or collective):
-        raise UsageError("'SOURCE>TARGET' is a path inside one machine", hint="give --path or --collective alone")
+        raise UsageError("'SOURCE>TARGET' excludes --path and --collective", hint="give --path or --collective alone")
     if between and collective is not None:
-        raise UsageError("--path and --collective are two questions", hint="give one of them")
+        raise UsageError("--path and --collective exclude each other", hint="give one of them")
     if not algorithm.strip():
-        raise UsageError("--algorithm is empty", hint="give ring, tree, nvls ..., or leave it out for the best")
+        raise UsageError(
+            "--algorithm must be a name, got an empty one",
+            hint="give ring, tree, nvls ..., or leave it out for the best",
+        )
     cluster = the_cluster(machine, count, cluster_file)
     if collective is not None:
         return _collective(cluster, collective, algorithm, size, as_json=as_json)
@@ -60,16 +67,16 @@ def limits(
 
 
 def _named(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """The machine and the paths, where a name of several words came without quotes: `limits GB200 NVL72 nics=2`.
+    """Split the words into machine and paths, for an unquoted name of several words: `limits GB200 NVL72 nics=2`.
 
-    No path is without a `>`, so that such words are no paths; they are left as they are where they name no shape.
+    Every path contains a `>`, so that other words are not paths. They are left unchanged if they name no shape.
     """
     from railwright.topology.shapes import canonical_name
 
-    said = [*(machine or "").split(), *(word for word in words if ">" not in word)]
-    if canonical_name(" ".join(word for word in said if "=" not in word)) is None:
+    name_words = [*(machine or "").split(), *(word for word in words if ">" not in word)]
+    if canonical_name(" ".join(word for word in name_words if "=" not in word)) is None:
         return machine, words
-    return " ".join(sorted(said, key=lambda word: "=" in word)), tuple(word for word in words if ">" in word)
+    return " ".join(sorted(name_words, key=lambda word: "=" in word)), tuple(word for word in words if ">" in word)
 
 
 def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
@@ -81,7 +88,7 @@ def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | N
 
     if size is not None and size.upper().endswith("B") and size[-2:-1].upper() in "KMGT" and parse_size(size) > 1:
         click.echo(
-            f"note: {size} is read as {format_size(parse_size(size))}, powers of 1024 as NCCL's tests have", err=True
+            f"note: {size} is read as {format_size(parse_size(size))}, in powers of 1024 as in nccl-tests", err=True
         )
     found = collective_row(cluster, collective, algorithm, parse_size(size) if size is not None else None)
     # `omit_defaults` would leave out an empty list that readers look for.
@@ -102,5 +109,5 @@ def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *
         rows = tuple(row for text in between for row in rows_between(machine, text))
     else:
         rows = rows_inside(machine, paths or paths_that_matter(cluster.host))
-    tell(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
+    print_answer(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
     return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED

@@ -1,4 +1,4 @@
-"""`railwright locate`: which host, link or route of a fabric is slow, in few short rounds."""
+"""`railwright locate`: finds the slow host, link or route of a fabric in few short rounds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from railwright.errors import UsageError
-from railwright.options.asked import Asked
+from railwright.options.arguments import Arguments
 from railwright.options.hosts import ssh_config_option
-from railwright.options.output import json_option, page_option, tell, write
+from railwright.options.output import json_option, page_option, print_answer, write
 from railwright.options.search import search_options
 
 if TYPE_CHECKING:
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from railwright.locate.ways import Way
 
 ROUTINGS = ("unknown", "ecmp", "adaptive", "ftree", "updn", "minhop")
-_OF_SIMULATION = {"--simulate", "--faults", "--noise", "--interference", "--wrong-map", "--lost", "--baselines"}
+_SIMULATION_OPTIONS = {"--simulate", "--faults", "--noise", "--interference", "--wrong-map", "--lost", "--baselines"}
 
 
 class _Locate(click.Command):
-    """Names the command that has what `locate` was asked for before it was three commands."""
+    """Suggests the command that has an option which `locate` had before it was split into three commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does. Raises UsageError with the words of the other command."""
+        """Parse the arguments as click does. Raises UsageError that suggests the other command."""
         given = {word.partition("=")[0] for word in args}
-        if given & _OF_SIMULATION:
+        if given & _SIMULATION_OPTIONS:
             from railwright.verbs.simulate import simulate
 
             words = self._words_for(simulate, {"--simulate": "FABRIC"}, args)
-            raise UsageError("a simulated fabric has a command of its own", hint=shlex.join(words))
+            raise UsageError("locate does not simulate", hint=shlex.join(words))
         if "--cluster" in given or ("--cabling" in given and not given & {"--hosts", "--lab"}):
             from railwright.verbs.cabling import cabling
 
             words = self._words_for(cabling, {"--cluster": "CLUSTER", "--cabling": "SEEN"}, args)
-            raise UsageError("cables are compared by a command of its own", hint=shlex.join(words))
+            raise UsageError("locate does not compare cables", hint=shlex.join(words))
         return super().parse_args(ctx, args)
 
     def _words_for(self, command: click.Command, arguments: dict[str, str], args: list[str]) -> list[str]:
-        """What was typed, for that command: values of some options are its arguments, and what it lacks is left out."""
+        """Rewrite the arguments for another command. Some options become arguments; unknown ones are dropped."""
         options = {name: one for each in (self, command) for one in each.params if isinstance(one, click.Option)
                    for name in one.opts}  # fmt: skip
         taken = {name for one in command.params for name in one.opts}
@@ -60,9 +60,11 @@ class _Locate(click.Command):
 
 
 @click.command(cls=_Locate)
-@click.option("--hosts", metavar="HOST,HOST...", help="Search between these hosts, by TCP, over ssh or in netns:NAME.")
+@click.option(
+    "--hosts", metavar="HOST,HOST...", help="Search between these hosts, reached by ssh or given as netns:NAME."
+)
 @ssh_config_option
-@click.option("--interfaces", metavar="NAME", help="The network interface to search on, of the --hosts.")
+@click.option("--interfaces", metavar="NAME", help="The network interface of the --hosts to search on.")
 @click.option(
     "--switches",
     metavar="FILE|FOLDER",
@@ -73,43 +75,47 @@ class _Locate(click.Command):
     type=click.FloatRange(1.0, 64.0),
     default=1.0,
     show_default=True,
-    help="How many times the uplinks' rate the hosts of a leaf have, with --switches.",
+    help="Total rate of a leaf's hosts over the rate of its uplinks, with --switches.",
 )
 @click.option(
     "--routing",
     type=click.Choice(ROUTINGS),
     default="unknown",
     show_default=True,
-    help="How the switches between the --hosts choose ways; it is recorded.",
+    help="The routing of the switches between the --hosts, for the record.",
 )
 @click.option(
     "--probe",
     type=click.Choice(["tcp", "mpi", "nccl"]),
     default="tcp",
     show_default=True,
-    help="What is sent between the --hosts: TCP streams, or by MPI or NCCL, whatever way it takes.",
+    help="The traffic between the --hosts: TCP streams, or MPI or NCCL on the routes that these choose.",
 )
-@click.option("--mpirun", metavar="PATH", help="The mpirun of MPI and NCCL; its own MPI library is used with it.")
-@click.option("--gpus", type=click.IntRange(1, 16), help="With --probe nccl: the first so many of each host.  [1]")
+@click.option("--mpirun", metavar="PATH", help="The mpirun for MPI and NCCL, with the MPI library that belongs to it.")
+@click.option("--gpus", type=click.IntRange(1, 16), help="With --probe nccl: the number of GPUs of each host.  [1]")
 @click.option("--lab", metavar="NAME", help="Search this lab, by TCP flows on chosen paths.")
-@click.option("--resume", metavar="FILE", help="Keep what is measured in FILE, and go on from what is there.")
-@click.option("--cabling", metavar="FILE", help="The subnet of the --hosts, as ibnetdiscover printed it.")
+@click.option("--resume", metavar="FILE", help="Store measurements in FILE, and continue from those in it.")
+@click.option("--cabling", metavar="FILE", help="The subnet of the --hosts: the output of ibnetdiscover.")
 @click.option(
-    "--forwarding", metavar="FILE", help="The tables of its switches, as dump_fts printed them: a pair has one way."
+    "--forwarding",
+    metavar="FILE",
+    help="The forwarding tables of its switches, the output of dump_fts. They fix the route of each pair.",
 )
-@click.option("--adapter", metavar="NAME", help="The port of each of the --hosts in that subnet, where it has several.")
+@click.option("--adapter", metavar="NAME", help="The port of each of the --hosts in that subnet, if it has several.")
 @search_options
-@click.option("--latency", is_flag=True, help="Also the round trip of every pair of ports, twice, by hop class.")
-@click.option("--seed", type=click.IntRange(0, 2**32), default=0, show_default=True, help="Of the schedule.")
-@click.option("--force", is_flag=True, help="Also beside another measuring run.")
-@page_option("Write a page with the fabric and the matrix of pairs as well.")
+@click.option(
+    "--latency", is_flag=True, help="Also measure the round trip of every pair of ports, twice, by hop class."
+)
+@click.option("--seed", type=click.IntRange(0, 2**32), default=0, show_default=True, help="Seed of the schedule.")
+@click.option("--force", is_flag=True, help="Search even if another measuring run is active.")
+@page_option("Also write a page with the fabric and the matrix of pairs.")
 @json_option()
 def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     """Find the slow host, link or route in few short rounds, by real probes between hosts or in a lab.
 
-    A simulated fabric is searched by `railwright simulate`; `railwright cabling` compares cables with those planned.
+    `railwright simulate` searches a simulated fabric, and `railwright cabling` compares cables with those planned.
 
-    Exit status: 1 where there are suspects, 0 where there are none, 3 where links were not tested.
+    Exit status: 0 no suspects, 1 suspects, 3 links were not tested.
 
     \b
     railwright locate --hosts host0,host1,host2,host3
@@ -122,81 +128,88 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.report.pages.locate import render_located_html
     from railwright.report.text.locate import located_lines
     from railwright.run.exclusive import measuring_alone
-    from railwright.runs.hosts import the_hosts
-    from railwright.runs.searched import rounds_for, status_of
+    from railwright.runs.hosts import resolve_hosts
+    from railwright.runs.searched import choose_rounds, search_status
 
-    asked = Asked(**typed)
-    if (asked.lab is None) == (asked.hosts is None):
-        raise UsageError("what to search is not clear", hint="give one of --hosts HOST,HOST and --lab NAME")
-    gpus = (asked.gpus or 1) if asked.probe == "nccl" else 0
-    reached = {"ssh_config": asked.ssh_config, "interfaces": asked.interfaces}
-    hosts = the_hosts(asked.hosts, ranks_per_host=gpus or None, **reached) if asked.lab is None else None
-    place = _place(asked, hosts, gpus)
-    rounds, way = rounds_for(asked, place.fabric), _way(asked, place, hosts, gpus)
-    with measuring_alone(asked.force):
+    arguments = Arguments(**typed)
+    if (arguments.lab is None) == (arguments.hosts is None):
+        raise UsageError("locate requires either --hosts or --lab", hint="give one of --hosts HOST,HOST and --lab NAME")
+    gpus = (arguments.gpus or 1) if arguments.probe == "nccl" else 0
+    reached = {"ssh_config": arguments.ssh_config, "interfaces": arguments.interfaces}
+    hosts = resolve_hosts(arguments.hosts, ranks_per_host=gpus or None, **reached) if arguments.lab is None else None
+    place = _place(arguments, hosts, gpus)
+    rounds, way = choose_rounds(arguments, place.fabric), _way(arguments, place, hosts, gpus)
+    with measuring_alone(arguments.force):
         found = search(
-            place, rounds, seed=asked.seed, cover=asked.cover, way=way, latency=asked.latency,
-            tell=lambda text: click.echo(text, err=True), journal=asked.resume,
+            place, rounds, seed=arguments.seed, cover=arguments.cover, way=way, latency=arguments.latency,
+            tell=lambda text: click.echo(text, err=True), journal=arguments.resume,
         )  # fmt: skip
-    if asked.output is not None:
-        write(asked.output, render_located_html(found))
-    tell([found], lambda: located_lines(found), as_json=asked.as_json)
-    return status_of(found.suspects, found.tested, found.not_measured + len(found.unjudged))
+    if arguments.output is not None:
+        write(arguments.output, render_located_html(found))
+    print_answer([found], lambda: located_lines(found), as_json=arguments.as_json)
+    return search_status(found.suspects, found.tested, found.not_measured + len(found.unjudged))
 
 
-def _place(asked: Asked, hosts: Hosts | None, gpus: int) -> Place:
+def _place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
     from pathlib import Path
 
     from railwright.lab import state
     from railwright.locate.place import place_of_hosts, place_of_lab, place_of_subnet
     from railwright.topology.sources.cables import read_subnet
 
-    if (asked.cabling is None) != (asked.forwarding is None):
-        raise UsageError("a subnet is two files", hint="describe it: --cabling FILE --forwarding FILE")
-    if asked.adapter is not None and asked.cabling is None:
-        raise UsageError("--adapter is a port in a subnet", hint="describe it: --cabling FILE --forwarding FILE")
+    if (arguments.cabling is None) != (arguments.forwarding is None):
+        raise UsageError(
+            "--cabling and --forwarding require each other", hint="give both: --cabling FILE --forwarding FILE"
+        )
+    if arguments.adapter is not None and arguments.cabling is None:
+        raise UsageError("--adapter requires --cabling", hint="add --cabling FILE --forwarding FILE")
     if hosts is None:
-        of_hosts = {"--ssh-config": asked.ssh_config, "--interfaces": asked.interfaces, "--switches": asked.switches,
-                    "--cabling": asked.cabling, "--oversubscription": asked.oversubscription != 1,
-                    "--routing": asked.routing != "unknown"}  # fmt: skip
-        if given := next((name for name, is_given in of_hosts.items() if is_given), ""):
-            raise UsageError(f"{given} is for --hosts", hint="leave it out: a lab's hosts are entered without ssh")
+        host_options = {"--ssh-config": arguments.ssh_config, "--interfaces": arguments.interfaces,
+                        "--switches": arguments.switches,
+                    "--cabling": arguments.cabling, "--oversubscription": arguments.oversubscription != 1,
+                    "--routing": arguments.routing != "unknown"}  # fmt: skip
+        if given := next((name for name, is_given in host_options.items() if is_given), ""):
+            raise UsageError(f"{given} requires --hosts", hint="leave it out: --lab does not use it")
         state.require_root()
-        return place_of_lab(state.open_lab(asked.lab))
-    if asked.oversubscription != 1 and not asked.switches:
-        raise UsageError("--oversubscription is of leaves", hint="name them: --switches topology.conf")
-    if asked.cabling is not None:
-        if asked.switches:
-            raise UsageError("--switches and --cabling both describe the network", hint="give one of them")
-        subnet = read_subnet(Path(asked.cabling), Path(asked.forwarding))
-        return place_of_subnet(hosts, subnet, asked.routing, asked.adapter or "")
-    tree = _switch_tree(asked.switches, hosts) if asked.switches else None
-    return place_of_hosts(hosts, asked.routing, tree, asked.oversubscription, gpus)
+        return place_of_lab(state.open_lab(arguments.lab))
+    if arguments.oversubscription != 1 and not arguments.switches:
+        raise UsageError("--oversubscription requires --switches", hint="add --switches topology.conf")
+    if arguments.cabling is not None:
+        if arguments.switches:
+            raise UsageError("--switches and --cabling exclude each other", hint="give one of them")
+        subnet = read_subnet(Path(arguments.cabling), Path(arguments.forwarding))
+        return place_of_subnet(hosts, subnet, arguments.routing, arguments.adapter or "")
+    tree = _switch_tree(arguments.switches, hosts) if arguments.switches else None
+    return place_of_hosts(hosts, arguments.routing, tree, arguments.oversubscription, gpus)
 
 
-def _way(asked: Asked, place: Place, hosts: Hosts | None, gpus: int) -> Way:
-    """How flows are sent. Raises UsageError for what the place or the other options rule out."""
+def _way(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> Way:
+    """Choose the traffic. Raises UsageError for options that conflict with it."""
     from railwright.locate.ways import mpi_way, nccl_way, tcp_way
 
-    if asked.gpus is not None and asked.probe != "nccl":
-        raise UsageError("--gpus are those of NCCL's probes", hint="ask for --probe nccl")
-    if asked.probe == "tcp":
-        if asked.mpirun is not None:
-            raise UsageError("--mpirun starts the ranks of MPI's probes", hint="ask for --probe mpi or --probe nccl")
+    if arguments.gpus is not None and arguments.probe != "nccl":
+        raise UsageError("--gpus requires --probe nccl", hint="add --probe nccl")
+    if arguments.probe == "tcp":
+        if arguments.mpirun is not None:
+            raise UsageError("--mpirun requires --probe mpi or nccl", hint="add --probe mpi or --probe nccl")
         return tcp_way(place)
     if hosts is None:
-        raise UsageError(f"--probe {asked.probe} takes its own ways, and a lab's are pinned", hint="leave --probe out")
-    if asked.probe == "nccl" and asked.cabling is not None:
-        raise UsageError("GPUs are not searched over a subnet's tables", hint="leave out --cabling and --forwarding")
-    if asked.latency:
-        raise UsageError("--latency is of the kernels' own answers", hint="leave --probe out for it")
-    if asked.probe == "nccl":
-        return nccl_way(hosts, asked.mpirun, gpus)
-    return mpi_way(hosts, asked.mpirun)
+        raise UsageError(
+            f"--probe {arguments.probe} does not work with --lab, which pins its routes", hint="leave out --probe"
+        )
+    if arguments.probe == "nccl" and arguments.cabling is not None:
+        raise UsageError(
+            "--probe nccl excludes --cabling and --forwarding", hint="leave out --cabling and --forwarding"
+        )
+    if arguments.latency:
+        raise UsageError("--latency requires --probe tcp", hint="leave out --probe")
+    if arguments.probe == "nccl":
+        return nccl_way(hosts, arguments.mpirun, gpus)
+    return mpi_way(hosts, arguments.mpirun)
 
 
 def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
-    """Slurm's topology.conf, or a folder of what lldpctl printed on each host. Raises UsageError."""
+    """Read Slurm's topology.conf, or a folder with lldpctl's output on each host. Raises UsageError."""
     from pathlib import Path
 
     from railwright.locate import slurm_topology

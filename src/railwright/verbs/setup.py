@@ -1,4 +1,4 @@
-"""`railwright setup`: installs optional parts that a plain dependency cannot express."""
+"""`railwright setup`: installs optional parts that dependencies of a package cannot express."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _TIMEOUT_S = 1800.0
 def setup(part: str) -> int:
     """Install an optional part into this Python environment.
 
-    nixl: the NIXL transfer library without its declared dependency on torch, which it does not need here; the exact
-    version and the hash of each wheel are fixed.
+    nixl: the NIXL transfer library without its declared dependency on torch, which is not needed here. The version and
+    the hash of each wheel are pinned.
     """
     import sys
     from importlib import resources
@@ -29,6 +29,6 @@ def setup(part: str) -> int:
     if finished.returncode:
         last = finished.output[-1] if finished.output else ""
         reason = f"installing {part} failed ({finished.describe()}): {last}"
-        raise RailwrightError(reason, hint="is a package index reachable?")
+        raise RailwrightError(reason, hint="check that a package index is reachable")
     click.echo(f"{part} is installed")
     return 0

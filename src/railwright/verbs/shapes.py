@@ -1,4 +1,4 @@
-"""`railwright shapes [WORD]`: the machines that are known by name."""
+"""`railwright shapes [WORD]`: lists the machines that are known by name."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from railwright.options.output import json_option
 @click.argument("word", metavar="[WORD]", required=False, default="")
 @json_option("Print one JSON record for each machine.")
 def shapes(word: str, as_json: bool) -> int:
-    """The machines that are known by name, those with WORD in their name, GPU or maker alone.
+    """List the machines that are known by name, or only those with WORD in their name, GPU or maker.
 
-    Any of them is a machine for --host and --from, with changes like: hgx-h100 nics=2.
+    Use a name with --host or --from, optionally with changes, like hgx-h100 nics=2.
 
     \b
     railwright shapes
@@ -30,7 +30,7 @@ def shapes(word: str, as_json: bool) -> int:
 
     found = [name for name in SHAPES if word.lower() in words(name)]
     if not found:
-        raise UsageError(f"no known machine has {word[:60]!r} in its name", hint="railwright shapes lists them all")
+        raise UsageError(f"no known machine has {word[:60]!r} in its name", hint="list all with: railwright shapes")
     for name in found:
         shape = SHAPES[name]
         if as_json:

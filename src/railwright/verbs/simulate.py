@@ -1,4 +1,4 @@
-"""`railwright simulate FABRIC`: the search of `locate` in a fabric that is simulated, with faults that are known."""
+"""`railwright simulate FABRIC`: runs the search of `locate` in a simulated fabric with known faults."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from railwright.errors import UsageError
-from railwright.options.asked import Asked
-from railwright.options.machine import planned_cluster
-from railwright.options.output import json_option, tell
+from railwright.options.arguments import Arguments
+from railwright.options.machine import load_planned_cluster
+from railwright.options.output import json_option, print_answer
 from railwright.options.search import search_options
 
 if TYPE_CHECKING:
@@ -22,25 +22,25 @@ _PART = click.FloatRange(0.0, 1.0)
 
 @click.command()
 @click.argument("fabric", nargs=-1, required=True, metavar="FABRIC")
-@click.option("--faults", metavar="FILE|WORDS", default="rate=0.005 seed=0", show_default=True, help="What is wrong.")
-@click.option("--forwarding", metavar="FILE", help="What dump_fts printed: each pair of ports then has one way.")
+@click.option("--faults", metavar="FILE|WORDS", default="rate=0.005 seed=0", show_default=True, help="The faults.")
+@click.option("--forwarding", metavar="FILE", help="The output of dump_fts, which fixes the route of each pair.")
 @click.option("--noise", type=_PART, default=0.02, show_default=True, help="Relative deviation of every rate.")
-@click.option("--interference", type=_PART, default=0.02, show_default=True, help="Part of flows that others disturb.")
-@click.option("--wrong-map", type=_PART, default=0.0, show_default=True, help="Part of flows on another path.")
-@click.option("--lost", type=_PART, default=0.0, show_default=True, help="Part of probes that never answer.")
+@click.option("--interference", type=_PART, default=0.02, show_default=True, help="Share of disturbed flows.")
+@click.option("--wrong-map", type=_PART, default=0.0, show_default=True, help="Share of flows on a wrong path.")
+@click.option("--lost", type=_PART, default=0.0, show_default=True, help="Share of probes without an answer.")
 @search_options
-@click.option("--baselines", is_flag=True, help="Beside other ways to search.")
-@click.option("--seed", type=click.IntRange(0, 2**32), help="Of schedule and disturbances.  [that of the faults]")
+@click.option("--baselines", is_flag=True, help="Also run other search methods.")
+@click.option("--seed", type=click.IntRange(0, 2**32), help="Seed of schedule and noise.  [that of the faults]")
 @json_option()
 def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
-    """Search a simulated fabric with known faults: how many rounds it takes, what is found and what is not.
+    """Search a simulated fabric with known faults, and report the rounds, the faults found and those missed.
 
-    FABRIC is a cluster file with tiers, what ibnetdiscover printed, or: fat-tree hosts= gpus= [tiers= leaf-down=
+    FABRIC is a cluster file with tiers, the output of ibnetdiscover, or: fat-tree hosts= gpus= [tiers= leaf-down=
     oversubscription= rails=own].
     FAULTS is a JSON list of {kind, id, direction, capacity}, or words: rate= seed= hosts= switches= line-cards=
     routes= pairs= occupied= least= most=.
 
-    Exit status: 1 where there are suspects, 0 where there are none, 3 where links were not tested.
+    Exit status: 0 no suspects, 1 suspects, 3 links were not tested.
 
     \b
     railwright simulate fat-tree hosts=1280 gpus=8 --faults 'rate=0.005 seed=7'
@@ -52,26 +52,36 @@ def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.diagnosis.localise import trial
     from railwright.diagnosis.localise.simulate import Weather
     from railwright.report.text.locate import simulated_lines
-    from railwright.runs.searched import rounds_for, status_of
+    from railwright.runs.searched import choose_rounds, search_status
 
-    asked = Asked(**typed)
-    text = " ".join(asked.fabric)
-    gc.disable()  # millions of tuples are in no circle: to look through them again and again would double the time
+    arguments = Arguments(**typed)
+    text = " ".join(arguments.fabric)
+    gc.disable()  # millions of tuples that are not part of a reference cycle: scanning them would double the time
     try:
-        fabric = _fabric(text, asked.forwarding)
-        rounds = rounds_for(asked, fabric)
-        truth, drawn = _truth(fabric, asked.faults)
+        fabric = _fabric(text, arguments.forwarding)
+        rounds = choose_rounds(arguments, fabric)
+        truth, drawn = _truth(fabric, arguments.faults)
         weather = Weather(
-            noise=asked.noise, interference=asked.interference, wrong_map=asked.wrong_map, lost=asked.lost
+            noise=arguments.noise,
+            interference=arguments.interference,
+            wrong_map=arguments.wrong_map,
+            lost=arguments.lost,
         )
-        seed = drawn if asked.seed is None else asked.seed
+        seed = drawn if arguments.seed is None else arguments.seed
         found = trial.run(
-            fabric, text, truth, weather, seed=seed, rounds=rounds, cover=asked.cover, with_baselines=asked.baselines
+            fabric,
+            text,
+            truth,
+            weather,
+            seed=seed,
+            rounds=rounds,
+            cover=arguments.cover,
+            with_baselines=arguments.baselines,
         )
     finally:
         gc.enable()
-    tell([found], lambda: simulated_lines(found), as_json=asked.as_json)
-    return status_of(found.suspects, found.tested, 0)
+    print_answer([found], lambda: simulated_lines(found), as_json=arguments.as_json)
+    return search_status(found.suspects, found.tested, 0)
 
 
 def _fabric(text: str, forwarding: str | None) -> Fabric:
@@ -86,20 +96,20 @@ def _fabric(text: str, forwarding: str | None) -> Fabric:
     is_subnet = len(words) == 1 and not is_cluster and file.is_file()
     if forwarding is not None and not is_subnet:
         raise UsageError(
-            "--forwarding is of an InfiniBand subnet", hint="give the file of ibnetdiscover: railwright simulate FILE"
+            "--forwarding requires an InfiniBand subnet", hint="give ibnetdiscover's output: railwright simulate FILE"
         )
     if is_subnet:
         return fabric_of_subnet(read_subnet(file, Path(forwarding) if forwarding is not None else None))
     if words[:1] == ["fat-tree"]:
         return parse_fat_tree(words[1:])
     if is_cluster:
-        return fabric_of_cluster(planned_cluster(text))
-    hint = "give a cluster file, what ibnetdiscover printed, or: fat-tree hosts=1280 gpus=8"
-    raise UsageError(f"{text[:60]!r} is no fabric", hint=hint)
+        return fabric_of_cluster(load_planned_cluster(text))
+    hint = "give a cluster file, the output of ibnetdiscover, or: fat-tree hosts=1280 gpus=8"
+    raise UsageError(f"FABRIC must be a file or a fat-tree, got {text[:60]!r}", hint=hint)
 
 
 def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
-    """The faults, and the seed of their words."""
+    """Return the faults, and the seed that draws them."""
     import msgspec
 
     from railwright.diagnosis.localise.records import Fault
@@ -114,7 +124,7 @@ def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
         listed = msgspec.json.decode(short_text(text), type=list[Fault])
     except msgspec.DecodeError as error:
         hint = "give a JSON list of {kind, id, direction, capacity}"
-        raise UsageError(f"{name_of(text)} is no list of faults: {error}", hint=hint) from error
+        raise UsageError(f"{name_of(text)} is not a list of faults: {error}", hint=hint) from error
     if len(listed) > _MOST_FAULTS:
-        raise UsageError(f"{len(listed)} faults", hint=f"give at most {_MOST_FAULTS}")
+        raise UsageError(f"faults must be at most {_MOST_FAULTS}, got {len(listed)}", hint="give fewer")
     return truth_of(fabric, listed), 0

@@ -1,4 +1,4 @@
-"""`railwright storage`: what GPUDirect Storage has to know of a machine."""
+"""`railwright storage`: the configuration of GPUDirect Storage for a machine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unknown_name
 from railwright.options.group import Group
-from railwright.options.machine import MachineCommand, machine_option, the_machine
-from railwright.options.output import json_option, tell, write
+from railwright.options.machine import MachineCommand, load_machine, machine_option
+from railwright.options.output import json_option, print_answer, write
 
 if TYPE_CHECKING:
     from railwright.topology.devices import Topology
@@ -19,7 +19,7 @@ _MOST_BYTES = 2**20
 
 @click.group(cls=Group)
 def storage() -> None:
-    """What GPUDirect Storage has to know of a machine.
+    """Write or check the configuration of GPUDirect Storage for a machine.
 
     \b
     railwright storage cufile-json                        for this machine, to the terminal
@@ -34,9 +34,9 @@ def storage() -> None:
     "given",
     multiple=True,
     metavar="NIC=ADDRESS",
-    help="A NIC's IPv4 address, where the machine is not this one. Once for each NIC.",
+    help="A NIC's IPv4 address, if the machine is not this one. Once for each NIC.",
 )
-@click.option("--check", "checked", metavar="FILE", help="Hold this file against the machine instead.")
+@click.option("--check", "checked", metavar="FILE", help="Check this file against the machine instead.")
 @json_option("Print one JSON record for each setting.")
 @click.argument("file", required=False)
 def cufile_json(
@@ -44,8 +44,8 @@ def cufile_json(
 ) -> int:  # fmt: skip
     """Write cuFile's configuration from the topology, to FILE or the terminal, with the reason of each line.
 
-    With --check an existing one is held against the machine. Exit status then: 0 all ok, 1 something is bad,
-    2 wrong usage, 3 something could not be looked at and nothing is bad.
+    With --check an existing file is checked against the machine. Exit status then: 0 all ok, 1 something is bad,
+    2 wrong usage, 3 something could not be checked and nothing is bad.
     """
     from pathlib import Path
 
@@ -53,26 +53,26 @@ def cufile_json(
     from railwright.report.formats.cufile_json import render_cufile_json, told_lines
     from railwright.topology.sources.root import read_bounded
 
-    topology = the_machine(machine)
+    topology = load_machine(machine)
     addresses = _addresses(topology) if machine is None else {}
     addresses |= dict(_pair(text, topology) for text in given)
     if checked is not None:
         if file is not None:
-            raise UsageError("--check only reads", hint=f"leave {file[:60]!r} out")
+            raise UsageError("--check and FILE exclude each other", hint=f"leave out {file[:60]!r}")
         told = check(topology, properties_in(read_bounded(Path(checked), _MOST_BYTES)), addresses)
-        tell(told, lambda: told_lines(told), as_json=as_json)
-        states = {one.state for one in told}
+        print_answer(told, lambda: told_lines(told), as_json=as_json)
+        states = {setting.state for setting in told}
         return EXIT_SLOW if "bad" in states else EXIT_UNJUDGED if "not looked" in states else EXIT_OK
     settings = wanted(topology, addresses)
     if as_json or file is None:
-        tell(settings, lambda: render_cufile_json(topology.name, settings).removesuffix("\n"), as_json=as_json)
+        print_answer(settings, lambda: render_cufile_json(topology.name, settings).removesuffix("\n"), as_json=as_json)
     else:
         write(file, render_cufile_json(topology.name, settings))
     return EXIT_OK
 
 
 def _addresses(topology: Topology) -> dict[str, str]:
-    """The addresses of this machine's NICs, those that the kernel tells."""
+    """Read the addresses of this machine's NICs from the kernel."""
     from railwright.topology.sources.interface_address import ipv4_address
 
     found = {nic.id: ipv4_address(str(nic.facts.get("netdev", ""))) for nic in topology.of_kind("nic")}
@@ -90,7 +90,7 @@ def _pair(text: str, topology: Topology) -> tuple[str, str]:
         ipaddress.IPv4Address(address)
     except ValueError as error:
         hint = "write --address nic0=10.0.0.1"
-        raise UsageError(f"not a NIC and an IPv4 address: {text[:60]!r}", hint=hint) from error
+        raise UsageError(f"--address must be NIC=ADDRESS, got {text[:60]!r}", hint=hint) from error
     if not equals or name not in nics:
         raise unknown_name("NIC", name, nics)
     return nics[name], address

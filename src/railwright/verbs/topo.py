@@ -1,4 +1,4 @@
-"""`railwright topo`: what is there, as text, picture, record, capture or NCCL file."""
+"""`railwright topo`: shows a machine as text, picture, record, capture or NCCL file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.options.machine import MachineCommand, MachineGroup, machine_option, the_machine
+from railwright.options.machine import MachineCommand, MachineGroup, load_machine, machine_option
 from railwright.options.output import json_option, write
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.group(cls=MachineGroup, invoke_without_command=True)
 @machine_option
 @json_option()
-@click.option("--svg", metavar="FILE", help="Write a picture as well.")
+@click.option("--svg", metavar="FILE", help="Also write a picture.")
 @click.pass_context
 def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | None) -> None:
     """Show a machine: PCIe tree, links, and which NICs each GPU reaches.
@@ -30,14 +30,14 @@ def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | 
     after = context.invoked_subcommand
     if after is not None:
         if machine is not None or as_json or svg is not None:
-            raise UsageError(f"options before {after!r} have no meaning there", hint="write them after it")
+            raise UsageError(f"options must follow {after!r}", hint=f"write them after {after}")
         return
 
     from railwright.report.pictures.topology import render_topology_svg
     from railwright.report.text.topology import render_topology
     from railwright.topology.sources.saved import encode_topology
 
-    topology = _known(machine)
+    topology = _load_readable(machine)
     if svg is not None:
         write(svg, render_topology_svg(topology))
     click.echo(encode_topology(topology).decode() if as_json else render_topology(topology), nl=False)
@@ -47,9 +47,9 @@ def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | 
 @click.argument("destination", metavar="DIR")
 @click.option("--redact", is_flag=True, help="Replace serial numbers, UUIDs, addresses and host names.")
 def capture(destination: str, redact: bool) -> None:
-    """Write down this machine for others to look at.
+    """Capture this machine for analysis elsewhere.
 
-    DIR becomes a directory, or one file if it ends in .jsonl.
+    DIR becomes a directory, or a single file if it ends in .jsonl.
     """
     from pathlib import Path
 
@@ -60,44 +60,46 @@ def capture(destination: str, redact: bool) -> None:
     click.echo(f"{done.destination}: {done.files} files, {len(done.topology.devices)} devices", nl=False)
     click.echo(f", {done.unreadable} could not be read (see capture.json)" if done.unreadable else "")
     if not redact:
-        click.echo("It holds serial numbers and host names; add --redact before sending it to others.")
+        click.echo("It contains serial numbers and host names; add --redact before you share it.")
     click.echo(f"Read it with: railwright topo --from {done.destination}")
 
 
 @topo.command(cls=MachineCommand)
 @machine_option
-@click.option("--nccl-xml", is_flag=True, help="As the file that NCCL reads by NCCL_TOPO_FILE.")
+@click.option("--nccl-xml", is_flag=True, help="Write the file for NCCL_TOPO_FILE.")
 @click.option(
     "--guest",
     "guests",
     multiple=True,
     metavar="HOST=GUEST",
-    help="PCI address of a device here, and in the VM that the file is for. Once for each device the VM has.",
+    help="PCI address of a device here and in the VM that the file is for. Once for each device of the VM.",
 )
 @click.argument("file", required=False)
 def export(machine: str | None, nccl_xml: bool, guests: tuple[str, ...], file: str | None) -> None:
-    """Write another program's file, to FILE or the terminal."""
+    """Export the topology in another program's format, to FILE or the terminal."""
     from railwright.report.formats.nccl_xml import render_nccl_xml
 
     if not nccl_xml:
-        raise UsageError("no format is named", hint="add --nccl-xml")
+        raise UsageError("export requires a format", hint="add --nccl-xml")
     pairs = {}
     for pair in guests:
         host, equals, guest = pair.partition("=")
         if not equals:
-            raise UsageError(f"not a pair of addresses: {pair[:60]!r}", hint="write HOST=GUEST")
+            raise UsageError(f"--guest must be HOST=GUEST, got {pair[:60]!r}", hint="write HOST=GUEST")
         pairs[host.lower()] = guest.lower()
-    text = render_nccl_xml(_known(machine), pairs)
+    text = render_nccl_xml(_load_readable(machine), pairs)
     if file is None:
         click.echo(text, nl=False)
     else:
         write(file, text)
 
 
-def _known(machine: str | None) -> Topology:
-    """The topology, or CannotJudge where nothing at all could be read."""
-    topology = the_machine(machine)
+def _load_readable(machine: str | None) -> Topology:
+    """Load the topology. Raises CannotJudge if nothing could be read."""
+    topology = load_machine(machine)
     if not topology.links and not any(device.facts.get("threads") for device in topology.of_kind("cpu")):
         why = "; ".join(f"{item.what}: {item.why}" for item in topology.unknown[:4])
-        raise CannotJudge(f"nothing of {topology.name} could be read: {why}", hint="are /sys and /proc mounted?")
+        raise CannotJudge(
+            f"nothing of {topology.name} could be read: {why}", hint="check that /sys and /proc are mounted"
+        )
     return topology

@@ -1,4 +1,4 @@
-"""`railwright whatif`: designs of a cluster side by side: limits, bill of network parts, cost; measures nothing."""
+"""`railwright whatif`: compares designs of a cluster by limits, network parts and cost, without measuring."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, RailwrightError, UsageError
-from railwright.options.machine import MachineCommand, the_machine
-from railwright.options.output import json_option, page_option, tell, write
+from railwright.options.machine import MachineCommand, load_machine
+from railwright.options.output import json_option, page_option, print_answer, write
 
 if TYPE_CHECKING:
     from railwright.expected.designs import Design, Question
@@ -30,33 +30,34 @@ _COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
     "machines",
     multiple=True,
     metavar="SHAPE|FILE",
-    help="A host with changes like: hgx-h100 nics=2. Once for each design.",
+    help="A host with changes, like hgx-h100 nics=2. Once for each design.",
 )
 @click.option(
-    "--vary", multiple=True, metavar="KEY=A,B,...", help="Designs of one host, like nics=2,4,8; several multiply."
+    "--vary",
+    multiple=True,
+    metavar="KEY=A,B,...",
+    help="Vary a property of the host, like nics=2,4,8. Several options multiply.",
 )
-@click.option("--count", "-k", type=int, help="How many hosts.")
-@click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML), for its fabric.")
+@click.option("--count", "-k", type=int, help="Number of hosts.")
+@click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML) that describes the fabric.")
 @click.option(
     "--collective",
     "-c",
     "collectives",
     multiple=True,
     metavar="NAME",
-    help="Default: all_reduce, all_gather, all_to_all. The first decides the Pareto mark.",
+    help="A collective. The first decides the Pareto mark. Default: all_reduce, all_gather, all_to_all.",
 )
 @click.option("--prices", "price_file", metavar="FILE", help="A price list (TOML), like examples/prices.toml.")
-@click.option(
-    "--radix", type=int, help="Ports of a switch, at the rate of the NICs' ports, without a cluster file. [64]"
-)
+@click.option("--radix", type=int, help="Ports of a switch at the NICs' port rate, without a cluster file. [64]")
 @click.option(
     "--optics",
     type=click.Choice(["all", "switches", "none"]),
     default="all",
     show_default=True,
-    help="Optical cables: all, those between switches, or none.",
+    help="The cables that are optical: all, those between switches, or none.",
 )
-@page_option("Write a page with the Pareto pictures as well.")
+@page_option("Also write a page with the Pareto pictures.")
 @json_option("Print one JSON record for each design.")
 def whatif(
     machines: tuple[str, ...],
@@ -70,7 +71,7 @@ def whatif(
     output: str | None,
     as_json: bool,
 ) -> int:
-    """Hold designs of a cluster side by side: what each can reach, what it is made of, what it costs.
+    """Compare designs of a cluster by their limits, network parts and cost.
 
     Without a cluster file the fabric is a non-blocking Clos of one to three tiers.
 
@@ -92,12 +93,12 @@ def whatif(
     designs = compared([_design(name, cluster, question) for name, cluster in clusters])
     if output is not None:
         write(output, render_designs_html(designs, question))
-    tell(designs, lambda: render_designs(designs, question), as_json=as_json)
+    print_answer(designs, lambda: render_designs(designs, question), as_json=as_json)
     return EXIT_OK
 
 
 def _design(name: str, cluster: Cluster, question: Question) -> Design:
-    """One design; where its limits cannot be said, the error names the design."""
+    """Evaluate a design. An error names the design."""
     from railwright.expected.designs import design_of
 
     try:
@@ -109,7 +110,7 @@ def _design(name: str, cluster: Cluster, question: Question) -> Design:
 def _clusters(
     machines: tuple[str, ...], vary: tuple[str, ...], count: int | None, cluster_file: str | None, radix: int | None
 ) -> list[tuple[str, Cluster]]:
-    """Each design's name and cluster, in the order given."""
+    """Return each design's name and cluster, in the given order."""
     from pathlib import Path
 
     from railwright.topology.cluster import cluster_of
@@ -118,31 +119,33 @@ def _clusters(
     given = load_cluster(Path(cluster_file)) if cluster_file is not None else None
     hosts = count if count is not None else given.hosts if given is not None else None
     if hosts is None:
-        raise UsageError("the number of hosts is not given", hint="add --count 16, or --cluster FILE")
+        raise UsageError("whatif requires --count or --cluster", hint="add --count 16 or --cluster FILE")
     if radix is not None and not _RADIX[0] <= radix <= _RADIX[1]:
-        raise UsageError(f"switches of {radix} ports", hint=f"give {_RADIX[0]} to {_RADIX[1]}")
+        raise UsageError(f"--radix must be {_RADIX[0]} to {_RADIX[1]}, got {radix}", hint="give a number in that range")
     if radix is not None and given is not None and given.fabric.tiers:
-        raise UsageError("--radix is for a fabric that no file describes", hint="leave it out, or leave out the tiers")
+        raise UsageError("--radix and tiers in the cluster file exclude each other", hint="leave out one of them")
     fabric = given.fabric if given is not None else None
     if not machines and given is not None and not vary:
         return [(given.host.name, cluster_of(given.host, hosts, fabric))]
     texts = tuple(_varied(machines or _base(given), vary))
-    return [(text, cluster_of(the_machine(text), hosts, fabric)) for text in texts]
+    return [(text, cluster_of(load_machine(text), hosts, fabric)) for text in texts]
 
 
 def _base(given: Cluster | None) -> tuple[str, ...]:
-    """The cluster file's own host, as text that can be varied."""
+    """Return the cluster file's host as text that can be varied."""
     if given is None:
-        raise UsageError("there is no design", hint="name hosts, like --host hgx-h100 --vary nics=2,4,8")
+        raise UsageError("whatif requires a host", hint="add --host hgx-h100 --vary nics=2,4,8")
     if given.host.source != "shape":
-        raise UsageError("the cluster file's host is a saved machine, which cannot be varied", hint="give --host SHAPE")
+        raise UsageError(
+            "--vary requires a shape, but the cluster file's host is a saved machine", hint="give --host SHAPE"
+        )
     return (given.host.name,)
 
 
 def _varied(machines: tuple[str, ...], vary: tuple[str, ...]) -> Iterator[str]:
-    """The hosts, or every combination of the varied changes made to the one host. Raises UsageError."""
+    """Yield the hosts, or the host with every combination of the varied changes. Raises UsageError."""
     if vary and len(machines) > 1:
-        raise UsageError(f"--vary belongs to one host, {len(machines)} are given", hint="give one --host")
+        raise UsageError(f"--vary requires a single --host, got {len(machines)}", hint="give one --host")
     choices: dict[str, list[str]] = {}
     for text in vary:
         key, values = _choice(text)
@@ -154,7 +157,7 @@ def _varied(machines: tuple[str, ...], vary: tuple[str, ...]) -> Iterator[str]:
         combinations *= len(values)
     if max(combinations, len(machines)) > MOST_DESIGNS:
         number = max(combinations, len(machines))
-        raise UsageError(f"{number} designs", hint=f"at most {MOST_DESIGNS} can be held side by side")
+        raise UsageError(f"designs must be at most {MOST_DESIGNS}, got {number}", hint="vary fewer values")
     texts = [
         _changed(machine, dict(zip(choices, values, strict=True)))
         for machine in machines
@@ -170,12 +173,12 @@ def _choice(text: str) -> tuple[str, list[str]]:
     key, equals, values = text.partition("=")
     found = [value.strip() for value in values.split(",")]
     if not equals or not key or not all(found):
-        raise UsageError(f"not values of a change: {text[:60]!r}", hint="write KEY=A,B, like nics=2,4,8")
+        raise UsageError(f"--vary must be KEY=A,B, got {text[:60]!r}", hint="write KEY=A,B, like nics=2,4,8")
     return key.strip(), found
 
 
 def _changed(machine: str, changes: dict[str, str]) -> str:
-    """The host's words with those changes made or replaced."""
+    """Return the host's words with the changes added or replaced."""
     kept = [word for word in machine.split() if word.partition("=")[0] not in changes]
     return " ".join([*kept, *(f"{key}={value}" for key, value in changes.items())])
 
@@ -195,6 +198,8 @@ def _prices(file: str) -> Prices:
         hint = "see examples/prices.toml and docs/whatif.md"
         raise UsageError(f"{file} is not a price list: {str(error)[:200]}", hint=hint) from error
     if not 0 < len(prices.currency) <= 8 or not 0 < len(prices.title) <= 200:
-        raise UsageError(f"{file} needs a title and a currency", hint="a currency has at most 8 characters, like EUR")
+        raise UsageError(
+            f"{file} must have a title and a currency of at most 8 characters", hint='write currency = "EUR"'
+        )
     check_prices(prices)
     return prices

@@ -22,7 +22,7 @@ from railwright.results.cited import cite
 from railwright.results.records import Context, End, Result, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.results.store import Writer, load
-from railwright.runs.acceptance import the_spec
+from railwright.runs.acceptance import load_spec
 from railwright.topology.expand import expand
 
 MIB = 2**20
@@ -134,8 +134,8 @@ def test_what_was_varied_narrows_a_line():
 
 
 def test_the_example_is_understood():
-    assert len(the_spec(str(EXAMPLE)).items) == 4
-    assert the_spec(None) is None
+    assert len(load_spec(str(EXAMPLE)).items) == 4
+    assert load_spec(None) is None
 
 
 def test_other_units():

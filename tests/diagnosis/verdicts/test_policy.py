@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from railwright.diagnosis.verdicts.judged import JudgedPath, Verdict
 from railwright.diagnosis.verdicts.policy import parse_requirements, required_status, unmet
 from railwright.errors import UsageError
-from railwright.runs.requirements import the_requirements
+from railwright.runs.requirements import load_requirements
 
 KNOWN = ("mpi_latency", "gpu_copy", "memory_copy")
 
@@ -47,10 +47,10 @@ def test_a_name_that_nothing_has_is_refused_with_the_nearest(tmp_path):
         parse_requirements(["mpi_latncy"], KNOWN)
     policy = tmp_path / "policy"
     policy.write_text("# prolog\nmpi_latency\ngpu_copy memory0>gpu0\n")
-    assert list(map(str, the_requirements((str(policy),)))) == ["mpi_latency", "gpu_copy memory0>gpu0"]
+    assert list(map(str, load_requirements((str(policy),)))) == ["mpi_latency", "gpu_copy memory0>gpu0"]
     policy.write_text("# nothing\n")
-    with pytest.raises(UsageError, match="requires nothing"):
-        the_requirements((str(policy),))
+    with pytest.raises(UsageError, match="--require must name a path"):
+        load_requirements((str(policy),))
     policy.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="not text"):
-        the_requirements((str(policy),))
+        load_requirements((str(policy),))

@@ -15,7 +15,7 @@ from tests.conftest import wait_until
 from tests.schemas import fits
 
 from railwright.lab.faults.cpu import emptied
-from railwright.launch.containers.surroundings import agent_of, look_inside
+from railwright.launch.containers.surroundings import read_surroundings, write_agent
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: namespaces need root")]
 
@@ -78,7 +78,7 @@ def container() -> Iterator[Container]:
 
 
 def inside(container: Container, tmp_path: Path, line: str) -> subprocess.Popen[str]:
-    agent = agent_of(look_inside(container.pid), tmp_path)
+    agent = write_agent(read_surroundings(container.pid), tmp_path)
     return subprocess.Popen([*agent, "container", line], stdout=subprocess.PIPE, text=True)
 
 
@@ -119,10 +119,10 @@ def test_a_program_is_in_the_containers_cgroup_and_ends_with_its_keeper(containe
 
 
 def test_what_cannot_be_taken_is_told(container):
-    seen = look_inside(container.pid)
+    seen = read_surroundings(container.pid)
     assert seen.left == (
-        "program files: those of this host, with all libraries",
-        "NCCL_TOPO_FILE: it names a file of the container",
+        "program files: this host's, with all libraries",
+        "NCCL_TOPO_FILE: names a file of the container",
     )
     taken = {"network", "IPC", "host name", "/dev with /dev/shm", "/sys", "limits", "1 seccomp filter"}
     assert taken <= set(seen.taken)
@@ -161,16 +161,22 @@ def test_what_is_no_container_is_refused(railwright):
     ended.wait()
     done = railwright("run", "memory_copy", "--in-namespaces-of", str(ended.pid), "--against", "host")
     assert done.status == 2
-    assert f"there is no process {ended.pid} that can be looked at" in done.message()
+    assert f"process {ended.pid} does not exist or cannot be inspected" in done.message()
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--in-namespaces-of", "1"), "a container is measured beside its host"),
-        (("--against", "host"), "a container is measured beside its host"),
-        (("--in-namespaces-of", "1", "--against", "host", "--screen"), "--screen says nothing with --in-namespaces-of"),
-        (("--in-namespaces-of", "1", "--against", "host", "--require", "x"), "--require says nothing with"),
+        (("--in-namespaces-of", "1"), "--in-namespaces-of and --against require each other"),
+        (("--against", "host"), "--in-namespaces-of and --against require each other"),
+        (
+            ("--in-namespaces-of", "1", "--against", "host", "--screen"),
+            "--screen and --in-namespaces-of exclude each other",
+        ),
+        (
+            ("--in-namespaces-of", "1", "--against", "host", "--require", "x"),
+            "--require and --in-namespaces-of exclude",
+        ),
     ],
 )
 def test_words_that_do_not_go_together_are_refused(answer, words, says):

@@ -18,8 +18,8 @@ from railwright.diagnosis.peers.gpu_health import SWITCHED_OFF, TOO_SHORT
 from railwright.errors import UsageError
 from railwright.launch.gpus import business as gpu_business
 from railwright.launch.gpus import watch as gpu_watch
-from railwright.launch.gpus.business import refuse_busy_gpus, why_busy
-from railwright.launch.gpus.samples import Business, GpuSample, Sample, summary, under_load
+from railwright.launch.gpus.business import describe_use, refuse_busy_gpus
+from railwright.launch.gpus.samples import GpuSample, GpuUse, Sample, select_loaded, summarize
 from railwright.launch.gpus.watch import GpuWatch
 from railwright.launch.local import LocalLauncher
 from railwright.launch.session import Planned, Session
@@ -56,19 +56,19 @@ def clocks(samples):
 def test_idle_samples_and_the_first_under_load_do_not_count():
     samples = [sample(0, (345, IDLE)), sample(1, (900, 0)), sample(2, (1980, 0)), sample(3, (345, IDLE)),
                sample(4, (700, 0)), sample(5, (1965, 0))]  # fmt: skip
-    assert clocks(under_load(samples)) == [[], [], [1980], [], [], [1965]]
+    assert clocks(select_loaded(samples)) == [[], [], [1980], [], [], [1965]]
 
 
 def test_a_driver_that_gives_no_reasons_is_judged_by_utilisation():
     busy = GpuSample(ADDRESSES[0], 1980e6, None, None, None, 80, None)
     idle = GpuSample(ADDRESSES[0], 345e6, None, None, None, 0, None)
-    kept = under_load([Sample(0, (busy,)), Sample(1, (busy,)), Sample(2, (idle,))])
+    kept = select_loaded([Sample(0, (busy,)), Sample(1, (busy,)), Sample(2, (idle,))])
     assert [len(one.gpus) for one in kept] == [0, 1, 0]
 
 
 def test_a_result_names_the_slowest_gpu_and_what_held_it_down():
     samples = [sample(1, (1980, 0), (1410, POWER_CAP | THERMAL)), sample(2, (1980, 0), (1500, POWER_CAP))]
-    settings, (evidence,) = summary(samples, GPUS)
+    settings, (evidence,) = summarize(samples, GPUS)
     assert settings == {
         "gpu_samples": 2,
         "gpu_clock_min_hz": 1410e6,
@@ -87,24 +87,24 @@ def test_a_result_names_the_slowest_gpu_and_what_held_it_down():
 
 def test_the_lowest_median_may_be_another_gpu_s_than_the_lowest_sample():
     samples = [sample(1, (690, 0), (1500, 0)), sample(2, (1980, 0), (1500, 0)), sample(3, (1980, 0), (1500, 0))]
-    settings, _ = summary(samples, GPUS)
+    settings, _ = summarize(samples, GPUS)
     assert (settings["gpu_clock_min_of"], settings["gpu_clock_min_hz"]) == ("gpu0", 690e6)
     assert (settings["gpu_clock_median_of"], settings["gpu_clock_median_hz"]) == ("gpu1", 1500e6)
 
 
 def test_clocks_that_a_user_set_and_idleness_are_no_throttling():
-    settings, (evidence,) = summary([sample(1, (1980, APPLICATION_CLOCKS))], GPUS)
+    settings, (evidence,) = summarize([sample(1, (1980, APPLICATION_CLOCKS))], GPUS)
     assert settings["gpu_throttle"] == "none"
     assert "gpu_throttle_of" not in settings
     assert evidence.value == "1980 of 1980 MHz"
 
 
 def test_gpus_of_others_are_not_told():
-    settings, evidence = summary([sample(1, (1980, 0), (300, THERMAL))], {ADDRESSES[0]: GPUS[ADDRESSES[0]]})
+    settings, evidence = summarize([sample(1, (1980, 0), (300, THERMAL))], {ADDRESSES[0]: GPUS[ADDRESSES[0]]})
     assert (settings["gpu_clock_min_hz"], settings["gpu_throttle"]) == (1980e6, "none")
     assert "gpu1" not in evidence[0].seen
-    assert summary([], GPUS) == ({}, ())
-    assert summary([sample(1)], GPUS) == ({}, ())
+    assert summarize([], GPUS) == ({}, ())
+    assert summarize([sample(1)], GPUS) == ({}, ())
 
 
 @pytest.fixture(scope="module")
@@ -146,13 +146,13 @@ def test_a_launch_is_watched_by_a_child(stand_ins, machine):  # noqa: F811
     [
         ({"RAILWRIGHT_GPU_SAMPLING": "off", "STANDIN_NVML_BUSY": "97"}, SWITCHED_OFF),
         ({"STANDIN_NVML_BUSY": "0"}, TOO_SHORT),
-        ({"STANDIN_NVML_HANG": "1"}, "the sampler has said nothing: NVML may hang"),
+        ({"STANDIN_NVML_HANG": "1"}, "the sampler has printed nothing: NVML may hang"),
         ({"STANDIN_NVML_CRASH": "1"}, "the sampler ended: killed by SIGABRT"),
         ({"STANDIN_NVML_LISTS": "0"}, "NVML does not list gpu0, gpu1"),
     ],
 )
 def test_a_result_without_samples_says_so_and_why(stand_ins, machine, changed, why, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(gpu_watch, "_SILENT_S", 1.0 if "said nothing" in why else PATIENCE_S)
+    monkeypatch.setattr(gpu_watch, "_SILENT_S", 1.0 if "printed nothing" in why else PATIENCE_S)
 
     def is_known(watch):
         sampled = watch._child is None or len(watch._child.output) >= 2
@@ -168,7 +168,10 @@ def test_the_last_words_of_a_sampler_that_ended_are_kept(machine, monkeypatch):
     monkeypatch.setattr(watch._child, "poll", lambda: 1)
     watch._child.output.append("NVMLError_LibraryNotFound: NVML Shared Library Not Found")
     why = watch.joined(RESULT).settings["gpu_not_watched"]
-    assert why == "the sampler ended: exit status 1, it says 'NVMLError_LibraryNotFound: NVML Shared Library Not Found'"
+    assert (
+        why
+        == "the sampler ended: exit status 1, its output: 'NVMLError_LibraryNotFound: NVML Shared Library Not Found'"
+    )
 
 
 def test_a_benchmark_without_gpus_starts_no_sampler(machine):
@@ -243,7 +246,7 @@ def test_a_short_result_before_any_sample_says_that_it_was_too_short(machine, mo
     ("after_s", "status", "why"),
     [
         (10.2, 1, "the sampler ended: exit status 1"),
-        (45.0, None, "the sampler has said nothing for 30 s: NVML may hang"),
+        (45.0, None, "the sampler has printed nothing for 30 s: NVML may hang"),
     ],
 )
 def test_a_sampler_that_stopped_does_not_vouch_for_what_came_after(machine, monkeypatch, after_s, status, why):
@@ -277,15 +280,15 @@ def test_waived_and_failed_results_are_left_alone(machine):
 @pytest.mark.parametrize(
     ("gpu", "words"),
     [
-        (Business(ADDRESSES[0], 0, 0, 0), ""),
-        (Business(ADDRESSES[0], None, None, None), ""),
-        (Business(ADDRESSES[0], 0, 10, 300 << 20), ""),
-        (Business(ADDRESSES[0], 1, 0, 0), "1 process"),
-        (Business(ADDRESSES[0], 2, 97, 43 << 30), "2 processes, at work 97 % of the time, 43 GiB of its memory in use"),
+        (GpuUse(ADDRESSES[0], 0, 0, 0), ""),
+        (GpuUse(ADDRESSES[0], None, None, None), ""),
+        (GpuUse(ADDRESSES[0], 0, 10, 300 << 20), ""),
+        (GpuUse(ADDRESSES[0], 1, 0, 0), "1 process"),
+        (GpuUse(ADDRESSES[0], 2, 97, 43 << 30), "2 processes, 97 % utilisation, 43 GiB of its memory in use"),
     ],
 )
 def test_what_makes_a_gpu_busy(gpu, words):
-    assert why_busy(gpu) == words
+    assert describe_use(gpu) == words
 
 
 @pytest.fixture
@@ -314,7 +317,7 @@ def test_idle_gpus_and_those_that_are_not_measured_are_not_refused(stood_in):
     assert refuse_busy_gpus(GPUS.values(), force=False) == ""
     stood_in(STANDIN_NVML_PROCESSES="1")
     said = refuse_busy_gpus([Device(id="gpu9", kind="gpu", address="0000:99:00.0")], force=False)
-    assert said == "whether gpu9 is idle could not be read: NVML does not say"
+    assert said == "whether gpu9 is idle is unknown: NVML does not report it"
     assert refuse_busy_gpus([], force=False) == ""
 
 
@@ -326,9 +329,9 @@ def test_gpus_that_cannot_be_asked_are_said(stood_in):
 @pytest.mark.parametrize(
     ("faults", "said"),
     [
-        ({"STANDIN_NVML_LISTS": "1"}, "whether gpu1 is idle could not be read: NVML does not say"),
-        ({"STANDIN_NVML_LISTS": "0"}, "whether gpu0, gpu1 are idle could not be read: NVML does not say"),
-        ({"STANDIN_NVML_MUTE": "1"}, "whether gpu0, gpu1 are idle could not be read: NVML does not say"),
+        ({"STANDIN_NVML_LISTS": "1"}, "whether gpu1 is idle is unknown: NVML does not report it"),
+        ({"STANDIN_NVML_LISTS": "0"}, "whether gpu0, gpu1 are idle is unknown: NVML does not report it"),
+        ({"STANDIN_NVML_MUTE": "1"}, "whether gpu0, gpu1 are idle is unknown: NVML does not report it"),
     ],
 )
 def test_what_nvml_did_not_tell_is_not_taken_for_idle(stood_in, faults, said):

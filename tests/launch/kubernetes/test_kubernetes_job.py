@@ -21,7 +21,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class Cluster:
-    """What the stand-in tells."""
+    """The answers of the stand-in."""
 
     def __init__(self, driver: Driver, lines: list[str]) -> None:
         self.driver, self.lines = driver, lines

@@ -1,4 +1,4 @@
-"""What is asked of Kubernetes and understood of its answers and logs, without a Kubernetes."""
+"""Requests to Kubernetes, and the parsing of its answers and logs, without a cluster."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
-from railwright.launch.followed import Followed
+from railwright.launch.followed import FollowedFolder
 from railwright.launch.frames import FrameReader, FrameWriter
-from railwright.launch.kubernetes.manifests import PRIVILEGES, Named
+from railwright.launch.kubernetes.manifests import PRIVILEGES, NamedJob
 from railwright.launch.kubernetes.pod import ssh_config
-from railwright.launch.kubernetes.pods import Events, Pod, Pods, order_of
+from railwright.launch.kubernetes.pods import Events, Pod, Pods, sort_pods
 from railwright.launch.kubernetes.received import Received
-from railwright.launch.kubernetes.wanted import Wanted, cost_words
+from railwright.launch.kubernetes.wanted import KubernetesRequest, describe_cost
 from railwright.results.records import End
 
 RUNTIME_LINE = 16 * 1024
@@ -114,7 +114,7 @@ def test_pieces_of_a_bomb_are_not_unpacked():
 
 
 def test_the_first_pod_follows_files_as_they_grow(tmp_path):
-    followed = Followed(tmp_path)
+    followed = FollowedFolder(tmp_path)
     assert list(followed.records()) == []
     path = tmp_path / "results.jsonl"
     path.write_bytes(b"one\ntw")
@@ -150,37 +150,37 @@ def pod(**status) -> Pod:
 def test_why_a_pod_does_not_run_is_told_in_kubernetes_words():
     said = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
     unschedulable = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]
-    assert pod(phase="Pending", conditions=unschedulable).why_waiting() == (f"Unschedulable: {said}", False)
+    assert pod(phase="Pending", conditions=unschedulable).explain_wait() == (f"Unschedulable: {said}", False)
     for reason, hopeless in (("ImagePullBackOff", True), ("ErrImageNeverPull", True), ("ContainerCreating", False)):
         states = [{"state": {"waiting": {"reason": reason, "message": "m"}}}]
-        assert pod(phase="Pending", containerStatuses=states).why_waiting() == (f"{reason}: m", hopeless)
+        assert pod(phase="Pending", containerStatuses=states).explain_wait() == (f"{reason}: m", hopeless)
     running = [{"state": {"running": {"startedAt": "now"}}}]
-    assert pod(phase="Running", containerStatuses=running).why_waiting() == ("", False)
+    assert pod(phase="Running", containerStatuses=running).explain_wait() == ("", False)
     assert pod(phase="Running", containerStatuses=running).has_run
 
 
 def test_why_a_pod_died_is_told_with_the_reason_that_kubernetes_gives():
     ended = [{"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]
-    assert pod(phase="Failed", containerStatuses=ended).why_dead() == \
-        "OOMKilled, exit status 137 (SIGKILL of what it ran)"  # fmt: skip
-    assert pod(phase="Failed", reason="Evicted", message="low on memory").why_dead() == "Evicted: low on memory"
+    assert pod(phase="Failed", containerStatuses=ended).explain_death() == \
+        "OOMKilled, exit status 137 (SIGKILL in its child)"  # fmt: skip
+    assert pod(phase="Failed", reason="Evicted", message="low on memory").explain_death() == "Evicted: low on memory"
     taken = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for a"}]
-    assert pod(phase="Running", conditions=taken).why_dead() == "PreemptionByScheduler: for a"
-    assert pod(phase="Succeeded",
-               containerStatuses=[{"state": {"terminated": {"reason": "Completed"}}}]).why_dead() == ""  # fmt: skip
-    assert pod(phase="Failed").why_dead() == "Failed, without a reason"
-    assert pod(phase="Running").why_dead() == ""
+    assert pod(phase="Running", conditions=taken).explain_death() == "PreemptionByScheduler: for a"
+    completed = pod(phase="Succeeded", containerStatuses=[{"state": {"terminated": {"reason": "Completed"}}}])
+    assert completed.explain_death() == ""
+    assert pod(phase="Failed").explain_death() == "failed without a reason"
+    assert pod(phase="Running").explain_death() == ""
 
 
 def test_the_first_pod_is_known_in_both_kinds_of_jobs():
     told = [{"name": "b", "annotations": {"batch.kubernetes.io/job-completion-index": "1"}},
             {"name": "c", "annotations": {"batch.kubernetes.io/job-completion-index": "0"}}]  # fmt: skip
     pods = msgspec.json.decode(json.dumps({"items": [{"metadata": one} for one in told]}), type=Pods)
-    assert [one.name for one in order_of(pods.items)] == ["c", "b"]
+    assert [one.name for one in sort_pods(pods.items)] == ["c", "b"]
     told = [{"name": "w", "labels": {"railwright.dev/role": "host"}},
             {"name": "z", "labels": {"railwright.dev/role": "lead"}}]  # fmt: skip
     pods = msgspec.json.decode(json.dumps({"items": [{"metadata": one} for one in told]}), type=Pods)
-    assert [one.is_lead for one in order_of(pods.items)] == [True, False]
+    assert [one.is_lead for one in sort_pods(pods.items)] == [True, False]
 
 
 def test_complaints_are_those_about_the_job_and_what_it_made():
@@ -192,12 +192,12 @@ def test_complaints_are_those_about_the_job_and_what_it_made():
     assert events.of("r") == ""
 
 
-ASKED = Wanted(3, "railwright:1", 8, "team-a", 8, ("nvidia.com/mlnx_vf=1",), ("rail1", "infra/rail2@net2"),
+ASKED = KubernetesRequest(3, "railwright:1", 8, "team-a", 8, ("nvidia.com/mlnx_vf=1",), ("rail1", "infra/rail2@net2"),
                ("gpu=h100",), environment={"NCCL_IB_HCA": "mlx5"})  # fmt: skip
 
 
 def test_an_indexed_job_asks_for_what_was_wanted_and_ends_whoever_is_gone():
-    named = Named(ASKED, "rw", "job", ("run", "mpi_latency"), 600.0)
+    named = NamedJob(ASKED, "rw", "job", ("run", "mpi_latency"), 600.0)
     job = json.loads(json.dumps(named.job()))
     spec, template = job["spec"], job["spec"]["template"]
     assert named.pods == ("rw-0.rw", "rw-1.rw", "rw-2.rw")
@@ -220,7 +220,7 @@ def test_an_indexed_job_asks_for_what_was_wanted_and_ends_whoever_is_gone():
 
 
 def test_an_mpijob_has_the_first_pod_as_a_worker():
-    named = Named(ASKED, "rw", "mpijob", ("run", "mpi_latency"), 600.0)
+    named = NamedJob(ASKED, "rw", "mpijob", ("run", "mpi_latency"), 600.0)
     spec = named.job()["spec"]
     assert named.pods == ("rw-launcher.rw", "rw-worker-0.rw", "rw-worker-1.rw")
     assert spec["runLauncherAsWorker"] is True
@@ -234,10 +234,12 @@ def test_an_mpijob_has_the_first_pod_as_a_worker():
 
 
 def test_pods_have_no_privileges_but_those_that_are_named():
-    plain = Named(Wanted(2, "i"), "rw", "job", (), 600.0).job()["spec"]["template"]["spec"]
+    plain = NamedJob(KubernetesRequest(2, "i"), "rw", "job", (), 600.0).job()["spec"]["template"]["spec"]
     assert plain["securityContext"]["runAsNonRoot"] is True
     assert plain["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    rdma = Named(Wanted(2, "i", rdma=("nic=1",)), "rw", "job", (), 600.0).job()["spec"]["template"]["spec"]
+    rdma = NamedJob(KubernetesRequest(2, "i", rdma=("nic=1",)), "rw", "job", (), 600.0).job()["spec"]["template"][
+        "spec"
+    ]
     assert rdma["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": list(PRIVILEGES)}
     for spec in (plain, rdma):
         assert spec["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
@@ -250,16 +252,16 @@ def test_words_that_kubernetes_could_misread_are_refused():
     for options in ({"namespace": "-n"}, {"namespace": "Team"}, {"image": "--x"}, {"image": "a b"}, {"rdma": ("nic",)},
                     {"rdma": ("nic=0",)}, {"networks": ("rail1,rail2",)}, {"networks": ('{"a":1}',)},
                     {"node_selector": ("gpu",)}, {"node_selector": ("gpu=a b",)}):  # fmt: skip
-        with pytest.raises(UsageError, match="not a value of --"):
-            Wanted(**({"nodes": 2, "image": "i"} | options))
+        with pytest.raises(UsageError, match="must be like"):
+            KubernetesRequest(**({"nodes": 2, "image": "i"} | options))
 
 
 def test_the_plan_tells_gpu_hours():
-    said = cost_words(ASKED, "job", "team-a", 1800.0, 600.0)
+    said = describe_cost(ASKED, "job", "team-a", 1800.0, 600.0)
     assert said.startswith("Kubernetes: an Indexed Job of 3 pods on as many nodes, in namespace team-a, for at most 30")
     assert said.endswith("at most 12 GPU hours (3 x 8 GPUs), 4 by the plan")
-    assert cost_words(Wanted(2, "i"), "mpijob", "n", 1800.0, 60.0).endswith("1 pod hours, no GPU hours")
-    assert Wanted(2, "i", limit_s=61.0, start_within_s=60.0).limited(5.0) == 180.0
+    assert describe_cost(KubernetesRequest(2, "i"), "mpijob", "n", 1800.0, 60.0).endswith("1 pod hours, no GPU hours")
+    assert KubernetesRequest(2, "i", limit_s=61.0, start_within_s=60.0).limited(5.0) == 180.0
 
 
 def test_ssh_reaches_pods_under_the_names_of_their_nodes(tmp_path):
@@ -287,30 +289,33 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
                   "--launches", "1")  # fmt: skip
     assert done.status == 0
     assert "plan: 3 hosts, by kubernetes" in done.err
-    assert "each proves itself, all at once" in done.err
+    assert "each host measures itself, all at once" in done.err
     job = json.loads(done.out.partition("\n---\n")[0])
     plan = next(one["value"] for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
                 if one["name"] == "RAILWRIGHT_PODS")  # fmt: skip
     assert json.loads(plan)["words"][:7] == ["prove", "--directory", "/tmp", "--parts", "screen", "--launches", "1"]
-    assert "--nodes says nothing without --kubernetes" in answer("prove", "--nodes", "2").message()
+    assert "--nodes requires --kubernetes" in answer("prove", "--nodes", "2").message()
     some = ("prove", "--kubernetes", "--nodes", "3", "--namespace", "a", "--job-kind", "job", "--dry-run")
     some = (*some, "--benchmarks")
     done = answer(*some, "memory_copy,core_latency")
     assert "memory_copy,core_latency" in done.out
-    assert "mpi_all_reduce is of all hosts together" in answer(*some, "memory_copy,mpi_all_reduce").message()
+    assert "mpi_all_reduce needs all hosts" in answer(*some, "memory_copy,mpi_all_reduce").message()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--kubernetes",), "how many pods the job needs is not said"),
-        (("--rdma", "nic=1"), "--rdma says nothing without --kubernetes"),
-        (("--nodes", "2"), "--nodes says nothing without --slurm or --kubernetes"),
-        (("--kubernetes", "--slurm", "--nodes", "2"), "--slurm and --kubernetes are two clusters"),
-        (("--kubernetes", "--nodes", "2", "--hosts", "a,b"), "--kubernetes makes its hosts, so --hosts says nothing"),
-        (("--kubernetes", "--nodes", "2", "--mpirun", "/x"), "--mpirun is a path of this machine"),
-        (("--kubernetes", "--nodes", "2", "--partition", "gpu"), "--partition says nothing without --slurm"),
-        (("--kubernetes", "--nodes", "2", "--network", "A b"), "not a value of --network: 'A b'"),
+        (("--kubernetes",), "--kubernetes requires --nodes"),
+        (("--rdma", "nic=1"), "--rdma requires --kubernetes"),
+        (("--nodes", "2"), "--nodes requires --slurm or --kubernetes"),
+        (("--kubernetes", "--slurm", "--nodes", "2"), "--slurm and --kubernetes exclude each other"),
+        (("--kubernetes", "--nodes", "2", "--hosts", "a,b"), "--kubernetes and --hosts exclude each other"),
+        (("--kubernetes", "--nodes", "2", "--mpirun", "/x"), "--mpirun and --kubernetes exclude each other"),
+        (("--kubernetes", "--nodes", "2", "--partition", "gpu"), "--partition requires --slurm"),
+        (
+            ("--kubernetes", "--nodes", "2", "--network", "A b"),
+            "--network must be like rail1, or NAMESPACE/rail1, got 'A b'",
+        ),
     ],
 )
 def test_words_that_make_no_job_are_refused(answer, words, message):

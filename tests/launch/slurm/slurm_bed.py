@@ -80,7 +80,7 @@ class Bed:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What Slurm's commands need."""
+        """The environment of Slurm's commands."""
         return {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def ask(self, *words: str) -> str:

@@ -14,7 +14,7 @@ from tests.conftest import Driver, wait_until
 from tests.launch.slurm.slurm_bed import Bed, lacking, slurm
 
 from railwright.launch.scratch import sweep
-from railwright.launch.slurm.job import SlurmJob, Wanted, submit
+from railwright.launch.slurm.job import SlurmJob, SlurmRequest, submit
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(lacking() != "", reason=f"waived: {lacking()}")]
 
@@ -37,7 +37,7 @@ def limited(bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> SlurmJob:
     """A job of one minute, the least that Slurm has, that would take longer. It sleeps while other tests run."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("SLURM_CONF", bed.environment["SLURM_CONF"])
-        wanted = Wanted(1, limit_s=60.0, more=("--nodelist=n4",))
+        wanted = SlurmRequest(1, limit_s=60.0, more=("--nodelist=n4",))
         return submit(wanted, ["sleep", "600"], tmp_path_factory.mktemp("limited"), 60.0, lambda _line: None)
 
 
@@ -93,7 +93,7 @@ def test_each_node_of_an_allocation_sends_to_each_other_one(railwright, in_slurm
 def test_a_node_that_is_not_of_the_job_is_refused(railwright, in_slurm):
     done = allocated(railwright, *QUICK, "--hosts", "n1,n2")
     assert done.status == 2
-    assert re.match(r"railwright: n1 is no node of job \d+\nhint: it has n2, n3", done.message())
+    assert re.match(r"railwright: n1 must be a node of job \d+\nhint: its nodes: n2, n3", done.message())
 
 
 def test_a_submitted_job_is_followed_and_judged(railwright, in_slurm, limited):
@@ -160,26 +160,30 @@ def test_too_few_nodes_are_refused_with_the_reason_of_each_that_is_lost(answer, 
         in_slurm.ask("scontrol", "update", "nodename=n3", "state=resume")
         wait_until(lambda: in_slurm.state_of("n3") == "idle", "the node is back")
     assert done.status == 3
-    assert "has 3 nodes to give, 4 were asked for: n3 drained (bad DIMM)" in done.message()
+    assert (
+        "--nodes must be at most 3, the usable nodes of the default partition, got 4: n3 drained (bad DIMM)"
+        in done.message()
+    )
 
 
 def test_a_partition_that_is_not_there_is_refused(answer, in_slurm):
     done = answer(*QUICK, "--nodes", "2", "--partition", "fast", "--dry-run")
     assert done.status == 2
-    assert done.message() == "railwright: there is no partition 'fast'\nhint: give --partition one of all, gpu"
+    assert done.message() == "railwright: there is no partition 'fast'\nhint: give --partition with one of: all, gpu"
 
 
 def test_a_job_that_would_wait_for_ever_is_cancelled(in_slurm, tmp_path):
-    in_slurm.ask("scontrol", "hold", (job := submit(Wanted(1, more=("--begin=now+1hour",)), ["true"], tmp_path, 60.0,
-                                                    lambda _line: None)).number)  # fmt: skip
-    with pytest.raises(Exception, match=rf"job {job.number} would wait for ever \(JobHeldAdmin\), and was cancelled"):
+    wanted = SlurmRequest(1, more=("--begin=now+1hour",))
+    job = submit(wanted, ["true"], tmp_path, 60.0, lambda _line: None)
+    in_slurm.ask("scontrol", "hold", job.number)
+    with pytest.raises(Exception, match=rf"job {job.number} would never start \(JobHeldAdmin\) and was cancelled"):
         job.follow()
     assert job.number not in in_slurm.jobs()
 
 
 def test_a_job_at_its_time_limit_says_so(in_slurm, limited):
     limited.follow()
-    ending = limited.ending()
+    ending = limited.explain_end()
     assert ending is not None
     assert ending.message == f"job {limited.number} ended at its time limit of 60.0 s"
     assert "--time" in ending.hint

@@ -1,4 +1,4 @@
-"""What is asked of Slurm and understood of its answers, without a Slurm."""
+"""Requests to Slurm, and the parsing of its answers, without a Slurm."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import UsageError
-from railwright.launch.slurm.allocation import allocation, fields_of
-from railwright.launch.slurm.job import Group, SlurmJob, Wanted, cost_words, groups_of, parse_limit
+from railwright.launch.slurm.allocation import allocation, parse_fields
+from railwright.launch.slurm.job import NodeGroup, SlurmJob, SlurmRequest, describe_cost, parse_groups, parse_limit
 
 LINES = [
     "2|gpu|idle|gpu:h100:8(S:0-1),nvme:1|g[1-2]|none",
@@ -29,52 +29,54 @@ def test_time_limits_are_read_as_slurm_does():
 
 
 def test_the_limit_follows_from_the_plan_in_whole_minutes():
-    assert Wanted(2).limited(20.0) == 600.0
-    assert Wanted(2).limited(1000.0) == 3000.0
-    assert Wanted(2).limited(1001.0) == 3060.0
-    assert Wanted(2, limit_s=61.0).limited(5000.0) == 120.0
+    assert SlurmRequest(2).limited(20.0) == 600.0
+    assert SlurmRequest(2).limited(1000.0) == 3000.0
+    assert SlurmRequest(2).limited(1001.0) == 3060.0
+    assert SlurmRequest(2, limit_s=61.0).limited(5000.0) == 120.0
 
 
 def test_words_that_sbatch_could_misread_are_refused():
     for options in ({"partition": "-all"}, {"account": "a b"}, {"more": ("-n4",)}, {"more": ("--array=1-4",)},
                     {"more": ("--wrap=ls",)}, {"more": ("--qos=a\nb",)}):  # fmt: skip
         with pytest.raises(UsageError):
-            Wanted(2, **options)
-    assert "--qos=high" in Wanted(2, more=("--qos=high",)).words(600.0, Path("/out"))
+            SlurmRequest(2, **options)
+    assert "--qos=high" in SlurmRequest(2, more=("--qos=high",)).words(600.0, Path("/out"))
 
 
 def test_nodes_are_counted_by_what_a_job_may_get():
-    groups = groups_of(LINES, "gpu")
+    groups = parse_groups(LINES, "gpu")
     assert [(group.size, group.gpus, group.is_usable) for group in groups] == [
         (2, 8, True),
         (1, 8, False),
         (1, 8, False),
     ]
     assert groups[1].reason == "bad DIMM | slot 2"
-    assert [group.size for group in groups_of(LINES, "")] == [30]
+    assert [group.size for group in parse_groups(LINES, "")] == [30]
 
 
 def test_the_plan_tells_gpu_hours_of_whole_nodes():
-    groups = groups_of(LINES, "gpu")
-    said = cost_words(Wanted(2, partition="gpu"), groups, 1800.0, 600.0)
+    groups = parse_groups(LINES, "gpu")
+    said = describe_cost(SlurmRequest(2, partition="gpu"), groups, 1800.0, 600.0)
     assert "at most 8 GPU hours (2 x 8 GPUs), 2.7 by the plan" in said
-    assert said.endswith("it gets to use none of them without --gpus-per-node 8")
-    asked = cost_words(Wanted(2, partition="gpu", gpus_per_node=4), groups, 1800.0, 600.0)
+    assert said.endswith("it can use them only with --gpus-per-node 8")
+    asked = describe_cost(SlurmRequest(2, partition="gpu", gpus_per_node=4), groups, 1800.0, 600.0)
     assert asked.endswith("at most 4 GPU hours (2 x 4 GPUs), 1.3 by the plan")
-    assert cost_words(Wanted(2), [Group(30, "idle", 0, "c", "")], 1800.0, 60.0).endswith("1 node hours, no GPU hours")
+    assert describe_cost(SlurmRequest(2), [NodeGroup(30, "idle", 0, "c", "")], 1800.0, 60.0).endswith(
+        "1 node hours, no GPU hours"
+    )
 
 
 def test_the_fields_of_a_job_are_read_from_its_line():
     line = ("JobId=7 JobName=rail wright UserId=root(0) JobState=NODE_FAIL Reason=NodeDown Dependency=(null) "
             "ExitCode=0:1 NodeList=n[1-2] Command=(null) JobState=FAKE")  # fmt: skip
-    found = fields_of(line)
+    found = parse_fields(line)
     assert (found["JobState"], found["Reason"], found["NodeList"]) == ("NODE_FAIL", "NodeDown", "n[1-2]")
 
 
 def test_each_way_to_end_early_has_words_and_a_next_step(tmp_path):
     said = {}
     for state in ("TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "COMPLETED", "FAILED", ""):
-        ending = SlurmJob("7", tmp_path / "slurm-7.log", 600.0, print, state).ending()
+        ending = SlurmJob("7", tmp_path / "slurm-7.log", 600.0, print, state).explain_end()
         said[state] = "" if ending is None else ending.message
         assert ending is None or ending.hint
     assert [state for state, words in said.items() if not words] == ["COMPLETED", "FAILED", ""]
@@ -87,7 +89,7 @@ def test_jobs_that_are_not_measured_as_a_whole_are_refused_by_name():
     for more, words in (
         ({"SLURM_HET_SIZE": "2"}, "job 7 is heterogeneous"),
         ({"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_JOB_ID": "5"}, "job 7 is task 3 of array 5"),
-        ({"SLURM_STEP_NUM_TASKS": "4"}, "srun has started railwright 4 times"),
+        ({"SLURM_STEP_NUM_TASKS": "4"}, "srun has started it 4 times"),
     ):
         with pytest.raises(UsageError, match=words):
             allocation(inside | more)
@@ -96,12 +98,12 @@ def test_jobs_that_are_not_measured_as_a_whole_are_refused_by_name():
 @pytest.mark.parametrize(
     ("words", "environment", "message"),
     [
-        (("--nodes", "4"), {}, "--nodes says nothing without --slurm"),
-        (("--slurm",), {}, "no job surrounds us"),
-        (("--slurm", "--nodes", "2", "--hosts", "a,b"), {}, "--hosts names nodes of a job that one is inside of"),
-        (("--slurm", "--nodes", "2"), {"SLURM_JOB_ID": "7"}, "--nodes is for a job that is to be submitted"),
-        (("--slurm", "--lab", "lab"), {"SLURM_JOB_ID": "7"}, "--slurm reaches hosts by Slurm"),
-        (("--slurm", "--nodes", "2", "--time", "soon"), {}, "not a time limit: 'soon'"),
+        (("--nodes", "4"), {}, "--nodes requires --slurm"),
+        (("--slurm",), {}, "--slurm outside of a job requires --nodes"),
+        (("--slurm", "--nodes", "2", "--hosts", "a,b"), {}, "--hosts with --slurm requires a surrounding job"),
+        (("--slurm", "--nodes", "2"), {"SLURM_JOB_ID": "7"}, "--nodes applies only to a new job"),
+        (("--slurm", "--lab", "lab"), {"SLURM_JOB_ID": "7"}, "--slurm excludes --lab and --ssh-config"),
+        (("--slurm", "--nodes", "2", "--time", "soon"), {}, "--time must be a time limit, got 'soon'"),
     ],
 )
 def test_words_that_make_no_job_are_refused(answer, monkeypatch, words, environment, message):

@@ -1,12 +1,12 @@
-"""Runs a command as a process of a container would, with this host's files. Alone, by path, standard library only.
+"""Runs a command in the surroundings of a container, with this host's files. Run by path, standard library only.
 
     python -I enter.py INSIDE.json SIDE COMMAND ...
 
-COMMAND is one line for a shell, as ssh takes it. On the side `container` it is run with what INSIDE.json says of one of
-the container's processes (`launch.containers.surroundings` reads and describes it); on any other side as it is.
+COMMAND is one line for a shell, as with ssh. On the side `container` it runs in the surroundings that INSIDE.json
+describes (`launch.containers.surroundings` writes it). On any other side it runs unchanged.
 
-Nothing is changed outside: namespaces that are joined or new, mounts in one of our own. A process-id namespace is
-around the command, so that the kernel kills whatever it started when it ends, or when whoever started this one does.
+The host is not changed: namespaces are joined or new, and mounts are made in a private namespace. The command has its
+own process-id namespace, so that the kernel kills all its children when it ends or when our parent does.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _PDEATHSIG, _SET_SECCOMP, _DROP_BOUND, _NO_NEW_PRIVILEGES = 1, 22, 24, 38  # lin
 _FILTER_MODE = 2
 _CANNOT = 126
 _MOST_OOM_SCORE = b"1000"
-_SHM = "/dev/shm"  # noqa: S108 - what is mounted there is taken
+_SHM = "/dev/shm"  # noqa: S108 - the container's mount is used
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Become the command, or stay as its keeper and end as it does."""
+    """Become the command, or supervise it and exit with its status."""
     file, side, *words = sys.argv[1:]
     line = " ".join(words)
     if side != "container":
-        os.execv("/bin/sh", ["sh", "-c", line])  # noqa: S606 - as ssh hands it to the other side's shell
+        os.execv("/bin/sh", ["sh", "-c", line])  # noqa: S606 - as ssh passes it to the remote shell
     with open(file, encoding="ascii") as opened:  # noqa: PTH123 - as in lab/enter.py
         inside = json.load(opened)
     try:
@@ -58,8 +58,8 @@ def main() -> None:
 
 
 def _give_up(error: Exception) -> None:
-    told = f"{error.strerror}: {error.filename or ''}".rstrip(": ") if isinstance(error, OSError) else error
-    sys.stdout.write(f"the container cannot be entered: {told}\n")
+    message = f"{error.strerror}: {error.filename or ''}".rstrip(": ") if isinstance(error, OSError) else error
+    sys.stdout.write(f"the container cannot be entered: {message}\n")
     sys.stdout.flush()
     os._exit(_CANNOT)
 
@@ -69,10 +69,10 @@ def _join(inside: dict[str, Any]) -> None:
     handles = {name: os.open(f"/proc/{inside['pid']}/ns/{name}", os.O_RDONLY) for name in inside["namespaces"]}
     with open(f"/proc/{inside['pid']}/stat", encoding="utf-8", errors="replace") as stat:  # noqa: PTH123
         if int(stat.read().rpartition(")")[2].split()[19]) != inside["started"]:
-            raise OSError(3, "its process has ended")
+            raise OSError(3, "the process has ended")
     for group in inside["cgroups"]:
         _write(group, str(os.getpid()).encode())
-    # Where memory is short, ours are ended before the container's own.
+    # If memory runs short, our processes are killed before the container's own.
     _write("/proc/self/oom_score_adj", _MOST_OOM_SCORE)
     _must(_libc.unshare(_CLONE_NEWNS), "mounts")
     _must(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None), "mounts")
@@ -85,17 +85,17 @@ def _join(inside: dict[str, Any]) -> None:
         for path, tree in trees.items():
             _put(tree, path)
     if os.path.realpath(_SHM) != _SHM:
-        raise OSError(40, "it is a link, and would say where our files go", _SHM)
+        raise OSError(40, "must not be a symbolic link, which could redirect our files", _SHM)
     for name, handle in handles.items():
         _must(_libc.setns(handle, 0), name)
-    if "net" in handles and not has_mounts:  # the one that is there shows the interfaces of the host
+    if "net" in handles and not has_mounts:  # the present sysfs shows the host's interfaces
         groups = _tree("/sys/fs/cgroup")
         _must(_libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None), "/sys")
         _put(groups, "/sys/fs/cgroup")
 
 
 def _tree(path: str) -> int:
-    """A copy of what is mounted at a path and below it."""
+    """Copy the mounts at and below a path."""
     flags = _CLONE_TREE | os.O_CLOEXEC | _AT_RECURSIVE
     tree: int = _must(_libc.syscall(_OPEN_TREE, _AT_FDCWD, path.encode(), flags), path)
     return tree
@@ -104,15 +104,15 @@ def _tree(path: str) -> int:
 def _put(tree: int, path: str) -> None:
     _must(_libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, path.encode(), _FROM_EMPTY_PATH), path)
     os.close(tree)
-    # What is mounted below from here on must not appear in the container.
+    # Later mounts below the path must not appear in the container.
     _must(_libc.mount(None, path.encode(), None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), path)
 
 
 def _be_first(inside: dict[str, Any], line: str) -> None:
-    """Run as process 1 of the new process-id namespace, with what the container's processes may, and no more."""
+    """Run as process 1 of the new process-id namespace, with exactly the rights of the container's process."""
     try:
         _libc.prctl(_PDEATHSIG, signal.SIGKILL)
-        # Its numbers are those of the new namespace, and so is /proc/self.
+        # A new proc mount, so that process ids and /proc/self are those of the new namespace.
         _must(_libc.mount(b"proc", b"/proc", b"proc", ctypes.c_ulong(0), None), "/proc")
         for name, pair in inside["limits"].items():
             resource.setrlimit(getattr(resource, name), tuple(pair))
@@ -129,7 +129,7 @@ def _be_first(inside: dict[str, Any], line: str) -> None:
     except (OSError, ValueError) as error:
         _give_up(error)
     while True:
-        ended, status = os.wait()  # also orphans, which become ours
+        ended, status = os.wait()  # orphans as well, which process 1 inherits
         if ended == program:
             code = os.waitstatus_to_exitcode(status)
             os._exit(code if code >= 0 else 128 - code)
@@ -151,10 +151,10 @@ def _write(path: str, content: bytes) -> None:
         os.close(handle)
 
 
-def _must(status: int, what: str) -> int:
+def _must(status: int, subject: str) -> int:
     if status < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), what)
+        raise OSError(number, os.strerror(number), subject)
     return status
 
 

@@ -1,4 +1,4 @@
-"""The seccomp filters of a running process, read as checkpoint and restore do: by ptrace(2)."""
+"""The seccomp filters of a running process, read by ptrace(2) as CRIU does."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _ACTION, _ASK_SUPERVISOR = 0xFFFF0000, 0x7FC00000  # SECCOMP_RET_ACTION, SECCOMP
 _MOST_FILTERS = 256
 
 
-def filters_of(pid: int) -> tuple[str, ...]:
-    """The filters of a process, the oldest first, each as base64 of its instructions.
+def read_filters(pid: int) -> tuple[str, ...]:
+    """Read the filters of a process, oldest first, each as base64 of its instructions.
 
-    The process stops for it as for a debugger: for as long as the filters are copied. Raises OSError, where nobody may
-    (it takes CAP_SYS_ADMIN, a kernel with CONFIG_CHECKPOINT_RESTORE, and no other tracer).
+    The process is stopped while the filters are copied, as by a debugger. Raises OSError if that is not permitted: it
+    requires CAP_SYS_ADMIN, a kernel with CONFIG_CHECKPOINT_RESTORE, and no other tracer.
     """
     _ask(_SEIZE, pid)
     try:
         _ask(_INTERRUPT, pid)
-        os.waitpid(pid, 0x40000000)  # __WALL: also where it is no thread of ours
-        return tuple(base64.b64encode(one).decode("ascii") for one in _each(pid))
+        os.waitpid(pid, 0x40000000)  # __WALL: also waits for threads that are not ours
+        return tuple(base64.b64encode(instructions).decode("ascii") for instructions in _each(pid))
     finally:
         _LIBC.ptrace(_DETACH, pid, None, None)
 
 
-def asks_a_supervisor(filters: tuple[str, ...]) -> bool:
-    """Whether a filter hands calls to another process, which knows nothing of ours: they fail then with ENOSYS."""
+def uses_supervisor(filters: tuple[str, ...]) -> bool:
+    """Report whether a filter delegates calls to a supervisor, which does not know us: such calls fail with ENOSYS."""
     return any(
         code == _RETURN_CONSTANT and value & _ACTION == _ASK_SUPERVISOR
-        for one in filters
-        for code, _, _, value in _INSTRUCTION.iter_unpack(base64.b64decode(one))
+        for instructions in filters
+        for code, _, _, value in _INSTRUCTION.iter_unpack(base64.b64decode(instructions))
     )
 
 

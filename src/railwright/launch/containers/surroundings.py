@@ -1,6 +1,6 @@
-"""A container's surroundings, as one of its processes has them, and the way to run ranks in them beside the host's.
+"""The surroundings of a container, read from one of its processes, and the agent that runs ranks in them.
 
-Ranks keep this host's program files. What they take, and what cannot be taken, is told in words.
+Ranks keep this host's program files. The report lists the surroundings that they adopt and those that they cannot.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.launch.containers.seccomp_filters import asks_a_supervisor, filters_of
-from railwright.launch.environment import is_measured_by
+from railwright.launch.containers.seccomp_filters import read_filters, uses_supervisor
+from railwright.launch.environment import is_recorded
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import count
 
@@ -32,37 +32,37 @@ _LIMITS = {
                  "RLIMIT_MSGQUEUE", "RLIMIT_NICE", "RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_RTPRIO", "RLIMIT_RTTIME",
                  "RLIMIT_SIGPENDING", "RLIMIT_STACK")
 }  # fmt: skip
-_OF_LAUNCHERS = ("OMPI_", "PRTE_", "PMIX_", "MPIR_")
-"""These tell ranks of the container's own MPI where they belong; ours would look there."""
+_LAUNCHER_PREFIXES = ("OMPI_", "PRTE_", "PMIX_", "MPIR_")
+"""Variables that connect ranks of the container's own MPI. Our ranks would try to join them."""
 _MOST_CAPABILITIES = 64
 _MOST_BYTES = 2**20
 
 
-class Inside(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process of a container has, for `enter_container`."""
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """The surroundings of a container's process, for `enter.py`."""
 
     pid: int
     program: str
-    """Its name, for the report."""
+    """The name of the process, for the report."""
     started: int
-    """Clock ticks since the machine's start: another process of that number has another."""
+    """The start time in clock ticks since boot, which identifies the process if its id is reused."""
     namespaces: tuple[str, ...]
     cgroups: tuple[str, ...]
     limits: dict[str, tuple[int, int]]
     cpus: tuple[int, ...]
     capabilities: int
-    """A bit for each that it has."""
+    """A bit mask of the effective capabilities."""
     dropped: tuple[int, ...]
     no_new_privileges: bool
     filters: tuple[str, ...]
     environment: dict[str, str]
     unset: tuple[str, ...]
     left: tuple[str, ...]
-    """What of it is not taken, and why or what is there instead."""
+    """The surroundings that are not adopted, each with the reason or the replacement."""
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """What of it is taken, in words: `network`, `/dev`."""
+        """The surroundings that are adopted, in words: `network`, `/dev`."""
         found = [words for name, words in _JOINED.items() if name in self.namespaces]
         found += ["/dev with /dev/shm", "/sys"] * ("mnt" in self.namespaces)
         found += [count(len(self.cgroups), "cgroup")] * bool(self.cgroups)
@@ -72,10 +72,10 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(found)
 
 
-def look_inside(pid: int) -> Inside:
-    """What the process has. Raises UsageError for one that is not there, and where we are not root."""
+def read_surroundings(pid: int) -> Surroundings:
+    """Read the surroundings of a process. Raises UsageError if it does not exist or if we are not root."""
     if os.geteuid() != 0:
-        raise UsageError("entering the namespaces of a container needs root", hint="run it with sudo")
+        raise UsageError("entering a container's namespaces requires root", hint="run it with sudo")
     proc = Path("/proc", str(pid))
     try:
         if not (proc / "exe").readlink().name:
@@ -87,14 +87,14 @@ def look_inside(pid: int) -> Inside:
         limits = {name: resource.prlimit(pid, number) for name, number in _LIMITS.items()}
         cpus = tuple(sorted(os.sched_getaffinity(pid)))
     except (OSError, ValueError, IndexError) as error:
-        hint = "give the process id of a program in the container, as this host counts: docker inspect, crictl inspect"
-        raise UsageError(f"there is no process {pid} that can be looked at", hint=hint) from error
+        hint = "give the host's process id of a program in the container, from docker inspect or crictl inspect"
+        raise UsageError(f"process {pid} does not exist or cannot be inspected", hint=hint) from error
     filters, why_none = _filters(pid, status)
     user = status.get("Uid", "0").split()[0]
-    may = 0 if "user" in differ else int(status["CapEff"], 16)
-    # A path would be one of ours, or load what the container keeps in /dev/shm, as root.
-    given = {name: value for name, value in variables.items() if "/" not in value}
-    return Inside(
+    permitted = 0 if "user" in differ else int(status["CapEff"], 16)
+    # A path would name a file of this host, or load a file of the container in /dev/shm as root.
+    variables_taken = {name: value for name, value in variables.items() if "/" not in value}
+    return Surroundings(
         pid=pid,
         program=program,
         started=started,
@@ -102,28 +102,28 @@ def look_inside(pid: int) -> Inside:
         cgroups=groups,
         limits=limits,
         cpus=cpus,
-        capabilities=may,
-        dropped=tuple(number for number in _known_capabilities() if not may >> number & 1),
+        capabilities=permitted,
+        dropped=tuple(number for number in _known_capabilities() if not permitted >> number & 1),
         no_new_privileges=status.get("NoNewPrivs") == "1",
         filters=filters,
-        environment=given,
-        unset=tuple(sorted(name for name in os.environ if _is_taken(name) and name not in given)),
+        environment=variables_taken,
+        unset=tuple(sorted(name for name in os.environ if _is_taken(name) and name not in variables_taken)),
         left=(
-            "program files: those of this host, with all libraries",
-            *(f"{words}: not those of the container" for name, words in _NOT_JOINED.items() if name in differ),
-            *([f"user {user}: ranks are root, with the rights of that process and no more"] if user != "0" else []),
+            "program files: this host's, with all libraries",
+            *(f"{words}: not the container's" for name, words in _NOT_JOINED.items() if name in differ),
+            *([f"user {user}: ranks are root, limited to the rights of that process"] if user != "0" else []),
             *no_groups,
             *why_none,
             *_confined(proc),
-            *(f"{name}: it names a file of the container" for name in sorted(set(variables) - set(given))),
+            *(f"{name}: names a file of the container" for name in sorted(set(variables) - set(variables_taken))),
         ),
     )
 
 
-def agent_of(inside: Inside, scratch: Path) -> list[str]:
-    """The program that takes ssh's place: a side, this host as it is or the container, and a command line follow it."""
+def write_agent(inside: Surroundings, scratch: Path) -> list[str]:
+    """Write the surroundings to a file, and return the program to run instead of ssh: AGENT SIDE COMMAND."""
     file = scratch / _FILE
-    file.touch(0o600)  # the variables of somebody else's process are in it
+    file.touch(0o600)  # it holds variables of another user's process
     file.write_bytes(msgspec.json.encode(inside))
     return [sys.executable, "-I", str(_PROGRAM), str(file)]
 
@@ -139,7 +139,7 @@ def _status(proc: Path) -> dict[str, str]:
 
 
 def _started(proc: Path) -> int:
-    """Field 22 of proc_pid_stat(5); the name before may hold anything."""
+    """Return field 22 of proc_pid_stat(5). The process name before it may contain any character."""
     return int(_read(proc / "stat").rpartition(")")[2].split()[19])
 
 
@@ -154,9 +154,9 @@ def _known_capabilities() -> range:
 
 
 def _cgroups(groups: str, mounts: str) -> tuple[tuple[str, ...], list[str]]:
-    """The files that take a process into the groups (`/proc/PID/cgroup`), and what has none here.
+    """Return the cgroup.procs files of the groups in `/proc/PID/cgroup`, and notes on groups without one here.
 
-    Hierarchies by name hold nothing back, so that they are left out.
+    Named hierarchies impose no limits and are left out.
     """
     found, missing = [], []
     places = dict(_hierarchies(mounts))
@@ -164,16 +164,16 @@ def _cgroups(groups: str, mounts: str) -> tuple[tuple[str, ...], list[str]]:
         _, controllers, path = line.split(":", 2)
         if controllers.startswith("name="):
             continue
-        where = next((places[one] for one in controllers.split(",") if one in places), None)
-        if where is None or path.startswith("/.."):
-            missing.append(f"cgroup {controllers or 'v2'}:{path}: it is not below a mount of this host")
+        mount = next((places[name] for name in controllers.split(",") if name in places), None)
+        if mount is None or path.startswith("/.."):
+            missing.append(f"cgroup {controllers or 'v2'}:{path}: not below a mount of this host")
         else:
-            found.append(f"{where}{path.rstrip('/')}/cgroup.procs")
+            found.append(f"{mount}{path.rstrip('/')}/cgroup.procs")
     return tuple(found), missing
 
 
 def _hierarchies(mounts: str) -> Iterator[tuple[str, str]]:
-    """A controller, or nothing for the second version of cgroups, and where its whole hierarchy is mounted."""
+    """Yield each controller (empty for cgroup v2) with the mount point of its root."""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
         fields, kind = left.split(), right.split()
@@ -188,18 +188,18 @@ def _filters(pid: int, status: dict[str, str]) -> tuple[tuple[str, ...], list[st
     if status.get("Seccomp", "0") == "0":
         return (), []
     try:
-        filters = filters_of(pid)
+        filters = read_filters(pid)
     except OSError as error:
-        return (), [f"seccomp: its filters cannot be read: {error.strerror}"]
-    if asks_a_supervisor(filters):
-        return filters, ["seccomp: calls that a supervisor of the container answers fail here"]
+        return (), [f"seccomp: filters cannot be read: {error.strerror}"]
+    if uses_supervisor(filters):
+        return filters, ["seccomp: calls that the container's supervisor handles fail here"]
     return filters, []
 
 
 def _confined(proc: Path) -> Iterator[str]:
-    """AppArmor's profile or SELinux's label, where it is not ours."""
+    """Yield the AppArmor profile or SELinux label if it differs from ours."""
     try:
-        label, ours = (_read(one / "attr" / "current").strip("\0\n") for one in (proc, _OWN))
+        label, ours = (_read(process / "attr" / "current").strip("\0\n") for process in (proc, _OWN))
     except OSError:
         return
     if label and label != ours:
@@ -214,4 +214,4 @@ def _variables(environ: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _is_taken(name: str) -> bool:
-    return is_measured_by(name) and not name.startswith(_OF_LAUNCHERS)
+    return is_recorded(name) and not name.startswith(_LAUNCHER_PREFIXES)

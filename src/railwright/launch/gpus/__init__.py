@@ -1,1 +1,1 @@
-"""GPUs during a launch: clocks, samples, and other users."""
+"""GPUs during a launch: clock locks, samples, and other users."""

@@ -1,4 +1,4 @@
-"""Whether GPUs are used by somebody else, asked just before they are measured."""
+"""Detection of other users of GPUs, just before a measurement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.launch.gpus.samples import Business
+from railwright.launch.gpus.samples import GpuUse
 from railwright.process import ask
 from railwright.topology.devices import Device
 from railwright.units import format_size
@@ -20,11 +20,11 @@ MEMORY_ABOVE_BYTES = 2**30
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.launch.gpus.sampler", "business")
 _TIMEOUT_S = 30.0
 _NVML_AVERAGES_OVER_S = 1.2
-"""NVML's utilisation is of the last second or less (nvml.h): what ended just now has left it after that."""
+"""NVML averages utilisation over the last second or less (nvml.h). After this time, work that has ended is gone."""
 
 
 def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
-    """The GPUs that may be busy for all that is known, with the reason. Empty if the state of every GPU is known.
+    """Return a warning that names the GPUs whose state is unknown. Empty if the state of every GPU is known.
 
     Raises UsageError for a busy GPU.
     """
@@ -34,38 +34,40 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
     for wait_s in (0.0, _NVML_AVERAGES_OVER_S):
         time.sleep(wait_s)
         found, trouble = _ask()
-        busy = [f"{ids[one.address]} is busy: {why}" for one in found if one.address in ids and (why := why_busy(one))]
+        busy = [
+            f"{ids[use.address]} is busy: {why}" for use in found if use.address in ids and (why := describe_use(use))
+        ]
         if not busy:
             return trouble or _unread(ids, found)
-    hint = "wait until it is idle (nvidia-smi names the processes), or measure all the same with --force"
+    hint = "wait until it is idle (nvidia-smi lists the processes), or use --force"
     raise UsageError("; ".join(busy), hint=hint)
 
 
-def _unread(ids: Mapping[str, str], found: Iterable[Business]) -> str:
-    """The GPUs that NVML does not list, or gives no state of."""
-    told = {one.address for one in found if (one.processes, one.utilisation, one.memory_used_bytes) != (None,) * 3}
-    unread = [name for address, name in ids.items() if address not in told]
+def _unread(ids: Mapping[str, str], found: Iterable[GpuUse]) -> str:
+    """Return a warning about GPUs that NVML does not list or report."""
+    known = {use.address for use in found if (use.processes, use.utilisation, use.memory_used_bytes) != (None,) * 3}
+    unread = [name for address, name in ids.items() if address not in known]
     verb = "is" if len(unread) == 1 else "are"
-    return f"whether {', '.join(unread)} {verb} idle could not be read: NVML does not say" if unread else ""
+    return f"whether {', '.join(unread)} {verb} idle is unknown: NVML does not report it" if unread else ""
 
 
-def why_busy(gpu: Business) -> str:
-    """The use of a GPU in words; empty for an idle GPU."""
+def describe_use(gpu: GpuUse) -> str:
+    """Describe the use of a GPU. Empty for an idle GPU."""
     words = []
     if gpu.processes:
         words.append(f"{gpu.processes} process{'es' * (gpu.processes > 1)}")
     if gpu.utilisation is not None and gpu.utilisation > BUSY_ABOVE_PERCENT:
-        words.append(f"at work {gpu.utilisation} % of the time")
+        words.append(f"{gpu.utilisation} % utilisation")
     if gpu.memory_used_bytes is not None and gpu.memory_used_bytes > MEMORY_ABOVE_BYTES:
         words.append(f"{format_size(gpu.memory_used_bytes)} of its memory in use")
     return ", ".join(words)
 
 
-def _ask() -> tuple[list[Business], str]:
-    """The state of each GPU by NVML, or the reason why there is none."""
+def _ask() -> tuple[list[GpuUse], str]:
+    """Read the state of each GPU from NVML, or return the reason why it is unknown."""
     finished = ask(_PROGRAM, timeout_s=_TIMEOUT_S)
     try:
-        return msgspec.json.decode("".join(finished.output), type=list[Business]), ""
+        return msgspec.json.decode("".join(finished.output), type=list[GpuUse]), ""
     except msgspec.DecodeError:
         ended = f"gave no answer within {_TIMEOUT_S:g} s" if finished.timed_out else finished.describe()
-        return [], f"whether the GPUs are idle could not be read: NVML's reader {ended}"
+        return [], f"whether the GPUs are idle is unknown: NVML's reader {ended}"

@@ -1,9 +1,9 @@
-"""Locks the clocks of GPUs while a launch runs, and gives them back however it ends.
+"""GPU clocks that are locked while a launch runs and reset however it ends.
 
     python -m railwright.launch.gpus.clock_lock HZ ADDRESS...
 
-That child holds the lock: it sets it, says so, and waits. It gives the clocks back when it is asked to end, and when
-its parent dies of whatever: the kernel then sends it a signal that it can answer, and not one that ends it at once.
+That child locks the clocks, reports it, and waits. It resets them on SIGTERM and when its parent dies: the kernel then
+sends it SIGTERM, which it can handle, rather than SIGKILL.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _HINT = "locking clocks needs root; leave out -o clock="
 
 
 class ClockLock:
-    """A context manager around one launch; does nothing where no clock was asked for.
+    """A context manager around one launch. Does nothing if no clock was requested.
 
-    Raises CannotJudge where the clocks cannot be locked, after giving back those that were.
+    Raises CannotJudge if the clocks cannot be locked, after it has reset those that were.
     """
 
     def __init__(self, job: AnyJob, environment: Mapping[str, str]) -> None:
@@ -53,8 +53,10 @@ class ClockLock:
         while _LOCKED not in child.output:
             if child.poll() is not None or time.monotonic() > end:
                 self.__exit__()
-                said = next((line for line in reversed(child.output) if line.strip()), "it said nothing in time")
-                raise CannotJudge(f"the clocks of the GPUs cannot be locked: {said[:200]}", hint=_HINT)
+                message = next(
+                    (line for line in reversed(child.output) if line.strip()), f"no answer within {_LOCKING_S:g} s"
+                )
+                raise CannotJudge(f"the clocks of the GPUs cannot be locked: {message[:200]}", hint=_HINT)
             time.sleep(_TICK_S)
 
     def __exit__(self, *_: object) -> None:
@@ -63,7 +65,7 @@ class ClockLock:
 
 
 def lock(clock_hz: float, addresses: Sequence[str]) -> None:
-    """Lock, say so, wait for the end, and give back. Raises NVML's error where a clock cannot be locked."""
+    """Lock the clocks, report it, wait for a signal, and reset them. Raises NVML's error if that fails."""
     known = dict(handles())
     missing = [address for address in addresses if address not in known]
     if missing:
@@ -76,17 +78,17 @@ def lock(clock_hz: float, addresses: Sequence[str]) -> None:
         os.write(1, f"{_LOCKED}\n".encode())
 
     def give_back() -> None:
-        for address in addresses:  # also of those that were not reached: to reset what is not locked changes nothing
+        for address in addresses:  # all of them, since resetting an unlocked clock has no effect
             pynvml.nvmlDeviceResetGpuLockedClocks(known[address])
 
     hold(change, give_back)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Hold until the end; 1 with NVML's words where that cannot be."""
+    """Hold the lock until a signal. Returns 1, with NVML's error printed, if the clocks cannot be locked."""
     with ended_by_signal():
         parent = os.getppid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # what every child begins with would kill it at once
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # replaces the SIGKILL that every child gets
         if os.getppid() != parent:
             return 1
         try:

@@ -1,6 +1,6 @@
-"""What GPUs did while something was measured: samples, and what a result says of them. Pure.
+"""GPU samples taken during a measurement, and their summary in a result. Pure.
 
-Which samples count, and what each of the settings means, is in docs/gpu-health.md.
+docs/gpu-health.md explains which samples count and what each setting means.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from railwright.topology.sources.nvidia_merge import GPU_IDLE, throttle_names
 
 
 class GpuSample(msgspec.Struct, frozen=True, array_like=True):
-    """One GPU at one time. A field is None if NVML does not report it."""
+    """The state of a GPU at one time. A field is None if NVML does not report it."""
 
     address: str
     sm_clock_hz: float | None
@@ -29,32 +29,32 @@ class GpuSample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """All GPUs at one time of the machine's monotonic clock."""
+    """The state of all GPUs at one time of the machine's monotonic clock."""
 
     at_s: float
     gpus: tuple[GpuSample, ...]
 
 
-class Business(msgspec.Struct, frozen=True, array_like=True):
-    """The processes on one GPU. A field is None if NVML does not report it."""
+class GpuUse(msgspec.Struct, frozen=True, array_like=True):
+    """The use of a GPU by any process. A field is None if NVML does not report it."""
 
     address: str
     processes: int | None
     utilisation: int | None
-    """Percent of the time in which a kernel ran, over the last second or less."""
+    """The percentage of the last second or less in which a kernel ran."""
     memory_used_bytes: int | None
-    """Without what the driver keeps for itself, where the driver tells the two apart."""
+    """Memory in use, without the driver's own reserve if the driver reports that separately."""
 
 
 def is_loaded(gpu: GpuSample) -> bool:
-    """Whether it had work. A GPU without work lowers its clocks by itself, which says nothing of its health."""
+    """Report whether a GPU had work. An idle GPU lowers its clocks by itself, which is no sign of a fault."""
     if gpu.event_reasons is not None:
         return not gpu.event_reasons & GPU_IDLE
     return bool(gpu.utilisation)
 
 
-def under_load(samples: Iterable[Sample]) -> list[Sample]:
-    """The samples without GPUs that had no work then, or none in the sample before: their clocks were still rising."""
+def select_loaded(samples: Iterable[Sample]) -> list[Sample]:
+    """Drop GPUs that were idle in a sample or in the one before, since their clocks were still rising."""
     found = []
     before: frozenset[str] = frozenset()
     for sample in samples:
@@ -64,21 +64,23 @@ def under_load(samples: Iterable[Sample]) -> list[Sample]:
     return found
 
 
-def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
-    """Settings and evidence of a result from the samples that count; empty without any. `gpus` are by PCI address."""
+def summarize(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
+    """Summarize samples as settings and evidence of a result. Empty without samples. `gpus` are by PCI address."""
     seen = [gpu for sample in samples for gpu in sample.gpus if gpu.address in gpus]
     if not seen:
         return {}, ()
     names = {gpu.address: gpus[gpu.address].id for gpu in seen}
-    settings: dict[str, Scalar] = {"gpu_samples": sum(any(gpu.address in gpus for gpu in one.gpus) for one in samples)}
+    settings: dict[str, Scalar] = {
+        "gpu_samples": sum(any(gpu.address in gpus for gpu in sample.gpus) for sample in samples)
+    }
     clocks = [(gpu.sm_clock_hz, gpu.address) for gpu in seen if gpu.sm_clock_hz is not None]
     if clocks:
-        slowest, where = min(clocks)
+        slowest, address = min(clocks)
         settings["gpu_clock_min_hz"] = slowest
-        settings["gpu_clock_min_of"] = names[where]
-        median, where = min((_median_clock(clocks, address), address) for _, address in clocks)
+        settings["gpu_clock_min_of"] = names[address]
+        median, address = min((_median_clock(clocks, address), address) for _, address in clocks)
         settings["gpu_clock_median_hz"] = median
-        settings["gpu_clock_median_of"] = names[where]
+        settings["gpu_clock_median_of"] = names[address]
     for name, extreme, values in (
         ("gpu_memory_clock_min_hz", min, [gpu.memory_clock_hz for gpu in seen]),
         ("gpu_power_max_w", max, [gpu.power_w for gpu in seen]),
@@ -91,34 +93,35 @@ def summary(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict
         if gpu.event_reasons is not None:
             reasons.setdefault(gpu.address, {}).update(dict.fromkeys(throttle_names(gpu.event_reasons)))
     if reasons:
-        every = dict.fromkeys(reason for some in reasons.values() for reason in some)
-        settings["gpu_throttle"] = ", ".join(every) or NOT_THROTTLED
-        if every:
-            settings["gpu_throttle_of"] = ",".join(names[address] for address, some in reasons.items() if some)
+        causes = dict.fromkeys(reason for causes_of_gpu in reasons.values() for reason in causes_of_gpu)
+        settings["gpu_throttle"] = ", ".join(causes) or NOT_THROTTLED
+        if causes:
+            settings["gpu_throttle_of"] = ",".join(
+                names[address] for address, causes_of_gpu in reasons.items() if causes_of_gpu
+            )
     return settings, _evidence(settings, gpus.values(), sorted(set(names.values())))
 
 
 def _median_clock(clocks: Sequence[tuple[float, str]], address: str) -> float:
-    """The samples of one GPU."""
-    return quantile(sorted(clock for clock, of in clocks if of == address), 0.5)
+    return quantile(sorted(clock for clock, gpu in clocks if gpu == address), 0.5)
 
 
-def summary_of_launch(
+def summarize_launch(
     samples: Sequence[Sample], gpus: Mapping[str, Device]
 ) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
-    """The same for a result during which none was taken, from the samples of its launch, and marked so."""
-    settings, evidence = summary(samples, gpus)
+    """Summarize the samples of a launch for a result that has none of its own, and mark them so."""
+    settings, evidence = summarize(samples, gpus)
     if not settings:
         return {}, ()
-    marked = tuple(msgspec.structs.replace(one, seen=f"{one.seen} earlier in its launch") for one in evidence)
+    marked = tuple(msgspec.structs.replace(claim, seen=f"{claim.seen} earlier in its launch") for claim in evidence)
     return {**settings, "gpu_samples_of": OF_LAUNCH}, marked
 
 
 def _evidence(settings: Mapping[str, Scalar], gpus: Iterable[Device], seen: list[str]) -> tuple[Evidence, ...]:
-    clock, of = settings.get("gpu_clock_min_hz"), settings.get("gpu_clock_min_of")
+    clock, slowest = settings.get("gpu_clock_min_hz"), settings.get("gpu_clock_min_of")
     if not isinstance(clock, float):
         return ()
-    most = next((gpu.facts.get("sm_clock_max_hz") for gpu in gpus if gpu.id == of), None)
+    most = next((gpu.facts.get("sm_clock_max_hz") for gpu in gpus if gpu.id == slowest), None)
     value = f"{clock / 1e6:.0f}" + (f" of {most / 1e6:.0f} MHz" if isinstance(most, int | float) else " MHz")
     if settings.get("gpu_throttle", NOT_THROTTLED) != NOT_THROTTLED:
         value += f", {settings['gpu_throttle']} ({settings['gpu_throttle_of']})"

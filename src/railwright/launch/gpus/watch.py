@@ -1,6 +1,6 @@
-"""Watches the GPUs during one launch, and joins what was seen to its results by time.
+"""Sampling of the GPUs during one launch. Samples are attached to the launch's results by time.
 
-A child process samples; `RAILWRIGHT_GPU_SAMPLING=off` in the environment measures without it.
+A child process takes the samples. `RAILWRIGHT_GPU_SAMPLING=off` in the environment disables it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.diagnosis.peers.gpu_health import OF_RESULT_BEFORE, SWITCHED_OFF, TOO_SHORT
-from railwright.launch.gpus.samples import Sample, summary, summary_of_launch, under_load
+from railwright.launch.gpus.samples import Sample, select_loaded, summarize, summarize_launch
 from railwright.process import Child, describe_status
 from railwright.results.records import Result
 
@@ -22,19 +22,19 @@ SWITCH = "RAILWRIGHT_GPU_SAMPLING"
 INTERVAL_S = 0.5
 _PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpus.sampler", "sample")
 _MOST_SAMPLES = 20_000
-"""The last 2.8 hours."""
+"""The samples of the last 2.8 hours."""
 _KEPT_SAMPLES = 240
-"""Of the launch, for results too short to be sampled themselves: the last two minutes tell most of the GPUs' state."""
+"""Samples kept for results too short to be sampled themselves: two minutes show most of the GPUs' state."""
 _SILENT_S = 30.0
 """Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
 _TOGETHER_S = 0.05
-"""Results that come this soon after another were measured together with it."""
+"""The maximum interval between results that were measured together."""
 
 _decoder = msgspec.json.Decoder(Sample)
 
 
 class GpuWatch:
-    """A context manager around one launch. Without GPUs in it, or switched off, it does nothing."""
+    """A context manager that samples GPUs during one launch. Does nothing without GPUs or if switched off."""
 
     def __init__(self, job: AnyJob, environment: Mapping[str, str]) -> None:
         self._gpus = {gpu.address: gpu for gpu in job.gpus} if job.launch.gpus else {}
@@ -44,7 +44,11 @@ class GpuWatch:
             lines: deque[str] = deque(maxlen=_MOST_SAMPLES)
             taken = {job.cpu_of(rank) for rank in range(job.ranks)}
             spare = ",".join(str(cpu) for cpu in job.cpus if cpu not in taken)
-            argv = [*_PROGRAM, f"{INTERVAL_S}", *[spare] * bool(spare)]  # where every CPU has a rank, on any of them
+            argv = [
+                *_PROGRAM,
+                f"{INTERVAL_S}",
+                *[spare] * bool(spare),
+            ]  # if every CPU has a rank, the sampler may run on any
             self._child = Child(argv, dict(environment), output=lines)
         self._taken: list[Sample] = []
         self._begun = self._since = time.monotonic()
@@ -61,12 +65,12 @@ class GpuWatch:
             self._child.stop(grace_s=0.2)
 
     def mark(self) -> None:
-        """The first step after a result begins the next; later ones (`verify ...`) are parts of it."""
+        """Mark a step. The first one after a result starts the next; later ones (`verify ...`) belong to it."""
         if self._follows_result:
             self._since, self._follows_result = time.monotonic(), False
 
     def joined(self, result: Result) -> Result:
-        """The result that has just come, with what the GPUs did since it began, or else earlier in the launch."""
+        """Add the samples taken since the result began, or else those taken earlier in the launch."""
         if not self._gpus or result.outcome != "measured":
             return result
         now = time.monotonic()
@@ -75,35 +79,40 @@ class GpuWatch:
             self._window = (self._since, now)
         self._since, self._follows_result = now, True
         first, last = self._window
-        counted = under_load(self._samples(first))
-        settings, evidence = summary([one for one in counted if first <= one.at_s <= last], self._gpus)
+        counted = select_loaded(self._samples(first))
+        settings, evidence = summarize([sample for sample in counted if first <= sample.at_s <= last], self._gpus)
         if settings and together:
             settings["gpu_samples_of"] = OF_RESULT_BEFORE
         if not settings:
             why = self._why_not()
-            if why == TOO_SHORT:  # whoever could not look any more does not vouch for what came after
-                settings, evidence = summary_of_launch([one for one in counted if one.at_s <= last], self._gpus)
+            if why == TOO_SHORT:  # a sampler that has failed says nothing about this result
+                settings, evidence = summarize_launch([sample for sample in counted if sample.at_s <= last], self._gpus)
             settings = settings or {"gpu_samples": 0, "gpu_not_watched": why}
         evidence, settings = (*result.evidence, *evidence), {**result.settings, **settings}
         return msgspec.structs.replace(result, settings=settings, evidence=evidence)
 
     def _why_not(self) -> str:
-        """The reason why a result has no samples."""
+        """Return the reason why a result has no samples."""
         if self._child is None:
             return SWITCHED_OFF
         status = self._child.poll()
         if status is not None:
-            return f"the sampler ended: {describe_status(status)}" + (f", it says {self._said!r}" if self._said else "")
+            return f"the sampler ended: {describe_status(status)}" + (
+                f", its output: {self._said!r}" if self._said else ""
+            )
         if not self._taken and time.monotonic() - self._begun > _SILENT_S:
-            return "the sampler has said nothing: NVML may hang"
+            return "the sampler has printed nothing: NVML may hang"
         if self._taken and time.monotonic() - self._taken[-1].at_s > _SILENT_S:
-            return f"the sampler has said nothing for {_SILENT_S:.0f} s: NVML may hang"
-        listed = {gpu.address for one in self._taken for gpu in one.gpus}
+            return f"the sampler has printed nothing for {_SILENT_S:.0f} s: NVML may hang"
+        listed = {gpu.address for sample in self._taken for gpu in sample.gpus}
         absent = [gpu.id for address, gpu in self._gpus.items() if address not in listed]
         return f"NVML does not list {', '.join(absent)}" if self._taken and absent else TOO_SHORT
 
     def _samples(self, first_s: float) -> list[Sample]:
-        """Those since `first_s`, the two before and the launch's last; a sampler that failed prints other lines."""
+        """Return the samples since `first_s`, the two before, and the last ones of the launch.
+
+        Other lines are errors of the sampler.
+        """
         lines = self._child.output if self._child is not None else deque()
         while lines:
             line = lines.popleft()

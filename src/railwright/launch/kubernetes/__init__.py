@@ -1,1 +1,1 @@
-"""Pods of a Kubernetes job as hosts: what is asked for, how it is made, followed and removed, and what runs in it."""
+"""Kubernetes jobs whose pods serve as hosts: request, manifests, life cycle, and the program of a pod."""

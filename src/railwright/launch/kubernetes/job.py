@@ -1,4 +1,4 @@
-"""A job of pods from its making to its removal: its log is followed, its pods are watched, and nothing of it stays."""
+"""A job of pods, from creation to removal. The log is followed, the pods are watched, and all objects are removed."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from pathlib import Path
 
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.launch.frames import FrameReader
-from railwright.launch.kubernetes.kubectl import ask_kubectl, ask_objects, command
-from railwright.launch.kubernetes.manifests import LABEL, Named
-from railwright.launch.kubernetes.pods import Events, Pod, Pods, order_of
+from railwright.launch.kubernetes.kubectl import ask_kubectl, ask_objects, kubectl_command
+from railwright.launch.kubernetes.manifests import LABEL, NamedJob
+from railwright.launch.kubernetes.pods import Events, Pod, Pods, sort_pods
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, run
 from railwright.terminal import visible
 
 _TICK_S, _LOOK_EVERY_S = 0.1, (1.5, 5.0)
-"""How often pods are looked at, until all run and afterwards."""
+"""The polling interval for pods: until all of them run, and afterwards."""
 _SILENT_S = 120.0
-"""How long the API server may give no answer."""
+"""The time that the API server may be unreachable."""
 _GONE_WITHIN_S = 60.0
 _ASK_EVERY_S = 0.5
 _MOST_SAID = 300
 
 
 def new_name() -> str:
-    """A name that no other job has."""
+    """Return a unique job name."""
     return f"railwright-{secrets.token_hex(4)}"
 
 
 @dataclass
 class KubernetesJob:
-    """A job that is made when it is entered, and removed when it is left, however that is."""
+    """A context manager that creates the job and always removes it."""
 
-    named: Named
+    named: NamedJob
     namespace: str
     tell: Callable[[str], None]
     reader: FrameReader = field(default_factory=FrameReader)
     troubles: list[str] = field(default_factory=list)
-    """Pods that died before the end, each with the reason that Kubernetes gives."""
+    """Pods that died early, each with the reason that Kubernetes reports."""
     _told: dict[str, str] = field(default_factory=dict, init=False)
     _begun: float = field(default=0.0, init=False)
     _heard: float = field(default=0.0, init=False)
@@ -79,7 +79,7 @@ class KubernetesJob:
         ask_kubectl("create", "--filename=-", namespace=self.namespace, given=beside)
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Each file and record as it comes, until the end. Raises CannotJudge for a job that cannot start."""
+        """Yield each file name and record until the job ends. Raises CannotJudge if the job cannot start."""
         looked = 0.0
         log: Child | None = None
         pods: list[Pod] = []
@@ -92,7 +92,7 @@ class KubernetesJob:
                 ended = log is not None and log.poll() is not None
                 if log is not None:
                     if ended:
-                        log.wait(1.0)  # until all that it said is here
+                        log.wait(1.0)  # until its remaining output has been read
                     yield from self._read(log)
                 if self.reader.status is not None:
                     break
@@ -110,8 +110,8 @@ class KubernetesJob:
                 time.sleep(_TICK_S)
 
     def _log(self, pod: Pod) -> Child:
-        # From its beginning each time: what came twice is known by its number.
-        argv = command("logs", "--follow", "--pod-running-timeout=10s", pod.name, namespace=self.namespace)
+        # Start at the beginning each time: repeated frames are recognised by their numbers.
+        argv = kubectl_command("logs", "--follow", "--pod-running-timeout=10s", pod.name, namespace=self.namespace)
         return Child(argv, answer_alone=True, output=deque())
 
     def _read(self, log: Child) -> Iterator[tuple[str, bytes]]:
@@ -122,7 +122,7 @@ class KubernetesJob:
         yield from self.reader.records()
 
     def _pods(self, before: list[Pod]) -> list[Pod]:
-        """An API server that does not answer now may do so later; what it said last holds until then."""
+        """List the pods. If the API server does not answer, return the last list until `_SILENT_S` is over."""
         try:
             found = ask_objects(Pods, "get", "pods", self._selector, namespace=self.namespace).items
         except CannotJudge as error:
@@ -131,38 +131,39 @@ class KubernetesJob:
             self._say("kubectl", error.message)
             return before
         self._heard = time.monotonic()
-        return order_of(found)
+        return sort_pods(found)
 
     @staticmethod
     def _lead_runs(pods: list[Pod]) -> bool:
-        return any(pod.is_lead and pod.status.phase == "Running" and not pod.why_dead() for pod in pods)
+        return any(pod.is_lead and pod.status.phase == "Running" and not pod.explain_death() for pod in pods)
 
     def _watch(self, pods: list[Pod]) -> None:
-        """Tell what has changed. Raises CannotJudge for pods that will not run, or do not in time."""
+        """Report changes. Raises CannotJudge for pods that will never run, or that do not run in time."""
         late = time.monotonic() - self._begun > self.named.wanted.start_within_s
         waiting = {}
         for pod in pods:
-            why, hopeless = pod.why_waiting()
-            dead = pod.why_dead()
+            why, hopeless = pod.explain_wait()
+            dead = pod.explain_death()
             self._say(pod.name, f"{pod.where}: {dead or why or pod.status.phase.lower()}")
             if dead and f"{pod.where}: {dead}" not in self.troubles:
                 self.troubles.append(f"{pod.where}: {dead}")
             if why:
                 waiting[pod.where] = why
             if hopeless:
-                raise CannotJudge(f"{pod.where} will not run: {why}", hint="the job is removed; see --image")
+                raise CannotJudge(f"{pod.where} cannot start: {why}", hint="see --image; the job is removed")
         if not late or (len(pods) == self.named.wanted.nodes and not waiting):
             return
-        said = "; ".join(f"{where}: {why}" for where, why in waiting.items())
-        about = self._complaint()
+        reasons = "; ".join(f"{where}: {why}" for where, why in waiting.items())
+        complaint = self._complaint()
         within = f"after {self.named.wanted.start_within_s:g} s"
         if waiting:
-            raise CannotJudge(f"{len(waiting)} of {self.named.wanted.nodes} pods do not run {within}: {said}"
-                              + f"; {about}" * (about not in said and "Unschedulable" not in said),
-                              hint="the job is removed; --start-within waits longer")  # fmt: skip
+            raise CannotJudge(f"{len(waiting)} of {self.named.wanted.nodes} pods do not run {within}: {reasons}"
+                              + f"; {complaint}" * (complaint not in reasons and "Unschedulable" not in reasons),
+                              hint="raise --start-within; the job is removed")  # fmt: skip
         if len(pods) < self.named.wanted.nodes and not self.troubles:
-            raise CannotJudge(f"{len(pods)} of {self.named.wanted.nodes} pods were made {within}"
-                              + f": {about}" * bool(about), hint="does the controller of such jobs run?")  # fmt: skip
+            raise CannotJudge(f"{len(pods)} of {self.named.wanted.nodes} pods were created {within}"
+                              + f": {complaint}" * bool(complaint),
+                              hint="check that the job controller runs")  # fmt: skip
 
     def _say(self, about: str, words: str) -> None:
         if self._told.get(about) != words:
@@ -176,16 +177,16 @@ class KubernetesJob:
         return ""
 
     def _remove(self) -> None:
-        """Delete it, and wait until its pods are gone; what else it owns follows. A second Ctrl-C does not stop it."""
+        """Delete the job and wait until its pods are gone; its other objects follow. Ctrl-C does not interrupt this."""
         interrupted: BaseException | None = None
         until = time.monotonic() + _GONE_WITHIN_S
-        left, asked = "", False
+        left, requested = "", False
         while time.monotonic() < until:
             try:
-                if not asked:
-                    how = ("--cascade=foreground", "--ignore-not-found", "--wait=false")
-                    ask_kubectl("delete", self._kind, self.named.name, *how, namespace=self.namespace)
-                    asked = True
+                if not requested:
+                    options = ("--cascade=foreground", "--ignore-not-found", "--wait=false")
+                    ask_kubectl("delete", self._kind, self.named.name, *options, namespace=self.namespace)
+                    requested = True
                 words = ("get", f"pods,{self._kind}", self._selector, "--output=name")
                 left = ask_kubectl(*words, namespace=self.namespace).strip()
                 if not left:
@@ -197,15 +198,15 @@ class KubernetesJob:
                 left = error.message
                 time.sleep(_ASK_EVERY_S)
         if left:
-            said = ", ".join(left.split("\n"))[:200]
-            self.tell(f"not gone yet: {said}; ends by itself after {self.named.limit_s / 60:.0f} min at the latest: "
+            remaining = ", ".join(left.split("\n"))[:200]
+            self.tell(f"not removed yet: {remaining}; it ends after {self.named.limit_s / 60:.0f} min at the latest: "
                       f"kubectl --namespace {self.namespace} delete {self._kind} {self.named.name}")  # fmt: skip
         if interrupted is not None:
             raise interrupted
 
 
 def _key_pair() -> tuple[bytes, bytes]:
-    """A private and a public key for one job. Raises UsageError without ssh-keygen."""
+    """Create a private and a public key for one job. Raises UsageError if ssh-keygen fails."""
     with scratch_folder() as scratch:
         path = scratch / "key"
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "railwright", "-f", str(path)]

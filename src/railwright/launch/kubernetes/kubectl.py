@@ -1,4 +1,4 @@
-"""The cluster, by `kubectl`: people have it, with their context, their rights and their way to log in."""
+"""Access to the cluster through `kubectl`, which brings the user's context, permissions and login."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ _SERVED = "/apis/kubeflow.org/v2beta1"
 Answer = TypeVar("Answer")
 
 
-def command(*words: str, namespace: str = "") -> list[str]:
-    """The command line. Raises UsageError without kubectl."""
+def kubectl_command(*words: str, namespace: str = "") -> list[str]:
+    """Build a kubectl command line. Raises UsageError if kubectl is not installed."""
     if shutil.which("kubectl") is None:
-        raise UsageError("kubectl is not installed", hint="--kubernetes talks to the cluster through it")
+        raise UsageError("kubectl is not installed", hint="install kubectl: --kubernetes needs it")
     return ["kubectl", *([f"--namespace={namespace}"] if namespace else []), *words]
 
 
 def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
-    """Its answer. Raises CannotJudge with its words."""
-    argv = command(*words, namespace=namespace)
+    """Run kubectl and return its output. Raises CannotJudge with its error message."""
+    argv = kubectl_command(*words, namespace=namespace)
     finished = ask(argv, timeout_s=_WITHIN_S, given=given, most_lines=_MOST_LINES)
     if finished.timed_out:
         reason = f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s"
         raise CannotJudge(reason, hint="try: kubectl version")
     if finished.returncode:
-        told = next((line.strip() for line in reversed(finished.output) if line.strip()), finished.describe())
-        raise CannotJudge(f"kubectl {words[0]}: {told[:_MOST_SAID]}", hint="try: kubectl auth can-i --list")
+        message = next((line.strip() for line in reversed(finished.output) if line.strip()), finished.describe())
+        raise CannotJudge(f"kubectl {words[0]}: {message[:_MOST_SAID]}", hint="try: kubectl auth can-i --list")
     return "\n".join(finished.output)
 
 
 def ask_objects(kind: type[Answer], *words: str, namespace: str) -> Answer:
-    """The objects of an answer. Raises CannotJudge."""
+    """Run kubectl and decode the objects that it prints. Raises CannotJudge."""
     text = ask_kubectl(*words, "--output=json", namespace=namespace).replace("\n", "")
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise CannotJudge(f"kubectl {words[0]} {words[1]} answers what cannot be read: {error}") from error
+        raise CannotJudge(f"kubectl {words[0]} {words[1]}: cannot decode the answer: {error}") from error
 
 
 def current_namespace() -> str:
-    """The namespace of kubectl's context."""
+    """Return the namespace of kubectl's context."""
     return ask_kubectl("config", "view", "--minify", "--output=jsonpath={..namespace}").strip() or "default"
 
 
 def serves_mpijobs() -> bool:
-    """Whether the API server knows MPIJobs of the version that mpi-operator 0.6 has."""
+    """Report whether the API server serves MPIJobs in the version of mpi-operator 0.6."""
     try:
         answer = ask_kubectl("get", "--raw", _SERVED)
     except CannotJudge as error:
@@ -64,18 +64,18 @@ def serves_mpijobs() -> bool:
         raise
     try:
         served = json.loads(answer)
-        return any(one.get("name") == "mpijobs" for one in served.get("resources", ()))
+        return any(resource.get("name") == "mpijobs" for resource in served.get("resources", ()))
     except (ValueError, AttributeError) as error:
-        raise CannotJudge(f"kubectl get --raw {_SERVED} answers what cannot be read: {error}") from error
+        raise CannotJudge(f"kubectl get --raw {_SERVED}: cannot decode the answer: {error}") from error
 
 
-def chosen_kind(asked: str) -> Kind:
-    """`auto` as what this cluster has. Raises CannotJudge for an MPIJob where there are none."""
-    if asked == "job":
+def choose_kind(requested: str) -> Kind:
+    """Choose the job kind. `auto` prefers an MPIJob. Raises CannotJudge if the cluster serves no MPIJobs."""
+    if requested == "job":
         return "job"
     if serves_mpijobs():
         return "mpijob"
-    if asked == "mpijob":
+    if requested == "mpijob":
         raise CannotJudge("this cluster has no MPIJobs of kubeflow.org/v2beta1",
-                          hint="leave out --job-kind: an Indexed Job needs no operator")  # fmt: skip
+                          hint="leave out --job-kind to use an Indexed Job, which needs no operator")  # fmt: skip
     return "job"

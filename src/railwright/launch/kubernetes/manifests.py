@@ -1,4 +1,4 @@
-"""The objects of a job as data: an MPIJob, or an Indexed Job with its headless service and its keys.
+"""The manifests of a job: an MPIJob, or an Indexed Job with its headless service and its keys.
 
 https://github.com/kubeflow/mpi-operator/blob/v0.6.0/pkg/apis/kubeflow/v2beta1/types.go
 https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
@@ -10,34 +10,34 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan
+from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, PodPlan
 from railwright.launch.kubernetes.pods import ROLE_LABEL
-from railwright.launch.kubernetes.wanted import Kind, Wanted
+from railwright.launch.kubernetes.wanted import Kind, KubernetesRequest
 
 LABEL = "railwright.dev/job"
 API = {"mpijob": "kubeflow.org/v2beta1", "job": "batch/v1"}
 _PYTHON = "/opt/railwright/bin/python"
 _USER = 1000
 _KEPT_S = 300
-"""How long a job that nobody removes is there after its end, with its log."""
+"""The time for which an ended job and its log are kept if they are not removed."""
 _GRACE_S = 5
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
-# With the NIC's resources the pods run as root: a capability of anybody else's does not survive exec.
+# With a NIC's resources the pods run as root, because another user's capabilities do not survive exec.
 PRIVILEGES = {
-    "IPC_LOCK": "memory that a NIC reads and writes is pinned",
-    "SETUID": "sshd of root gives its privileges up",
-    "SETGID": "sshd of root gives its groups up",
-    "SYS_CHROOT": "sshd of root talks to strangers from an empty folder",
+    "IPC_LOCK": "to pin memory that a NIC reads and writes",
+    "SETUID": "for root's sshd to drop its privileges",
+    "SETGID": "for root's sshd to drop its groups",
+    "SYS_CHROOT": "for root's sshd to handle unauthenticated peers in an empty folder",
 }
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Named:
-    """A job that was asked for, under its name."""
+class NamedJob:
+    """A requested job with its name."""
 
-    wanted: Wanted
+    wanted: KubernetesRequest
     name: str
     kind: Kind
     words: tuple[str, ...]
@@ -45,7 +45,7 @@ class Named:
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """The names at which its pods reach each other, in the namespace."""
+        """The names by which its pods reach each other in the namespace."""
         others = range(1, self.wanted.nodes)
         if self.kind == "mpijob":
             return (f"{self.name}-launcher.{self.name}", *(f"{self.name}-worker-{i - 1}.{self.name}" for i in others))
@@ -53,17 +53,17 @@ class Named:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of all that is made for it."""
+        """The labels of all its objects."""
         return {"app.kubernetes.io/managed-by": "railwright", LABEL: self.name}
 
     def job(self) -> Object:
-        """The one object that owns all others."""
+        """Build the object that owns all others."""
         spec = self._mpijob() if self.kind == "mpijob" else self._job()
         kind = "MPIJob" if self.kind == "mpijob" else "Job"
         return {"apiVersion": API[self.kind], "kind": kind, "metadata": self._metadata(), "spec": spec}
 
     def beside(self, uid: str, private: bytes, public: bytes) -> Object:
-        """What an Indexed Job needs beside it, owned by it: names for its pods, and the keys of their sshd."""
+        """Build the objects that an Indexed Job owns: the service that names its pods, and the keys of their sshd."""
         owner = {"apiVersion": API["job"], "kind": "Job", "name": self.name, "uid": uid}
         metadata = self._metadata() | {"ownerReferences": [owner]}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {
@@ -81,9 +81,9 @@ class Named:
         count = self.wanted.nodes
         return {
             "completionMode": "Indexed", "completions": count, "parallelism": count,
-            # A pod that died costs itself: those that are left go on, and nothing is measured twice.
+            # If a pod dies, the others continue, and nothing is measured twice.
             "backoffLimitPerIndex": 0, "maxFailedIndexes": count,
-            # When the first has done, so have the others, whose sshd waits for ever.
+            # The job is done when the first pod is done: the sshd of the others never exits.
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "activeDeadlineSeconds": round(self.limit_s), "ttlSecondsAfterFinished": _KEPT_S,
             "template": self._pod("indexed"),
@@ -114,10 +114,10 @@ class Named:
             "terminationGracePeriodSeconds": _GRACE_S,
             "containers": [self._container(role)],
             "volumes": self._volumes(),
-            # Two pods of one node would measure that node.
+            # Two pods on one node would measure only that node.
             "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
                 {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {LABEL: self.name}}}]}},
-            # Nodes of devices are often kept for those who ask for them.
+            # Nodes with devices are often tainted for pods that request these.
             "tolerations": [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in wanted.resources],
         }  # fmt: skip
         if self.kind == "job":
@@ -134,7 +134,7 @@ class Named:
 
     def _container(self, role: str) -> Object:
         wanted = self.wanted
-        plan = Plan(self.pods, self.words, self.limit_s)
+        plan = PodPlan(self.pods, self.words, self.limit_s)
         settings = [{"name": name, "value": value} for name, value in sorted(wanted.environment.items())]
         node = {"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
         mounts = [("work", WORK_FOLDER), ("tmp", "/tmp"), ("shared-memory", "/dev/shm")]  # noqa: S108 - paths in the pod
@@ -154,10 +154,10 @@ class Named:
         found: list[Object] = [
             {"name": "work", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
             {"name": "tmp", "emptyDir": {}},
-            # A container's own 64 MiB are too few for the segments of MPI and NCCL.
+            # The default of 64 MiB is too small for the segments of MPI and NCCL.
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
         ]
-        if self.kind == "job":  # as the operator lays them out
+        if self.kind == "job":  # the layout of mpi-operator
             items = [("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub"),
                      ("ssh-publickey", "authorized_keys")]  # fmt: skip
             keys = {"secretName": self.name, "items": [{"key": key, "path": path} for key, path in items]}

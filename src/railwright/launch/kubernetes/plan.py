@@ -1,4 +1,4 @@
-"""What the pods of a job are told, in one variable of their environment. It holds no secret."""
+"""The plan that the pods of a job receive in an environment variable. It holds no secret."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ NODE_VARIABLE = "RAILWRIGHT_NODE"
 KEY_FOLDER = "/etc/railwright/ssh"
 WORK_FOLDER = "/run/railwright"
 PORT = 2222
-"""Of sshd: one above 1023 needs no privilege."""
+"""The port of sshd. A port above 1023 needs no privilege."""
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """The pods, by the names at which they reach each other, the first one first, and what that one runs."""
+class PodPlan(msgspec.Struct, frozen=True):
+    """The names of the pods, with the measuring one first, and the command that it runs."""
 
     pods: tuple[str, ...]
     words: tuple[str, ...]
-    """Of railwright; the hosts and the output are added."""
+    """The arguments of railwright. The pod adds the hosts and the output folder."""
     within_s: float
-    """How long the first waits for the others."""
+    """The time for which the first pod waits for the others."""
     version: str = __version__
 
     def text(self) -> str:
-        """As the variable holds it."""
+        """Encode the plan for the variable."""
         return msgspec.json.encode(self).decode()
 
 
-def parse_plan(text: str) -> Plan:
-    """The plan of the variable. Raises msgspec.ValidationError."""
-    return msgspec.json.decode(text, type=Plan)
+def parse_plan(text: str) -> PodPlan:
+    """Decode the plan of the variable. Raises msgspec.ValidationError."""
+    return msgspec.json.decode(text, type=PodPlan)

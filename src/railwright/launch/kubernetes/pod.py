@@ -1,8 +1,8 @@
-"""What runs in the pods of a job: `python -m railwright.launch.kubernetes.pod lead|host|indexed`.
+"""The program in the pods of a job: `python -m railwright.launch.kubernetes.pod lead|host|indexed`.
 
-Every pod runs sshd for the user that it is. The first waits for the others, and runs railwright over them by ssh as
-anybody would; it prints the records, numbered, into its log as they are written. The one key of the job lets pods in
-and proves which they are: it is made for the job, and removed with it.
+Every pod runs sshd under its own user. The first pod waits for the others, runs railwright over them by ssh, and prints
+the records as numbered lines into its log. A single key, created and removed with the job, serves as the host key and
+as the login key of all pods.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from railwright import __version__
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.launch.followed import print_lines, send_records
 from railwright.launch.frames import FrameWriter
-from railwright.launch.kubernetes.plan import KEY_FOLDER, NODE_VARIABLE, PORT, VARIABLE, WORK_FOLDER, Plan, parse_plan
+from railwright.launch.kubernetes.plan import (
+    KEY_FOLDER,
+    NODE_VARIABLE,
+    PORT,
+    VARIABLE,
+    WORK_FOLDER,
+    PodPlan,
+    parse_plan,
+)
 from railwright.process import Child, run
 
 _SSHD = "/usr/sbin/sshd"
@@ -32,7 +40,7 @@ _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 
 
 def prepare(work: Path, keys: Path, node: str) -> None:
-    """Write the keys and the configuration of ssh and sshd: sshd wants files that nobody else can read or write."""
+    """Write the keys and the configuration of ssh and sshd. sshd requires files that only their owner can access."""
     public = (keys / "id_rsa.pub").read_text()
     user = pwd.getpwuid(os.getuid()).pw_name
     sshd = f"""Port {PORT}
@@ -56,7 +64,7 @@ SetEnv {NODE_VARIABLE}={node}
 
 
 def ssh_config(work: Path, user: str, pod_of: dict[str, str]) -> str:
-    """For ssh to pods, also under the names of their nodes."""
+    """Return the ssh configuration that reaches pods, also under the names of their nodes."""
     named = "".join(f"Host {node}\n  HostName {pod}\n" for node, pod in pod_of.items())
     return f"""{named}Host *
   Port {PORT}
@@ -71,28 +79,28 @@ def ssh_config(work: Path, user: str, pod_of: dict[str, str]) -> str:
 """
 
 
-def nodes_of(plan: Plan, work: Path) -> dict[str, str]:
-    """Wait for all pods; the pod of each node, in their order. Raises CannotJudge, naming those that do not answer."""
+def wait_for_nodes(plan: PodPlan, work: Path) -> dict[str, str]:
+    """Wait for all pods, and map each node to its pod. Raises CannotJudge, which names pods without an answer."""
     until = time.monotonic() + plan.within_s
     found: dict[str, str] = {}
     with ThreadPoolExecutor(min(16, len(plan.pods))) as executor:
         while left := [pod for pod in plan.pods if pod not in found]:
-            asked = executor.map(lambda pod: _ask(pod, work), left)
-            answers = dict(zip(left, asked, strict=True))
+            replies = executor.map(lambda pod: _ask(pod, work), left)
+            answers = dict(zip(left, replies, strict=True))
             found |= {pod: node for pod, (node, _) in answers.items() if node}
-            silent = [f"{pod}: {said}" for pod, (node, said) in answers.items() if not node]
+            silent = [f"{pod}: {reason}" for pod, (node, reason) in answers.items() if not node]
             if silent and time.monotonic() > until:
                 raise CannotJudge("; ".join(silent))
             if silent:
                 time.sleep(_ASK_EVERY_S)
     nodes = {found[pod]: pod for pod in plan.pods}
     if len(nodes) < len(plan.pods):
-        raise UsageError("two pods are on one node, and would measure it alone")
+        raise UsageError("pods must be on different nodes, got two on one node")
     return nodes
 
 
 def _ask(pod: str, work: Path) -> tuple[str, str]:
-    """The node of a pod, or what ssh says."""
+    """Return the node of a pod, or an empty name and ssh's error message."""
     options = [word for option in ("BatchMode=yes", "ConnectTimeout=3") for word in ("-o", option)]
     question = f"echo node:${NODE_VARIABLE}"
     finished = run(["ssh", "-F", str(work / "ssh_config"), *options, pod, question], timeout_s=_ASK_WITHIN_S)
@@ -103,14 +111,14 @@ def _ask(pod: str, work: Path) -> tuple[str, str]:
     return "", next((line.strip() for line in reversed(finished.output) if line.strip()), finished.describe())[:200]
 
 
-def lead(plan: Plan, work: Path) -> None:
-    """Measure over all pods, and print what is recorded; the last line has the exit status."""
+def lead(plan: PodPlan, work: Path) -> None:
+    """Measure over all pods and print the records. The last line holds the exit status."""
     if plan.version != __version__:
-        raise UsageError(f"the image has railwright {__version__}, and the command is {plan.version}",
+        raise UsageError(f"the image must have railwright {plan.version}, got {__version__}",
                          hint="build it from the same source: scripts/build-image")  # fmt: skip
     writer = FrameWriter()
     with Child([_SSHD, "-D", "-e", "-f", str(work / "sshd_config")]) as sshd:
-        nodes = nodes_of(plan, work)
+        nodes = wait_for_nodes(plan, work)
         if sshd.poll() is not None:
             raise CannotJudge(f"sshd has ended: {' '.join(sshd.output)[:200]}")
         user = pwd.getpwuid(os.getuid()).pw_name
@@ -123,7 +131,7 @@ def lead(plan: Plan, work: Path) -> None:
 
 
 def _measure(argv: list[str], folder: Path, writer: FrameWriter) -> int:
-    """Run it, pass on what it complains of, and what it records; its exit status."""
+    """Run the command, forward its errors and records, and return its exit status."""
     with Child(argv, answer_alone=True, output=deque(maxlen=1), complaints=deque(), folder=Path("/tmp")) as child:  # noqa: S108
 
         def complain() -> None:
@@ -139,18 +147,18 @@ def _complain(line: str) -> None:
 
 
 def _stop(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt("the pod is to end")  # the first process of a pod is not ended by signals that it ignores
+    raise KeyboardInterrupt("the pod is terminated")  # process 1 needs a handler, since signals have no default action
 
 
 def main() -> None:
-    """Never returns in a pod that is not the first."""
+    """Run the role of this pod. Only the first pod returns; the others become sshd."""
     role = sys.argv[1]
     if role == "indexed":
         role = "lead" if os.environ.get("JOB_COMPLETION_INDEX") == "0" else "host"
     work = Path(WORK_FOLDER)
     prepare(work, Path(KEY_FOLDER), os.environ.get(NODE_VARIABLE, ""))
     if not shutil.which("ssh") or not os.access(_SSHD, os.X_OK):
-        raise UsageError("the image has no ssh and sshd", hint="build it: scripts/build-image")
+        raise UsageError("the image has no ssh or sshd", hint="build it with scripts/build-image")
     if role == "host":
         os.execv(_SSHD, [_SSHD, "-D", "-e", "-f", str(work / "sshd_config")])  # noqa: S606 - no shell is wanted here
     signal.signal(signal.SIGTERM, _stop)

@@ -1,4 +1,4 @@
-"""The pods of a job as the API server tells of them: why one does not run, and why one has died."""
+"""The pods of a job as reported by the API server, and the reasons why a pod waits or has died."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ ROLE_LABEL = "railwright.dev/role"
 INDEX = "batch.kubernetes.io/job-completion-index"
 _HOPELESS = ("ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError",
              "CreateContainerError", "RunContainerError")  # fmt: skip
-"""Reasons for which a container waits until somebody changes something."""
+"""Waiting reasons that do not resolve by themselves."""
 _MOST_SAID = 300
 _DISRUPTED = "DisruptionTarget"
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel"):
-    """Parts of the API's objects that are looked at; others are passed over."""
+    """The fields that we read of an API object. Others are ignored."""
 
 
 class Reason(_Struct, frozen=True):
-    """Why something is as it is."""
+    """The reason of a state."""
 
     reason: str = ""
     message: str = ""
 
     @property
     def words(self) -> str:
-        """Both in one."""
+        """The reason and the message in one line."""
         return self.reason + f": {self.message}" * bool(self.message)
 
 
 class Terminated(Reason, frozen=True):
-    """How a container ended."""
+    """The end of a container."""
 
     exit_code: int = 0
 
 
 class State(_Struct, frozen=True):
-    """Of a container; one of them is set."""
+    """The state of a container. Exactly one field is set."""
 
     waiting: Reason | None = None
     running: dict[str, str] | None = None
@@ -54,7 +54,7 @@ class Container(_Struct, frozen=True):
 
 
 class Condition(Reason, frozen=True):
-    """What is said of a pod under a name."""
+    """A condition of a pod."""
 
     type: str = ""
     status: str = ""
@@ -69,13 +69,13 @@ class Status(Reason, frozen=True):
 
 
 class Spec(_Struct, frozen=True):
-    """Where a pod is."""
+    """The placement of a pod."""
 
     node_name: str = ""
 
 
 class Metadata(_Struct, frozen=True):
-    """What a pod is called."""
+    """The name and labels of a pod."""
 
     name: str = ""
     labels: dict[str, str] = {}
@@ -92,37 +92,46 @@ class Pod(_Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the pod."""
         return self.metadata.name
 
     @property
     def is_lead(self) -> bool:
-        """Whether it is the one that measures, and whose log has the records."""
+        """Whether this is the pod that measures and whose log holds the records."""
         role = self.metadata.labels.get(ROLE_LABEL, "")
         return role == "lead" or (role != "host" and self.metadata.annotations.get(INDEX) == "0")
 
     @property
     def has_run(self) -> bool:
-        """Whether its container has been started, so that it has a log."""
-        states = [one.state for one in self.status.container_statuses]
+        """Whether the container has started, so that there is a log."""
+        states = [container.state for container in self.status.container_statuses]
         return bool(states) and all(state.running is not None or state.terminated is not None for state in states)
 
     def _condition(self, name: str, status: str) -> Condition | None:
-        return next((one for one in self.status.conditions if one.type == name and one.status == status), None)
+        return next(
+            (
+                condition
+                for condition in self.status.conditions
+                if condition.type == name and condition.status == status
+            ),
+            None,
+        )
 
-    def why_waiting(self) -> tuple[str, bool]:
-        """Why it does not run yet, in Kubernetes' own words, and whether it never will; empty where it has run."""
+    def explain_wait(self) -> tuple[str, bool]:
+        """Return why the pod does not run yet, and whether it never will. Empty once it has run."""
         if self.has_run or self.status.phase in ("Running", "Succeeded", "Failed"):
             return "", False
         if unscheduled := self._condition("PodScheduled", "False"):
             return unscheduled.words[:_MOST_SAID], False
-        waiting = next((one.state.waiting for one in self.status.container_statuses if one.state.waiting), None)
+        waiting = next(
+            (container.state.waiting for container in self.status.container_statuses if container.state.waiting), None
+        )
         if waiting is None or not waiting.reason:
-            return ("not scheduled yet" if not self.spec.node_name else "its node has not taken it up yet"), False
+            return ("not scheduled yet" if not self.spec.node_name else "not started by its node yet"), False
         return waiting.words[:_MOST_SAID], waiting.reason in _HOPELESS
 
-    def why_dead(self) -> str:
-        """Why it ended as it should not, with the reason that Kubernetes gives; empty where it did not."""
+    def explain_death(self) -> str:
+        """Return why the pod died, with the reason that Kubernetes reports. Empty if it did not."""
         found: list[str] = []
         if disrupted := self._condition(_DISRUPTED, "True"):
             found.append(disrupted.words)
@@ -131,17 +140,17 @@ class Pod(_Struct, frozen=True):
         for container in self.status.container_statuses:
             ended = container.state.terminated
             if ended is not None and (ended.exit_code or ended.reason not in ("Completed", "")):
-                said = f"{ended.reason or 'Error'}, {describe_status(ended.exit_code)}"
-                found.append(said + f" ({ended.message.strip()})" * bool(ended.message.strip()))
+                words = f"{ended.reason or 'Error'}, {describe_status(ended.exit_code)}"
+                found.append(words + f" ({ended.message.strip()})" * bool(ended.message.strip()))
         if not found and self.status.phase == "Failed":
-            found.append("Failed, without a reason")
+            found.append("failed without a reason")
         if not found and self.metadata.deletion_timestamp and self.status.phase == "Running":
-            found.append("somebody has deleted it")
+            found.append("deleted")
         return "; ".join(found)[:_MOST_SAID]
 
     @property
     def where(self) -> str:
-        """Its name with its node, once it has one."""
+        """The name of the pod, with its node once it has one."""
         return self.name + f" on {self.spec.node_name}" * bool(self.spec.node_name)
 
 
@@ -156,7 +165,7 @@ class _Object(_Struct, frozen=True):
 
 
 class Event(Reason, frozen=True):
-    """What a part of Kubernetes complained of."""
+    """A warning of a Kubernetes component."""
 
     involved_object: _Object = _Object()
     type: str = ""
@@ -168,12 +177,12 @@ class Events(_Struct, frozen=True):
     items: tuple[Event, ...] = ()
 
     def of(self, name: str) -> str:
-        """The last complaint about an object of that name or of one that it has made; empty without any."""
-        about = [one for one in self.items
-                 if one.type == "Warning" and (one.involved_object.name + "-").startswith(name + "-")]  # fmt: skip
-        return about[-1].words[:_MOST_SAID] if about else ""
+        """Return the last warning about an object of that name or one that it owns. Empty if there is none."""
+        warnings = [event for event in self.items
+                 if event.type == "Warning" and (event.involved_object.name + "-").startswith(name + "-")]  # fmt: skip
+        return warnings[-1].words[:_MOST_SAID] if warnings else ""
 
 
-def order_of(pods: Sequence[Pod]) -> list[Pod]:
-    """The one that measures first, the others by name."""
+def sort_pods(pods: Sequence[Pod]) -> list[Pod]:
+    """Sort pods by name, with the measuring pod first."""
     return sorted(pods, key=lambda pod: (not pod.is_lead, pod.name))

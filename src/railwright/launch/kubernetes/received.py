@@ -1,4 +1,4 @@
-"""The records that pods have sent, in the files that they would be in if they had been measured here."""
+"""The records received from pods, stored in the same files as those of a local run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _END = b'{"record":"end"'
 
 
 class Received:
-    """Records of a job, written as they come below a folder. Raises UsageError where they cannot be."""
+    """The records of a job, written below a folder as they arrive. Raises UsageError if they cannot be written."""
 
     def __init__(self, folder: Path, command: tuple[str, ...], clock: Callable[[dt.tzinfo], dt.datetime]) -> None:
         self._folder = folder
@@ -26,23 +26,23 @@ class Received:
         self._files: set[str] = set()
         self._ended: set[str] = set()
         self.lost = ""
-        """What did not come, in words."""
+        """A description of the missing records."""
         self.has_gaps = False
-        """Whether it is missing before what did."""
+        """Whether records are missing before the last one."""
         self.interrupted = ""
-        """Why no more was waited for."""
+        """The reason why reading stopped early."""
 
     @property
     def has_results(self) -> bool:
-        """Whether anything came."""
+        """Whether any record arrived."""
         return bool(self._files)
 
     def __contains__(self, file: str) -> bool:
-        """Whether records of that file came."""
+        """Report whether records of the file arrived."""
         return file in self._files
 
     def keep(self, file: str, record: bytes) -> None:
-        """Write one record. The run is that of the command that was typed here, not of the one in the pod."""
+        """Write one record. The run record gets the command that the user typed, not that of the pod."""
         path = self._folder / file
         try:
             if file not in self._files:
@@ -61,11 +61,11 @@ class Received:
         try:
             run = msgspec.json.decode(record, type=Run)
         except msgspec.MsgspecError:
-            return record  # of another kind
+            return record  # not a run record
         return _encoder.encode(msgspec.structs.replace(run, command=self._command))
 
     def mark_incomplete(self, why: str, *, gaps: bool) -> None:
-        """Let no reader take files for whole whose end has not come; with gaps, which may be anywhere, any file."""
+        """Append an interrupted end to each file without an end record, or with `gaps` to every file."""
         end = End(finished_at=self._clock(dt.UTC).isoformat(timespec="seconds"), interrupted=why)
         for file in sorted(self._files if gaps else self._files - self._ended):
             self.keep(file, _encoder.encode(end))

@@ -1,4 +1,4 @@
-"""The Kubernetes job that was asked for, and what it takes from others."""
+"""The requested Kubernetes job, and its cost."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _SELECTED = re.compile(rf"({_KEY})=({_LABEL})?")
 _ATTACHMENT = re.compile(
     r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?:@[a-z0-9]{1,15})?"
 )
-# As registries, digests and tags may be written; what is refused here would be refused by every kubelet.
+# The syntax of registries, tags and digests. Every kubelet refuses anything else.
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,499}")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Raises UsageError for words that Kubernetes would refuse, with the way to write them."""
+class KubernetesRequest:
+    """The requested job. Raises UsageError for values that Kubernetes would refuse, with an example."""
 
     nodes: int
     image: str
     ranks_per_node: int = 1
     namespace: str = ""
-    """Empty: that of the context of kubectl."""
+    """The namespace. Empty means that of kubectl's context."""
     gpus_per_node: int = 0
     rdma: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Wanted:
     limit_s: float | None = None
     start_within_s: float = 300.0
     environment: dict[str, str] = field(default_factory=dict)
-    """Settings of libraries that the pods get."""
+    """Variables of libraries that are passed to the pods."""
 
     def __post_init__(self) -> None:
         for option, pattern, values, example in (
@@ -52,11 +52,14 @@ class Wanted:
         ):
             for value in values:
                 if not pattern.fullmatch(value):
-                    raise UsageError(f"not a value of {option}: {value[:60]!r}", hint=f"write {example}")
+                    raise UsageError(
+                        f"{option} must be like {example.partition(' ')[2]}, got {value[:60]!r}",
+                        hint=f"write {example}",
+                    )
 
     @property
     def resources(self) -> dict[str, str]:
-        """What each pod takes of its node."""
+        """The resources that each pod requests."""
         found = {GPU: str(self.gpus_per_node)} if self.gpus_per_node else {}
         for text in self.rdma:
             key, _, number = text.partition("=")
@@ -69,18 +72,20 @@ class Wanted:
         return dict(text.split("=", 1) for text in self.node_selector)
 
     def limited(self, plan_s: float) -> float:
-        """The time limit in seconds, of whole minutes, for a plan of that length, with the start of the pods."""
+        """Return the time limit in seconds, rounded up to whole minutes, with the time to start the pods."""
         wished = self.limit_s if self.limit_s is not None else max(_LEAST_LIMIT_S, _TIMES_PLAN * plan_s)
         return max(1, -(-(wished + self.start_within_s) // 60)) * 60.0
 
 
-def cost_words(wanted: Wanted, kind: Kind, namespace: str, limit_s: float, plan_s: float) -> str:
-    """What the job takes from others while it lives."""
-    how = "an MPIJob" if kind == "mpijob" else "an Indexed Job"
-    said = f"Kubernetes: {how} of {count(wanted.nodes, 'pod')} on as many nodes, in namespace {namespace}, for at most "
-    said += f"{format_duration(limit_s)}: "
+def describe_cost(wanted: KubernetesRequest, kind: Kind, namespace: str, limit_s: float, plan_s: float) -> str:
+    """Describe the resources that the job occupies."""
+    name = "an MPIJob" if kind == "mpijob" else "an Indexed Job"
+    words = (
+        f"Kubernetes: {name} of {count(wanted.nodes, 'pod')} on as many nodes, in namespace {namespace}, for at most "
+    )
+    words += f"{format_duration(limit_s)}: "
     gpus = wanted.nodes * wanted.gpus_per_node
     if not gpus:
-        return said + f"{wanted.nodes * limit_s / 3600:.2g} pod hours, no GPU hours"
-    said += f"at most {gpus * limit_s / 3600:.2g} GPU hours ({wanted.nodes} x {wanted.gpus_per_node} GPUs)"
-    return said + f", {gpus * plan_s / 3600:.2g} by the plan"
+        return words + f"{wanted.nodes * limit_s / 3600:.2g} pod hours, no GPU hours"
+    words += f"at most {gpus * limit_s / 3600:.2g} GPU hours ({wanted.nodes} x {wanted.gpus_per_node} GPUs)"
+    return words + f", {gpus * plan_s / 3600:.2g} by the plan"

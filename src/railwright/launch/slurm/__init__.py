@@ -1,1 +1,1 @@
-"""Ranks on the nodes of Slurm, and jobs for it."""
+"""Launching on Slurm nodes, and submission of Slurm jobs."""

@@ -1,8 +1,8 @@
-"""What `mpirun` takes for ssh inside a Slurm allocation. Alone, by path, with the standard library only.
+"""The replacement for ssh that `mpirun` calls inside a Slurm allocation. Run by path, standard library only.
 
     python -I agent.py HOST COMMAND ...
 
-becomes an `srun` of one task on that node. It shares the node with the job's other steps.
+becomes an `srun` of one task on that node, which shares the node with the job's other steps.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _SRUN = ("srun", "--nodes=1", "--ntasks=1", "--overlap", "--mpi=none", "--cpu-bi
 
 
 def main() -> None:
-    """Never returns normally."""
+    """Replace this process by srun. Never returns."""
     host, *words = sys.argv[1:]
-    # As ssh does: what mpirun gives is one line for the other side's shell, with quotes and variables of its own.
+    # As with ssh, mpirun passes one line for the remote shell, with its own quotes and variables.
     argv = [*_SRUN, f"--nodelist={host}", "/bin/sh", "-c", " ".join(words)]
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - no shell is wanted here

@@ -1,6 +1,6 @@
-"""A Slurm job that runs this command on its nodes: what it costs, how it is submitted, and how it ends.
+"""A Slurm job that runs this command on its nodes: cost, submission, and end.
 
-`sbatch` starts it without us: it goes on when the login shell is gone, and what it measures is in its own files.
+`sbatch` starts the job independently: it continues when the login shell is gone, and writes its results itself.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.launch.followed import FollowedFile
-from railwright.launch.slurm.allocation import ask_slurm, fields_of_job
+from railwright.launch.slurm.allocation import ask_slurm, read_job_fields
 from railwright.units import count, format_duration
 
 SUBMITTED = "RAILWRIGHT_SUBMITTED"
-"""In the environment of a job that we submitted: it is inside, whatever its words say of the job."""
+"""Set in the environment of a job that we submitted, so that its command line is run instead of submitted again."""
 _LEAST_LIMIT_S, _TIMES_PLAN = 600.0, 3.0
 _POLL_S = (0.2, 5.0)
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
@@ -44,28 +44,28 @@ _HOPELESS = (
     *("AccountNotAllowed", "QOSNotAllowed", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser"),
     *("AssociationJobLimit", "AssociationTimeLimit", "QOSTimeLimit", "QOSJobLimit"),
 )
-"""Reasons for which a job waits until somebody changes something."""
+"""Pending reasons that do not resolve without a change by a user or an administrator."""
 _ENDINGS = {
     "TIMEOUT": "ended at its time limit of {limit}",
     "CANCELLED": "was cancelled",
-    "NODE_FAIL": "ended because a node of it failed",
-    "OUT_OF_MEMORY": "ended because its memory was used up",
-    "PREEMPTED": "gave its nodes to a job of a higher priority",
-    "BOOT_FAIL": "ended because a node of it did not boot",
+    "NODE_FAIL": "ended because one of its nodes failed",
+    "OUT_OF_MEMORY": "ended because it ran out of memory",
+    "PREEMPTED": "was preempted by a job of higher priority",
+    "BOOT_FAIL": "ended because one of its nodes did not boot",
     "DEADLINE": "ended at its deadline",
 }
 _NEXT = {
-    "TIMEOUT": "give it more: --time",
-    "NODE_FAIL": "see which is down: sinfo --list-reasons",
-    "OUT_OF_MEMORY": "choose smaller sizes, or --sbatch=--mem=0",
+    "TIMEOUT": "raise --time",
+    "NODE_FAIL": "find the failed node: sinfo --list-reasons",
+    "OUT_OF_MEMORY": "choose smaller sizes, or give --sbatch=--mem=0",
 }
 _LIVES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "REQUEUED", "SIGNALING",
           "STAGE_OUT", "RESIZING")  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The job that was asked for. Raises UsageError for words that sbatch could misread."""
+class SlurmRequest:
+    """The requested job. Raises UsageError for values that sbatch could misread."""
 
     nodes: int
     ranks_per_node: int = 1
@@ -78,20 +78,22 @@ class Wanted:
     def __post_init__(self) -> None:
         for name, value in (("--partition", self.partition), ("--account", self.account)):
             if value and (not _WORD.fullmatch(value) or value.startswith("-")):
-                raise UsageError(f"{name} is not a name: {value[:60]!r}", hint="see: sinfo, sacctmgr show assoc")
+                raise UsageError(f"{name} must be a name, got {value[:60]!r}", hint="see: sinfo, sacctmgr show assoc")
         for word in self.more:
             if not word.startswith("--") or not word.isprintable():
-                raise UsageError(f"not an option of sbatch: {word[:60]!r}", hint="write --sbatch=--qos=high")
+                raise UsageError(
+                    f"--sbatch must be an option of sbatch, got {word[:60]!r}", hint="write --sbatch=--qos=high"
+                )
             if word.partition("=")[0] in _OURS:
-                raise UsageError(f"{word[:60]} is set by railwright itself", hint="leave it out")
+                raise UsageError(f"{word[:60]} is reserved: railwright sets it", hint="leave it out")
 
     def limited(self, plan_s: float) -> float:
-        """The time limit in seconds, of whole minutes, for a plan of that length."""
+        """Return the time limit in seconds, rounded up to whole minutes, for a plan of that length."""
         wished = self.limit_s if self.limit_s is not None else max(_LEAST_LIMIT_S, _TIMES_PLAN * plan_s)
         return max(1, -(-wished // 60)) * 60.0
 
     def words(self, limit_s: float, folder: Path) -> list[str]:
-        """The words of sbatch. Other jobs on its nodes would disturb what is measured."""
+        """Return the sbatch command line. The job is exclusive, because other jobs on its nodes would disturb it."""
         found = ["sbatch", "--parsable", "--job-name=railwright", "--no-requeue", "--exclusive"]
         found += [f"--output={folder / 'slurm-%j.out'}", f"--error={folder / 'slurm-%j.log'}"]
         found += [f"--nodes={self.nodes}", f"--ntasks-per-node={self.ranks_per_node}", f"--time={limit_s / 60:.0f}"]
@@ -102,20 +104,22 @@ class Wanted:
 
 
 def parse_limit(text: str) -> float:
-    """Slurm's MIN, MIN:SS, H:MM:SS, D-H, D-H:MM and D-H:MM:SS in seconds. Raises UsageError."""
+    """Parse Slurm's MIN, MIN:SS, H:MM:SS, D-H, D-H:MM and D-H:MM:SS as seconds. Raises UsageError."""
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"not a time limit: {text[:60]!r}", hint="write minutes, or H:MM:SS: --time 30")
+        raise UsageError(
+            f"--time must be a time limit, got {text[:60]!r}", hint="write minutes or H:MM:SS, like --time 30"
+        )
     days, first, second, third = (int(part or 0) for part in found.groups())
     in_hours = found[1] is not None or found[4] is not None
     seconds = days * 86400 + (first * 3600 + second * 60 + third if in_hours else first * 60 + second)
     if seconds <= 0:
-        raise UsageError(f"a time limit of nothing: {text[:60]!r}", hint="write minutes: --time 30")
+        raise UsageError(f"--time must be above 0, got {text[:60]!r}", hint="write minutes, like --time 30")
     return float(seconds)
 
 
-class Group(NamedTuple):
-    """Nodes that are alike, by `sinfo`."""
+class NodeGroup(NamedTuple):
+    """A group of nodes with the same state and resources, from `sinfo`."""
 
     size: int
     state: str
@@ -125,53 +129,56 @@ class Group(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """Whether a job may get them, now or later."""
+        """Whether a job can get the nodes, now or later."""
         return not self.state.rstrip("*$~#@!%^-").startswith(_UNUSABLE) and not self.state.endswith("*")
 
 
-def groups_of(lines: Iterable[str], partition: str) -> list[Group]:
-    """The groups of nodes of a partition, or of the default one where it is empty; from lines of `look`'s format."""
+def parse_groups(lines: Iterable[str], partition: str) -> list[NodeGroup]:
+    """Parse a partition's node groups from the sinfo lines of `find_groups`. An empty name means the default one."""
     found = []
     for line in lines:
         size, name, state, gres, names, reason = (line.strip().split("|", 5) + [""] * 6)[:6]
         wanted = name.rstrip("*") == partition if partition else name.endswith("*")
         if size.isdecimal() and wanted:
             gpus = sum(int(number) for number in _GPUS.findall(gres))
-            found.append(Group(int(size), state, gpus, names, "" if reason == "none" else reason))
+            found.append(NodeGroup(int(size), state, gpus, names, "" if reason == "none" else reason))
     return found
 
 
-def look(wanted: Wanted) -> list[Group]:
-    """The nodes that the job may be given. Raises CannotJudge where there are too few, UsageError without such."""
+def find_groups(wanted: SlurmRequest) -> list[NodeGroup]:
+    """Find the nodes that the job can get.
+
+    Raises CannotJudge if there are too few, and UsageError if the partition does not exist.
+    """
     lines = ask_slurm("sinfo", "--noheader", "--format=%D|%P|%T|%G|%N|%E").output
-    groups = groups_of(lines, wanted.partition)
+    groups = parse_groups(lines, wanted.partition)
     if not groups:
         known = sorted({line.split("|")[1].rstrip("*") for line in lines if line.count("|") >= 5})
-        what = f"there is no partition {wanted.partition!r}" if wanted.partition else "there is no default partition"
-        raise UsageError(what, hint=f"give --partition one of {', '.join(known)[:200] or 'none'}")
+        reason = f"there is no partition {wanted.partition!r}" if wanted.partition else "there is no default partition"
+        raise UsageError(reason, hint=f"give --partition with one of: {', '.join(known)[:200] or 'none'}")
     usable = sum(group.size for group in groups if group.is_usable)
     if usable < wanted.nodes:
         lost = [f"{group.names} {group.state}" + f" ({group.reason[:80]})" * bool(group.reason)
                 for group in groups if not group.is_usable]  # fmt: skip
-        of = f"partition {wanted.partition}" if wanted.partition else "the default partition"
-        why = "; ".join(lost)[:400] or "it is no larger"
-        reason = f"{of} has {count(usable, 'node')} to give, {wanted.nodes} were asked for: {why}"
+        place = f"partition {wanted.partition}" if wanted.partition else "the default partition"
+        why = "; ".join(lost)[:400] or "it has no more nodes"
+        reason = f"--nodes must be at most {usable}, the usable nodes of {place}, got {wanted.nodes}: {why}"
         raise CannotJudge(reason, hint="give fewer --nodes, or another --partition")
     return groups
 
 
-def cost_words(wanted: Wanted, groups: Sequence[Group], limit_s: float, plan_s: float) -> str:
-    """What the job takes from others: its nodes are its alone, so that each of their GPUs counts."""
+def describe_cost(wanted: SlurmRequest, groups: Sequence[NodeGroup], limit_s: float, plan_s: float) -> str:
+    """Describe the cost of the job. It is exclusive, so every GPU of its nodes counts."""
     usable = [group for group in groups if group.is_usable]
     gpus = wanted.gpus_per_node or max((group.gpus for group in usable), default=0)
     hours = wanted.nodes * limit_s / 3600
     where = f"partition {wanted.partition}" if wanted.partition else "the default partition"
-    said = f"Slurm: {count(wanted.nodes, 'node')} of {where} for at most {format_duration(limit_s)}: "
+    words = f"Slurm: {count(wanted.nodes, 'node')} of {where} for at most {format_duration(limit_s)}: "
     if not gpus:
-        return said + f"{hours:.2g} node hours, no GPU hours"
+        return words + f"{hours:.2g} node hours, no GPU hours"
     by_plan = wanted.nodes * gpus * plan_s / 3600
-    said += f"at most {hours * gpus:.2g} GPU hours ({wanted.nodes} x {gpus} GPUs), {by_plan:.2g} by the plan"
-    return said if wanted.gpus_per_node else said + f"; it gets to use none of them without --gpus-per-node {gpus}"
+    words += f"at most {hours * gpus:.2g} GPU hours ({wanted.nodes} x {gpus} GPUs), {by_plan:.2g} by the plan"
+    return words if wanted.gpus_per_node else words + f"; it can use them only with --gpus-per-node {gpus}"
 
 
 @dataclass
@@ -186,9 +193,9 @@ class SlurmJob:
     _said: str = field(default="", init=False)
 
     def follow(self) -> None:
-        """Tell what becomes of it and pass its log on, until it has ended; then `state` says how.
+        """Report state changes and forward the log until the job ends. `state` is then its final state.
 
-        Raises CannotJudge for a job that would wait for ever, and cancels it.
+        A job that would never start is cancelled, and CannotJudge is raised.
         """
         log = FollowedFile(self.log)
         pause_s = _POLL_S[0]
@@ -204,9 +211,9 @@ class SlurmJob:
             pause_s = min(1.5 * pause_s, _POLL_S[1])
 
     def _look(self) -> dict[str, str]:
-        """The fields of `scontrol show job`; none of a job that Slurm has forgotten, which has ended then."""
+        """Read the fields of `scontrol show job`. Empty for a job that Slurm has purged after its end."""
         try:
-            found = fields_of_job(self.number)
+            found = read_job_fields(self.number)
         except CannotJudge as error:
             if "Invalid job id" not in error.message:
                 raise
@@ -229,24 +236,24 @@ class SlurmJob:
             with contextlib.suppress(RailwrightError):
                 ask_slurm("scancel", self.number)
             hint = "see the limits: scontrol show partition, sacctmgr show assoc, sacctmgr show qos"
-            raise CannotJudge(f"job {self.number} would wait for ever ({reason}), and was cancelled", hint=hint)
+            raise CannotJudge(f"job {self.number} would never start ({reason}) and was cancelled", hint=hint)
 
-    def ending(self) -> CannotJudge | None:
-        """Why it did not reach its end, None where it did, whatever its exit status says of the results."""
-        said = _ENDINGS.get(self.state)
-        if said is None:
+    def explain_end(self) -> CannotJudge | None:
+        """Return the reason why the job was cut short. None if its command ran to its end, with any exit status."""
+        ending = _ENDINGS.get(self.state)
+        if ending is None:
             return None
-        words = f"job {self.number} {said.format(limit=format_duration(self.limit_s))}"
-        return CannotJudge(words, hint=_NEXT.get(self.state, f"its own words are in {self.log}"))
+        words = f"job {self.number} {ending.format(limit=format_duration(self.limit_s))}"
+        return CannotJudge(words, hint=_NEXT.get(self.state, f"see its log: {self.log}"))
 
 
 def submit(
-    wanted: Wanted, command: Sequence[str], folder: Path, limit_s: float, tell: Callable[[str], None]
+    wanted: SlurmRequest, command: Sequence[str], folder: Path, limit_s: float, tell: Callable[[str], None]
 ) -> SlurmJob:
-    """Submit the job that runs a command. Raises CannotJudge with sbatch's own words."""
+    """Submit a job that runs a command. Raises CannotJudge with sbatch's error message."""
     script = f"#!/bin/sh\n{SUBMITTED}=1 exec {shlex.join(command)}\n"
     output = ask_slurm(*wanted.words(limit_s, folder), given=script.encode()).output
     number = next((line.strip().partition(";")[0] for line in reversed(output) if line.strip()), "")
     if not number.isdecimal():
-        raise CannotJudge(f"sbatch says no job's number: {number[:80]!r}")
+        raise CannotJudge(f"sbatch must print a job id, got {number[:80]!r}")
     return SlurmJob(number, folder / f"slurm-{number}.log", limit_s, tell)

@@ -1,4 +1,4 @@
-"""Ranks that `srun` itself starts on nodes of an allocation, without `mpirun`: `--mpi=pmix` or `--mpi=pmi2`."""
+"""The launcher for `srun --mpi=pmix` and `srun --mpi=pmi2`, which starts ranks without `mpirun`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLACES_FILE = "places"
 
 @dataclass
 class SrunLauncher(HostsLauncher):
-    """As `HostsLauncher`, by srun with one of its MPI plugins."""
+    """A `HostsLauncher` that uses srun with one of its MPI plugins."""
 
     plugin: str = ""
 
@@ -26,10 +26,10 @@ class SrunLauncher(HostsLauncher):
     runs_on = ""
 
     def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
-        """The command line that starts `ranks` ranks, the first host's first: in Slurm's own order it may be last."""
-        del environment  # srun hands its own on
+        """Return the command line that starts `ranks` ranks in the order of the hosts, not in Slurm's."""
+        del environment  # srun forwards its own environment
         if ranks != self.hosts.ranks:
-            raise ValueError(f"{self.hosts.ranks} ranks are placed, not {ranks}")
+            raise ValueError(f"ranks must be {self.hosts.ranks}, got {ranks}")
         self._places(scratch).write_text("".join(f"{name}\n" * self.hosts.ranks_per_host for name in self.hosts.names))
         return [
             *STEP,
@@ -43,7 +43,7 @@ class SrunLauncher(HostsLauncher):
         ]
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """As with mpirun, but for what is of mpirun alone, and where ranks are placed."""
+        """Return the environment as for mpirun, without mpirun's own variables and with the file of places."""
         found = super().environment(scratch)
         mine = {name: value for name, value in found.items() if name not in ("TMPDIR", "HYDRA_LAUNCHER_EXTRA_ARGS")}
         if "TMPDIR" in os.environ:
@@ -52,12 +52,12 @@ class SrunLauncher(HostsLauncher):
 
     @staticmethod
     def _places(scratch: Path) -> Path:
-        """The file in which each rank has a line with its node."""
+        """Return the file that lists the node of each rank, one per line."""
         return scratch / _PLACES_FILE
 
 
-def launcher_over(mpi: MpiLauncher, hosts: Hosts) -> LocalLauncher:
-    """What starts ranks on those hosts. Raises CannotJudge where nothing can."""
+def choose_launcher(mpi: MpiLauncher, hosts: Hosts) -> LocalLauncher:
+    """Choose the launcher for the hosts. Raises CannotJudge if none works."""
     if isinstance(hosts.reach, SlurmReach):
         plugin = hosts.reach.srun_plugin(mpi.flavour)
         if plugin:

@@ -1,4 +1,4 @@
-"""Hosts that should be alike: the faults of each, and what sets some apart from the others, on one screen."""
+"""The audit of similar hosts: the faults of each, and the differences between them, on one screen."""
 
 from __future__ import annotations
 
@@ -14,37 +14,41 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch.hosts import Hosts
 from railwright.launch.spread import spread
-from railwright.options.output import tell
+from railwright.options.output import print_answer
 from railwright.report.text.fleet import render_fleet
-from railwright.run.discovered import discovered
+from railwright.run.discovered import discover
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import damage, load
 
-_OF_SETTINGS = tuple(check for check in EVERY_CHECK if not check.needs_results)
+_SETTING_CHECKS = tuple(check for check in EVERY_CHECK if not check.needs_results)
 
 
-class _Seen(NamedTuple):
-    """What is kept of a host."""
+class _Audited(NamedTuple):
+    """The audit of a host."""
 
     told: dict[str, str]
     checks: tuple[CheckOutcome, ...]
-    """Those that found something or could not look."""
+    """The checks that found a fault or could not look."""
 
 
 def audit_fleet(machines: Sequence[str], as_json: bool, bad: Sequence[KnownBad] = ()) -> int:
-    """Audit captured, saved or described machines; the exit status."""
+    """Audit captured, saved or described machines, and return the exit status."""
     return _tell(zip(_names(machines), spread(partial(_loaded, bad=bad), machines), strict=True), as_json)
 
 
 def audit_hosts(hosts: Hosts, as_json: bool, bad: Sequence[KnownBad] = ()) -> int:
-    """Audit hosts that can be reached; the exit status."""
+    """Audit reachable hosts, and return the exit status."""
     return _tell(
-        ((name, one if isinstance(one, str) else _seen(one, bad)) for name, one in discovered(hosts).items()), as_json
+        (
+            (name, topology if isinstance(topology, str) else _seen(topology, bad))
+            for name, topology in discover(hosts).items()
+        ),
+        as_json,
     )
 
 
-def _loaded(text: str, bad: Sequence[KnownBad]) -> _Seen | str:
-    """A machine, or why it is none; a capture that is not whole would look as if devices were missing."""
+def _loaded(text: str, bad: Sequence[KnownBad]) -> _Audited | str:
+    """Load and audit a machine, or return the reason why not. An incomplete capture would seem to lack devices."""
     try:
         topology = load(text)
     except UsageError as error:
@@ -52,38 +56,40 @@ def _loaded(text: str, bad: Sequence[KnownBad]) -> _Seen | str:
     return damage(topology) or _seen(topology, bad)
 
 
-def _seen(topology: Topology, bad: Sequence[KnownBad]) -> _Seen:
-    every = [look_for(check, Facts(topology=topology)) for check in _OF_SETTINGS]
-    every += [known_bad(entry, topology) for entry in bad]
-    return _Seen(told_of(topology), tuple(one for one in every if one.state in ("found", "could not look")))
+def _seen(topology: Topology, bad: Sequence[KnownBad]) -> _Audited:
+    outcomes = [look_for(check, Facts(topology=topology)) for check in _SETTING_CHECKS]
+    outcomes += [known_bad(entry, topology) for entry in bad]
+    return _Audited(
+        told_of(topology), tuple(outcome for outcome in outcomes if outcome.state in ("found", "could not look"))
+    )
 
 
 def _names(machines: Sequence[str]) -> list[str]:
-    """What each is called: as short as tells them apart."""
+    """Return the shortest names that distinguish the machines."""
     parts = [text.rstrip("/").removesuffix("/machine.jsonl").split("/") for text in machines]
     for depth in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(one[-depth:]).removesuffix(".jsonl").removesuffix(".json") for one in parts]
+        names = ["/".join(part[-depth:]).removesuffix(".jsonl").removesuffix(".json") for part in parts]
         if len(set(names)) == len(names):
             return names
     twice = next(text for text in machines if machines.count(text) > 1) if len(set(machines)) < len(machines) else ""
     raise UsageError(f"{(twice or machines[0])[:200]} is given twice", hint="give each host once")
 
 
-def _tell(given: Iterable[tuple[str, _Seen | str]], as_json: bool) -> int:
-    every = dict(given)
-    unread = {name: one for name, one in every.items() if isinstance(one, str)}
-    seen = {name: one for name, one in every.items() if isinstance(one, _Seen)}
-    told = {name: one.told for name, one in seen.items()}
-    fleet = Fleet(hosts=len(told), unread=unread)
-    faults, found = faults_of({name: one.checks for name, one in seen.items()}), differences(told)
-    tell((fleet, *faults, *found), lambda: render_fleet(fleet, faults, found), as_json=as_json)
+def _tell(given: Iterable[tuple[str, _Audited | str]], as_json: bool) -> int:
+    audits = dict(given)
+    unread = {name: audit for name, audit in audits.items() if isinstance(audit, str)}
+    seen = {name: audit for name, audit in audits.items() if isinstance(audit, _Audited)}
+    settings = {name: audit.told for name, audit in seen.items()}
+    fleet = Fleet(hosts=len(settings), unread=unread)
+    faults, found = faults_of({name: audit.checks for name, audit in seen.items()}), differences(settings)
+    print_answer((fleet, *faults, *found), lambda: render_fleet(fleet, faults, found), as_json=as_json)
     return _status(fleet, faults, found)
 
 
 def _status(fleet: Fleet, faults: Sequence[FleetFault], found: Sequence[Difference]) -> int:
-    """1 where something is wrong or hosts differ; else 3 where something could not be read; 0 where all are alike."""
-    certainties = {one.certainty for one in faults}
-    if certainties & {"seen", "likely"} or any(one.odd for one in found):
+    """Return 1 for faults or differences, or else 3 if something could not be read, or else 0."""
+    certainties = {entry.certainty for entry in faults}
+    if certainties & {"seen", "likely"} or any(entry.odd for entry in found):
         return EXIT_SLOW
-    blind = fleet.unread or "could not look" in certainties or any(one.unsaid for one in found)
+    blind = fleet.unread or "could not look" in certainties or any(entry.unsaid for entry in found)
     return EXIT_UNJUDGED if blind or fleet.hosts < 2 else EXIT_OK

@@ -1,4 +1,4 @@
-"""`railwright prove`: topology, limits, measurements, diagnosis, one report."""
+"""`railwright prove`: topology, limits, measurements, diagnosis, and a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from railwright.errors import UsageError
-from railwright.options.asked import Asked
+from railwright.options.arguments import Arguments
 from railwright.options.hosts import container_options, lab_option, ssh_config_option
 from railwright.options.jobs import job_options, kubernetes_options
 from railwright.options.measuring import accept_option, launches_option, measuring_options
@@ -18,34 +18,34 @@ from railwright.options.measuring import accept_option, launches_option, measuri
 @measuring_options
 @accept_option
 @launches_option(3)
-@click.option("--directory", metavar="DIR", help="The file system to measure.  [.; of several hosts /tmp]")
-@click.option("--hosts", metavar="HOST,HOST...", help="Prove each of these hosts, by ssh or in a --lab.")
+@click.option("--directory", metavar="DIR", help="The file system to measure.  [. on this machine, /tmp on --hosts]")
+@click.option("--hosts", metavar="HOST,HOST...", help="Measure these hosts, by ssh or in a --lab.")
 @lab_option
 @ssh_config_option
 @click.option("--interfaces", metavar="NAME,...", help="Network interfaces between the --hosts.")
-@click.option("--parts", metavar="PART,...", help="Of screen (each host), pairs and collectives.  [all three]")
-@click.option("--benchmarks", metavar="NAME,...", help="Only these, of each host or of all together.")
+@click.option("--parts", metavar="PART,...", help="Any of screen (each host), pairs and collectives.  [all three]")
+@click.option("--benchmarks", metavar="NAME,...", help="Run only these benchmarks.")
 @click.option(
     "--max-load",
     type=click.FloatRange(0.0, 1.0, min_open=True),
     default=1.0,
     show_default=True,
-    help="The part of the hosts whose ports may be loaded at once, beside other work.",
+    help="The share of the hosts whose ports may be loaded at once, to spare other work.",
 )
-@click.option("--cluster", metavar="FILE", help="What joins the --hosts: a cluster file.")
-@click.option("--resume", is_flag=True, help="Keep what the same command had measured before it was interrupted.")
-@click.option("--slurm", is_flag=True, help="Prove each node of the Slurm job around this command.")
+@click.option("--cluster", metavar="FILE", help="A cluster file that describes the fabric between the --hosts.")
+@click.option("--resume", is_flag=True, help="Keep the results of the same command that was interrupted.")
+@click.option("--slurm", is_flag=True, help="Measure the nodes of the surrounding Slurm job.")
 @job_options
 @kubernetes_options
 @container_options
 def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
-    """Measure this machine and hold every path against its limit.
+    """Measure this machine and compare every path with its limit.
 
-    Needs no GPU and no root. Writes results.jsonl, report.html and metrics.txt.
+    Requires neither a GPU nor root. Writes results.jsonl, report.html and metrics.txt.
 
-    With --hosts or --slurm every host measures itself, then all pairs in rounds of disjoint ones, then collectives of
-    all; one page holds hosts and pairs against each other. With --kubernetes every node measures itself in a pod.
-    With --in-namespaces-of PID --against host a container and its host are measured in turn.
+    With --hosts or --slurm every host measures itself, then all pairs are measured in rounds of disjoint pairs, then
+    collectives of all hosts. One page compares hosts and pairs. With --kubernetes every node measures itself in a pod.
+    With --in-namespaces-of PID --against host a container and its host are measured alternately.
 
     \b
     railwright prove
@@ -55,60 +55,61 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
     railwright prove --hosts node1,node2,node3,node4 --parts pairs --max-load 0.5
     """
     from railwright.benchmarks.registry import BENCHMARKS
-    from railwright.runs.container import container_beside_host
-    from railwright.runs.hosts import the_hosts
+    from railwright.runs.container import measure_container
+    from railwright.runs.hosts import resolve_hosts
     from railwright.runs.measuring import measure
     from railwright.verbs.prove.hosts import prove_hosts
     from railwright.verbs.prove.pods import prove_pods
 
-    asked = Asked(**typed)
-    _refuse_mixed(asked)
-    here, asked.directory = asked.directory or ".", asked.directory or _ON_HOSTS
-    if asked.kubernetes:
-        return prove_pods(asked)
-    reached = {name: getattr(asked, name) for name in ("lab", "ssh_config", "interfaces")}
-    placed = the_hosts(asked.hosts, **reached, slurm="auto" if asked.slurm else None)
+    arguments = Arguments(**typed)
+    _refuse_mixed(arguments)
+    here, arguments.directory = arguments.directory or ".", arguments.directory or _ON_HOSTS
+    if arguments.kubernetes:
+        return prove_pods(arguments)
+    reached = {name: getattr(arguments, name) for name in ("lab", "ssh_config", "interfaces")}
+    placed = resolve_hosts(arguments.hosts, **reached, slurm="auto" if arguments.slurm else None)
     if placed is not None:
-        return prove_hosts(placed, asked)
+        return prove_hosts(placed, arguments)
     names = tuple(benchmark.name for benchmark in BENCHMARKS)
-    if asked.in_namespaces_of is not None:
-        return container_beside_host(("prove", "--directory", asked.directory), names, asked)
-    asked.options = (f"directory={here}", *asked.options)
-    return measure(names, asked)
+    if arguments.in_namespaces_of is not None:
+        return measure_container(("prove", "--directory", arguments.directory), names, arguments)
+    arguments.options = (f"directory={here}", *arguments.options)
+    return measure(names, arguments)
 
 
-def _refuse_mixed(asked: Asked) -> None:
-    """Raises UsageError for options that say nothing beside others, or without them."""
+def _refuse_mixed(arguments: Arguments) -> None:
+    """Raise UsageError for options that conflict or that require others."""
     import os
 
-    from railwright.launch.slurm.allocation import is_inside
+    from railwright.launch.slurm.allocation import is_inside_job
     from railwright.runs import kubernetes
-    from railwright.runs.container import refuse_half
+    from railwright.runs.container import refuse_incomplete
 
-    refuse_half(asked)
-    kubernetes.refuse_mixed(asked)
-    of_several = {"--parts": asked.parts, "--benchmarks": asked.benchmarks, "--max-load": asked.max_load < 1 or None,
-                  "--cluster": asked.cluster, "--resume": asked.resume or None}  # fmt: skip
-    if asked.kubernetes:
-        del of_several["--benchmarks"]
-        _refuse(of_several, "is not for --kubernetes: each node proves itself", "leave it out")
+    refuse_incomplete(arguments)
+    kubernetes.refuse_mixed(arguments)
+    host_options = {"--parts": arguments.parts, "--benchmarks": arguments.benchmarks,
+                    "--max-load": arguments.max_load < 1 or None,
+                  "--cluster": arguments.cluster, "--resume": arguments.resume or None}  # fmt: skip
+    if arguments.kubernetes:
+        del host_options["--benchmarks"]
+        _refuse(host_options, "does not work with --kubernetes, where each node measures itself", "leave it out")
         return
-    of_job = {"--nodes": asked.nodes, "--time": asked.limit, "--gpus-per-node": asked.gpus_per_node}
-    _refuse(of_job, "says nothing without --kubernetes", "write it as well")
-    if asked.slurm and not is_inside(os.environ):
+    job_options = {"--nodes": arguments.nodes, "--time": arguments.limit, "--gpus-per-node": arguments.gpus_per_node}
+    _refuse(job_options, "requires --kubernetes", "add --kubernetes")
+    if arguments.slurm and not is_inside_job(os.environ):
         hint = "salloc --exclusive --nodes 4 railwright prove --slurm"
-        raise UsageError("--slurm proves the nodes of a job that one is inside of", hint=hint)
-    if asked.verbose and (asked.hosts is not None or asked.slurm):
-        raise UsageError("--verbose tells of one host", hint="see each host's own report, below hosts/")
-    if asked.hosts is None and not asked.slurm:
-        _refuse(of_several, "is of several hosts", "write --hosts host0,host1 or --slurm")
+        raise UsageError("prove --slurm requires a surrounding job", hint=hint)
+    if arguments.verbose and (arguments.hosts is not None or arguments.slurm):
+        raise UsageError("--verbose does not work with several hosts", hint="see each host's own report, below hosts/")
+    if arguments.hosts is None and not arguments.slurm:
+        _refuse(host_options, "requires several hosts", "add --hosts host0,host1 or --slurm")
 
 
 def _refuse(given: Mapping[str, object], why: str, hint: str) -> None:
-    """Raises UsageError for the first of these options that was given."""
+    """Raise UsageError for the first of these options that was given."""
     lone = next((option for option, value in given.items() if value is not None), None)
     if lone is not None:
         raise UsageError(f"{lone} {why}", hint=hint)
 
 
-_ON_HOSTS = "/tmp"  # noqa: S108 - the file system that is measured: one that every host has
+_ON_HOSTS = "/tmp"  # noqa: S108 - the measured file system: every host has it

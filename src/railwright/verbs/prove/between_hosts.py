@@ -1,4 +1,4 @@
-"""What `prove --hosts` measures between the hosts: pairs in disjoint rounds, and collectives of all hosts."""
+"""The measurements of `prove --hosts` between hosts: pairs in disjoint rounds, and collectives of all hosts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from railwright.locate.host_fabric import tree_of_cluster
 from railwright.locate.place import Place, place_of_hosts, place_of_lab
 from railwright.locate.search import Located, search
 from railwright.locate.ways import COVER_STREAM_S
-from railwright.options.asked import Asked
+from railwright.options.arguments import Arguments
 from railwright.report.text.between_hosts import Found
 from railwright.results.declarations import benchmarks_with
 from railwright.results.records import Fabric
@@ -38,60 +38,60 @@ from railwright.results.store import load
 from railwright.results.workload import Collective
 from railwright.run.proof import Proof
 from railwright.runs.judged import note, write_page
-from railwright.runs.measuring import parse
+from railwright.runs.measuring import parse_benchmarks
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.units import count, format_duration, format_line_rate, format_size
 
 FOLDER, PAIRS_FILE = "between", "pairs.jsonl"
 _START_S, _START_OF_EACH_S = 2.0, 0.25
-"""A launch of ranks, and each more of them on CPUs that they share (docs/measured/lab)."""
+"""The time to start a launch, and the time for each rank if the hosts share CPUs (docs/measured/lab)."""
 _LEAST = 2
 _TOLD_EVERY = 8
 
 
-def collectives() -> tuple[AnyBenchmark, ...]:
-    """Those that any host can take part in."""
+def find_collectives() -> tuple[AnyBenchmark, ...]:
+    """Return the collectives that run on any host."""
     named = benchmarks_with(Collective, DECLARATIONS, by="mpi")
-    return tuple(one for one in EVERY if one.spans_hosts and one.name in named)
+    return tuple(benchmark for benchmark in EVERY if benchmark.spans_hosts and benchmark.name in named)
 
 
 def refuse_collectives(names: Sequence[str]) -> None:
-    """Raises UsageError for a benchmark that is of all hosts together, where each is measured by itself."""
-    together = {one.name for one in collectives()}
+    """Raise UsageError for a benchmark over all hosts when each host is measured separately."""
+    together = {benchmark.name for benchmark in find_collectives()}
     if named := [name for name in names if name in together]:
-        raise UsageError(f"{named[0]} is of all hosts together, and each node proves itself here",
-                         hint=f"railwright run {named[0]} --kubernetes measures over all nodes")  # fmt: skip
+        raise UsageError(f"{named[0]} needs all hosts, but here each node measures itself",
+                         hint=f"measure over all nodes with: railwright run {named[0]} --kubernetes")  # fmt: skip
 
 
 @dataclass
 class Between:
-    """What is asked of the hosts together."""
+    """The measurements between hosts."""
 
     hosts: Hosts
-    asked: Asked
+    arguments: Arguments
     parts: frozenset[str]
-    """Of `pairs` and `collectives`."""
+    """Of `pairs` and `find_collectives`."""
     cluster: Cluster | None
     chosen: list[tuple[AnyBenchmark, Options]]
-    """The collectives."""
+    """The collectives with their options."""
     here: Topology
-    """This host's: a guess at what the others are."""
+    """This host's topology, assumed for the others in the plan."""
     _launched: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.load: float = self.asked.max_load
+        self.load: float = self.arguments.max_load
         if "pairs" in self.parts and most_hosts(len(self.hosts.names), self.load) < _LEAST:
-            raise UsageError(f"--max-load {self.load:g} of {len(self.hosts.names)} hosts is less than one pair",
+            raise UsageError(f"--max-load must allow one pair of {len(self.hosts.names)} hosts, got {self.load:g}",
                              hint=f"give {_LEAST / len(self.hosts.names):.3g} or more")  # fmt: skip
 
     @property
     def folder(self) -> Path:
-        """Where the records of the collectives and of the search are."""
-        return Path(self.asked.output) / FOLDER
+        """The folder of the records of the collectives and of the search."""
+        return Path(self.arguments.output) / FOLDER
 
     def plan(self) -> tuple[list[str], float]:
-        """What will be done between the hosts, in lines, and how long it takes."""
+        """Return the lines that describe the plan between the hosts, and its duration."""
         names = len(self.hosts.names)
         lines, seconds = [], 0.0
         if "pairs" in self.parts:
@@ -101,21 +101,21 @@ class Between:
             flows = names * (names - 1)
             port = self._port_bytes_per_s()
             most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
-            which = f" of {format_line_rate(8 * port)} of payload" if port else ""
+            rate = f" of {format_line_rate(8 * port)} of payload" if port else ""
             lines += [
                 f"pairs: {rounds} rounds of disjoint pairs, one launch a round, and the search of `locate` before them",
                 f"  about {format_duration(last_s)}; each flow is TCP for {COVER_STREAM_S:g} s: {most} in all",
-                f"  load: {at_once} of {names} hosts at once, each fills one port{which} both ways",
+                f"  load: {at_once} of {names} hosts at once, each fills one port{rate} both ways",
             ]
             seconds += last_s
         if "collectives" in self.parts:
             if self.load < 1:
-                lines.append(f"collectives: left out, they load all hosts and --max-load is {self.load:g}")
+                lines.append(f"collectives: not run, because they load all hosts and --max-load is {self.load:g}")
             else:
                 proof = self._proof(self.hosts, None)
                 moved = sum(one.plan.moved_bytes for one in proof.plan)
                 named = ", ".join(one.name for one, _ in self.chosen)
-                launches = count(self.asked.launches, "launch", "launches")
+                launches = count(self.arguments.launches, "launch", "launches")
                 lines += [
                     f"collectives: {named} over all {names} hosts, {launches} each",
                     f"  about {format_duration(proof.seconds)}, {format_size(moved)}; load: all hosts at once",
@@ -124,7 +124,7 @@ class Between:
         return lines, seconds
 
     def _rounds(self) -> tuple[int, int]:
-        """How many rounds of pairs, and how many hosts are loaded in each."""
+        """Return the number of rounds of pairs, and the number of hosts that each round loads."""
         names = len(self.hosts.names)
         whole = names - 1 + names % 2
         at_once = min(names - names % 2, 2 * (most_hosts(names, self.load) // 2))
@@ -136,7 +136,7 @@ class Between:
         return False
 
     def _port_bytes_per_s(self) -> float:
-        """Of the fastest port of a host, by the cluster file, the lab or this host; 0 where nobody knows it."""
+        """Return the rate of a host's fastest port from the cluster file, the lab or this host. 0 if it is unknown."""
         fabric = self.hosts.fabric
         if fabric is not None:
             return fabric.flow_bytes_per_s
@@ -146,7 +146,7 @@ class Between:
         return getattr(limit, "value", 0.0)
 
     def run(self, machines: Mapping[str, Topology], left_out: Mapping[str, str], *, resume: bool) -> Found:
-        """Measure pairs, then collectives, among the hosts that are not left out."""
+        """Measure pairs, then collectives, between the hosts that are not left out."""
         names = tuple(name for name in self.hosts.names if name not in left_out)
         if len(names) < _LEAST:
             why = f"{count(len(names), 'host')} of {len(self.hosts.names)} could be measured"
@@ -159,7 +159,7 @@ class Between:
         if self.cluster is not None:
             machines = dict.fromkeys(names, self.cluster.host)
         elif not compare:
-            machines = {}  # they are parts of one machine, and its ports do not join them
+            machines = {}  # the hosts are parts of one machine and are not connected by its ports
         joined = Joined(machines, hosts.interfaces, hosts.fabric, compare)
         found = Found(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
         if "pairs" in self.parts:
@@ -206,7 +206,7 @@ class Between:
         return place_of_hosts(hosts, tree=tree, oversubscription=max(1.0, above))
 
     def _tell(self, text: str) -> None:
-        """Every launch says the same of its rounds: a line for some of them."""
+        """Print messages. Launches repeat their messages, so only some launches are reported."""
         if not text.startswith("round "):
             note(f"pairs: {text}")
         elif text == "round 1: streams":
@@ -216,13 +216,13 @@ class Between:
 
     def _collectives(self, found: Found, names: Sequence[str], joined: Joined) -> Found:
         if self.load < 1:
-            return _not_measured(found, "collectives", f"they load all hosts, and --max-load is {self.load:g}")
+            return _not_measured(found, "collectives", f"they load all hosts, but --max-load is {self.load:g}")
         if len(names) < _LEAST:
             return _not_measured(found, "collectives", f"{count(len(names), 'host')} left to measure")
         hosts = self.hosts.part(tuple(names))
-        measured = [one for one in found.pairs if one.source in names and one.destination in names]
+        measured = [pair for pair in found.pairs if pair.source in names and pair.destination in names]
         proof = self._proof(hosts, joined.fabric(names, measured))
-        proof.on_done = lambda one: note(f"done: {one.benchmark.name}")
+        proof.on_done = lambda pair: note(f"done: {pair.benchmark.name}")
         try:
             proof.run(self.folder)
             file = load(self.folder)
@@ -232,7 +232,7 @@ class Between:
         write_page(file, diagnosis, self.folder)
         said = replace(found.said, left_out=found.said.left_out | proof.lost)
         if any(machine.of_kind("gpu") for machine in joined.machines.values()):
-            why = "NCCL's benchmarks measure inside one host: see each host's own report"
+            why = "NCCL's benchmarks measure within one host: see each host's own report"
             said = replace(said, not_measured=said.not_measured | {"NCCL between hosts": why})
         return found._replace(said=said, collectives=diagnosis)
 
@@ -240,13 +240,13 @@ class Between:
         return Proof(
             topology=self.here,
             chosen=self.chosen,
-            launches=self.asked.launches,
+            launches=self.arguments.launches,
             command=("railwright", "prove", "--hosts"),
-            mpirun=self.asked.mpirun,
+            mpirun=self.arguments.mpirun,
             hosts=hosts,
             fabric=fabric,
-            silence_s=self.asked.silence,
-            force=True,  # `prove_hosts` holds this host for all of its parts
+            silence_s=self.arguments.silence,
+            force=True,  # `prove_hosts` holds the lock during all parts
         )
 
 
@@ -256,30 +256,32 @@ def _not_measured(found: Found, part: str, why: str) -> Found:
 
 
 def _tried(located: Located) -> Iterator[PairTried]:
-    """The flows of a search by the hosts at their ends; those of several ports of a host are one pair's tries."""
+    """Group the flows of a search by their hosts. Flows of several ports of a host belong to the same pair."""
     values: dict[tuple[str, str, float], list[float]] = {}
-    for one in located.pairs:
-        ends = one.source.rpartition(":")[0], one.destination.rpartition(":")[0]
+    for flow in located.pairs:
+        ends = flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]
         if set(ends) & set(located.set_aside):
             continue
-        own = values.setdefault((*ends, one.share), [])
-        if one.bandwidth_bytes_per_s and one.ratio is not None:
-            own.append(one.bandwidth_bytes_per_s)
+        rates = values.setdefault((*ends, flow.share), [])
+        if flow.bandwidth_bytes_per_s and flow.ratio is not None:
+            rates.append(flow.bandwidth_bytes_per_s)
     best: dict[tuple[str, str], PairTried] = {}
-    for (source, destination, share), own in values.items():
+    for (source, destination, share), rates in values.items():
         before = best.get((source, destination))
-        if before is None or (share, len(own)) > (before.share, len(before.values)) or not before.values:
-            best[source, destination] = PairTried(source, destination, tuple(own), share)
+        if before is None or (share, len(rates)) > (before.share, len(before.values)) or not before.values:
+            best[source, destination] = PairTried(source, destination, tuple(rates), share)
     yield from best.values()
 
 
-def part_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The options of each host's own benchmarks, and those of the collectives."""
-    named = {one.name for one in collectives()}
-    of_all = tuple(text for text in given if text.partition("=")[0].rpartition(".")[0] in named)
-    return tuple(text for text in given if text not in of_all), of_all
+def split_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Split the options into those of each host's benchmarks and those of the collectives."""
+    named = {benchmark.name for benchmark in find_collectives()}
+    for_collectives = tuple(text for text in given if text.partition("=")[0].rpartition(".")[0] in named)
+    return tuple(text for text in given if text not in for_collectives), for_collectives
 
 
-def chosen_collectives(only: Sequence[str], options: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
-    """All of them, or those of some names, with their options. Raises UsageError."""
-    return parse(tuple(one.name for one in collectives() if not only or one.name in only), options)
+def parse_collectives(only: Sequence[str], options: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
+    """Parse the options of all collectives, or of the named ones. Raises UsageError."""
+    return parse_benchmarks(
+        tuple(benchmark.name for benchmark in find_collectives() if not only or benchmark.name in only), options
+    )

@@ -1,4 +1,4 @@
-"""`railwright run NAME...`: single benchmarks with all their options."""
+"""`railwright run NAME...`: runs single benchmarks with all their options."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from railwright.errors import EXIT_OK, UsageError
-from railwright.options.asked import Asked
+from railwright.options.arguments import Arguments
 from railwright.options.hosts import container_options, hosts_options
 from railwright.options.jobs import job_options, kubernetes_options, slurm_options
 from railwright.options.measuring import launches_option, measuring_options
 
 if TYPE_CHECKING:
     from railwright.launch.hosts import Hosts
-    from railwright.runs.measuring import JobToCome
+    from railwright.runs.measuring import PendingJob
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
 @measuring_options
 @launches_option(1)
-@click.option("--alone", is_flag=True, help="Leave out the benchmarks that measure the limits of the results.")
-@click.option("--screen", is_flag=True, help="Measure each of the --hosts by itself, and rank them.")
+@click.option("--alone", is_flag=True, help="Leave out the benchmarks that measure limits for the results.")
+@click.option("--screen", is_flag=True, help="Measure each of the --hosts separately, and rank them.")
 @click.option("--grow", is_flag=True, help="Measure each of the --hosts, then merge them by doubling while that gains.")
-@click.option("--repeat", metavar="RECORD", help="Run a recorded `run` once more, and compare the two.")
+@click.option("--repeat", metavar="RECORD", help="Repeat a recorded `run`, and compare the two.")
 @hosts_options
 @job_options
 @slurm_options
 @kubernetes_options
 @container_options
 def run(**typed: Any) -> int:  # noqa: ANN401 - the options above
-    """Run single benchmarks; without a name, list them with their options.
+    """Run single benchmarks. Without a name, list them with their options.
 
     \b
     railwright run mpi_latency -o transports=shm
@@ -43,71 +43,74 @@ def run(**typed: Any) -> int:  # noqa: ANN401 - the options above
     railwright run mpi_bandwidth --in-namespaces-of 4711 --against host --launches 3
     railwright run hpl --grow --hosts node1,node2,node3,node4
     """
-    asked = Asked(**typed)
-    if asked.repeat is None:
-        return _run(asked)
+    arguments = Arguments(**typed)
+    if arguments.repeat is None:
+        return _run(arguments)
 
-    from railwright.verbs.run.repeat import compared, repetition_of
+    from railwright.verbs.run.repeat import build_repetition, show_comparison
 
-    status = _run(repetition_of(asked))
-    return status if asked.dry_run else compared(asked, status)
+    status = _run(build_repetition(arguments))
+    return status if arguments.dry_run else show_comparison(arguments, status)
 
 
-def _run(asked: Asked) -> int:
-    """Measure, judge and report, or list the benchmarks where none is named; the exit status."""
-    from railwright.runs.container import container_beside_host, refuse_half
-    from railwright.runs.hosts import growing, refuse_no_hosts, refuse_shared_memory
-    from railwright.runs.measuring import JobToCome, measure, with_ceilings
+def _run(arguments: Arguments) -> int:
+    """Measure, judge and report, or list the benchmarks if none is named. Returns the exit status."""
+    from railwright.runs.container import measure_container, refuse_incomplete
+    from railwright.runs.hosts import choose_sort_key, refuse_no_hosts, refuse_shared_memory
+    from railwright.runs.measuring import PendingJob, add_ceilings, measure
 
-    names = asked.names
-    refuse_half(asked, "screen", "grow")
-    placed = _placed(asked)
-    planned = placed.hosts if isinstance(placed, JobToCome) else placed
-    refuse_shared_memory(planned, asked.options)
+    names = arguments.names
+    refuse_incomplete(arguments, "screen", "grow")
+    placed = _placed(arguments)
+    planned = placed.hosts if isinstance(placed, PendingJob) else placed
+    refuse_shared_memory(planned, arguments.options)
     if not names:
         return _list()
-    every = names if asked.alone else with_ceilings(names, between_hosts=planned is not None)
-    if asked.in_namespaces_of is not None:
-        return container_beside_host(("run", *names, *["--alone"] * asked.alone), every, asked)
-    if asked.screen and asked.grow:
-        raise UsageError("--grow begins with every host by itself", hint="leave out --screen")
-    if asked.screen or asked.grow:
-        _refuse_others("--screen" if asked.screen else "--grow", names)
-    if asked.screen:
+    benchmarks = names if arguments.alone else add_ceilings(names, between_hosts=planned is not None)
+    if arguments.in_namespaces_of is not None:
+        return measure_container(("run", *names, *["--alone"] * arguments.alone), benchmarks, arguments)
+    if arguments.screen and arguments.grow:
+        raise UsageError("--grow and --screen exclude each other", hint="leave out --screen, which --grow includes")
+    if arguments.screen or arguments.grow:
+        _refuse_others("--screen" if arguments.screen else "--grow", names)
+    if arguments.screen:
         refuse_no_hosts(planned)
-    place = growing(planned) if asked.grow else None
-    ceilings = frozenset(every) - set(names)
-    return measure(every, asked, hosts=placed, screens=asked.screen, place=place, ceilings=ceilings)
+    place = choose_sort_key(planned) if arguments.grow else None
+    ceilings = frozenset(benchmarks) - set(names)
+    return measure(benchmarks, arguments, hosts=placed, screens=arguments.screen, place=place, ceilings=ceilings)
 
 
-def _placed(asked: Asked) -> Hosts | JobToCome | None:
-    """Returns the hosts, or the job that will have them."""
+def _placed(arguments: Arguments) -> Hosts | PendingJob | None:
+    """Return the hosts, or the job that will provide them."""
     from railwright.launch.hosts import parse_interfaces
     from railwright.runs import kubernetes, slurm
-    from railwright.runs.hosts import the_hosts
-    from railwright.runs.measuring import JobToCome
+    from railwright.runs.hosts import resolve_hosts
+    from railwright.runs.measuring import PendingJob
 
-    kubernetes.refuse_mixed(asked)
-    if not asked.slurm:
-        slurm.refuse_without_slurm(asked)
-    started_by = slurm.start_by(asked) if asked.slurm else None
-    if asked.kubernetes:
-        interfaces = parse_interfaces(asked.interfaces or "")
-        to_come = kubernetes.to_come(asked.nodes, asked.ranks_per_host or 1, interfaces)
-        words = kubernetes.words_of("run", asked, *_words(asked))
-        return JobToCome(to_come, kubernetes.submitting(to_come, words, asked))
-    if asked.slurm and started_by is None:
-        to_come = slurm.to_come(asked)
-        return JobToCome(to_come, slurm.submitting(to_come, asked))
-    reached = {name: getattr(asked, name) for name in ("ranks_per_host", "lab", "ssh_config", "interfaces")}
-    return the_hosts(asked.hosts, **reached, slurm=started_by)
+    kubernetes.refuse_mixed(arguments)
+    if not arguments.slurm:
+        slurm.refuse_without_slurm(arguments)
+    started_by = slurm.choose_starter(arguments) if arguments.slurm else None
+    if arguments.kubernetes:
+        interfaces = parse_interfaces(arguments.interfaces or "")
+        planned = kubernetes.plan_hosts(arguments.nodes, arguments.ranks_per_host or 1, interfaces)
+        words = kubernetes.pod_words("run", arguments, *_words(arguments))
+        return PendingJob(planned, kubernetes.make_submitter(planned, words, arguments))
+    if arguments.slurm and started_by is None:
+        planned = slurm.plan_hosts(arguments)
+        return PendingJob(planned, slurm.make_submitter(planned, arguments))
+    reached = {name: getattr(arguments, name) for name in ("ranks_per_host", "lab", "ssh_config", "interfaces")}
+    return resolve_hosts(arguments.hosts, **reached, slurm=started_by)
 
 
-def _words(asked: Asked) -> list[str]:
-    """The words of this verb that are the same in a pod."""
-    words = [*asked.names, *(["--ranks-per-host", str(asked.ranks_per_host)] if asked.ranks_per_host else [])]
-    words += ["--interfaces", asked.interfaces] if asked.interfaces else []
-    return words + [f"--{name}" for name in ("alone", "screen", "grow") if getattr(asked, name)]
+def _words(arguments: Arguments) -> list[str]:
+    """Return the arguments of this verb that a pod receives unchanged."""
+    words = [
+        *arguments.names,
+        *(["--ranks-per-host", str(arguments.ranks_per_host)] if arguments.ranks_per_host else []),
+    ]
+    words += ["--interfaces", arguments.interfaces] if arguments.interfaces else []
+    return words + [f"--{name}" for name in ("alone", "screen", "grow") if getattr(arguments, name)]
 
 
 def _list() -> int:
@@ -126,10 +129,10 @@ def _list() -> int:
 
 
 def _refuse_others(option: str, names: tuple[str, ...]) -> None:
-    """Raises UsageError for a benchmark that needs several hosts, or cannot leave this one."""
+    """Raise UsageError for a benchmark that cannot measure each of several hosts separately."""
     from railwright.benchmarks.registry import EVERY, find
 
     for name in names:
         if not find(name).alone_on_a_host:
-            able = ", ".join(one.name for one in EVERY if one.alone_on_a_host)
-            raise UsageError(f"{name} cannot be run on each of several hosts by itself", hint=f"{option} takes {able}")
+            able = ", ".join(benchmark.name for benchmark in EVERY if benchmark.alone_on_a_host)
+            raise UsageError(f"{name} cannot measure each of several hosts separately", hint=f"{option} takes {able}")

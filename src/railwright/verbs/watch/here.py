@@ -1,4 +1,4 @@
-"""`watch` on this machine: a job that runs, and the recording of one."""
+"""`watch` on this machine: a running job, or a recording."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
-from railwright.options.asked import Asked
-from railwright.options.output import tell, write
+from railwright.options.arguments import Arguments
+from railwright.options.output import print_answer, write
 from railwright.report.pages.watch import render_watched_html
 from railwright.report.text.watch import now_line, watched_lines
-from railwright.runs.hosts import the_hosts
+from railwright.runs.hosts import resolve_hosts
 from railwright.sampling.recording import Recorded, read_recording
 from railwright.sampling.sources import Whose
-from railwright.verbs.watch.live import Live, Told
+from railwright.verbs.watch.live import HostBins, Live
 from railwright.watch.follow import Watch, follow
 from railwright.watch.now import Bins
 from railwright.watch.seen import Run, curves_of, seen
@@ -24,56 +24,58 @@ _STANDARD_OUTPUT, _OURS = "-", 1
 _LEAST_TICKS = 15
 
 
-def watch(asked: Asked) -> int:
-    """Watch until the job or the time ends, and print what was seen; the exit status. Raises UsageError."""
-    wanted = watch_of(asked)
-    the_hosts(None, lab=asked.lab, ssh_config=asked.ssh_config)
-    if asked.record == _STANDARD_OUTPUT:
+def watch(arguments: Arguments) -> int:
+    """Watch until the job or the time ends, print the analysis, and return the exit status. Raises UsageError."""
+    wanted = build_watch(arguments)
+    resolve_hosts(None, lab=arguments.lab, ssh_config=arguments.ssh_config)
+    if arguments.record == _STANDARD_OUTPUT:
         follow(replace(wanted, record=_OURS, output_to_error=True), lambda _recorded: None)
         return EXIT_OK
-    if not asked.command and asked.pid is None and asked.seconds is None:
-        raise UsageError("how long to watch is not clear", hint="give --seconds, --pid, or -- COMMAND")
-    with Live(partial(_told, Bins()), _line, quiet=bool(asked.command)) as live:
-        recorded, run = follow(replace(wanted, record=_writable(asked.record)), live)
-    return _show(recorded, run, asked)
+    if not arguments.command and arguments.pid is None and arguments.seconds is None:
+        raise UsageError(
+            "watch requires --seconds, --pid or a command", hint="add --seconds 60, --pid PID, or -- COMMAND"
+        )
+    with Live(partial(_told, Bins()), _line, quiet=bool(arguments.command)) as live:
+        recorded, run = follow(replace(wanted, record=_writable(arguments.record)), live)
+    return _show(recorded, run, arguments)
 
 
-def watch_of(asked: Asked) -> Watch:
-    """What is to be sampled, and how long."""
+def build_watch(arguments: Arguments) -> Watch:
+    """Build the settings of a watch."""
     return Watch(
-        whose=Whose(pid=asked.pid, cgroup=asked.cgroup, job=asked.job, namespace=asked.here),
-        command=asked.command,
-        seconds=asked.seconds,
-        output_to_error=asked.as_json,
-        interval_s=1 / asked.rate,
-        gpu_cpu_share=asked.gpu_cpu / 100,
+        whose=Whose(pid=arguments.pid, cgroup=arguments.cgroup, job=arguments.job, namespace=arguments.here),
+        command=arguments.command,
+        seconds=arguments.seconds,
+        output_to_error=arguments.as_json,
+        interval_s=1 / arguments.rate,
+        gpu_cpu_share=arguments.gpu_cpu / 100,
     )
 
 
-def look_again(asked: Asked) -> int:
-    """Print what a recording tells; the exit status. Raises UsageError."""
-    return _show(read_recording(Path(asked.command[0])), Run(), asked)
+def replay(arguments: Arguments) -> int:
+    """Print the analysis of a recording, and return the exit status. Raises UsageError."""
+    return _show(read_recording(Path(arguments.command[0])), Run(), arguments)
 
 
-def _told(bins: Bins, recorded: Recorded) -> Told:
+def _told(bins: Bins, recorded: Recorded) -> HostBins:
     bins.take(recorded)
     return [("", bins)]
 
 
-def _line(told: Told) -> str:
+def _line(told: HostBins) -> str:
     return " ".join(one if isinstance(one, str) else now_line(one) for _, one in told)
 
 
-def _show(recorded: Recorded, run: Run, asked: Asked) -> int:
+def _show(recorded: Recorded, run: Run, arguments: Arguments) -> int:
     watched = seen(recorded, run)
-    if asked.output is not None:
-        write(asked.output, render_watched_html(watched, curves_of(recorded, run)))
-    tell([watched], lambda: watched_lines(watched), as_json=asked.as_json)
+    if arguments.output is not None:
+        write(arguments.output, render_watched_html(watched, curves_of(recorded, run)))
+    print_answer([watched], lambda: watched_lines(watched), as_json=arguments.as_json)
     return EXIT_UNJUDGED if watched.ticks < _LEAST_TICKS or watched.command_status else EXIT_OK
 
 
 def _writable(record: str | None) -> Path | None:
-    """Raises UsageError before anything is started."""
+    """Return the path of the recording. Raises UsageError if it cannot be written."""
     if record is None:
         return None
     path = Path(record)

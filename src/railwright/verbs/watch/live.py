@@ -1,4 +1,4 @@
-"""What goes on now, while something is watched: curves in place on a terminal, with keys; elsewhere lines."""
+"""The live display of a watch: curves with keys on a terminal, or else lines."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from railwright.report.pictures.watch import View, picture_lines
 from railwright.watch.now import Bins, newest_s
 
 _Seen = TypeVar("_Seen")
-Told = Sequence[tuple[str, Bins | str]]
-"""Of each host its name, and its bins or why there are none."""
+HostBins = Sequence[tuple[str, Bins | str]]
+"""For each host its name, and its bins or the reason why there are none."""
 _PLAIN_EVERY_S = 10
 _ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
 _MOST_KEY_BYTES = 64
 
 
 class Live(Generic[_Seen]):
-    """A context manager; call it once a second with what was seen. Where it is quiet it says nothing."""
+    """A context manager that is called once a second with the new samples. Prints nothing if `quiet`."""
 
-    def __init__(self, told: Callable[[_Seen], Told], line: Callable[[Told], str], *, quiet: bool) -> None:
-        """`told` is called in this thread alone."""
+    def __init__(self, told: Callable[[_Seen], HostBins], line: Callable[[HostBins], str], *, quiet: bool) -> None:
+        """Create the display. `told` is called only in the thread that calls the display."""
         self._told_by, self._line, self._quiet = told, line, quiet
         self._calls = 0
-        self._told: Told = ()
+        self._told: HostBins = ()
         self._view = View()
         self._drawing = threading.Lock()
         self._console = Console(stderr=True, highlight=False)
@@ -56,7 +56,7 @@ class Live(Generic[_Seen]):
         self._open.close()
 
     def __call__(self, seen: _Seen) -> None:
-        """Tell it, once a second."""
+        """Update the display. Call it once a second."""
         self._calls += 1
         if self._quiet:
             return
@@ -76,7 +76,7 @@ class Live(Generic[_Seen]):
 
     @contextlib.contextmanager
     def _keys(self, terminal: int) -> Iterator[None]:
-        """Take keys as they are pressed; Ctrl-C is still Ctrl-C, and the terminal is as before in the end."""
+        """Handle keys as they are pressed. Ctrl-C keeps its meaning, and the terminal is restored at the end."""
         before = termios.tcgetattr(terminal)
         ended, woken = os.pipe()
         thread = threading.Thread(target=self._take_keys, args=(terminal, ended), daemon=True)
@@ -102,17 +102,17 @@ class Live(Generic[_Seen]):
             except OSError:  # the terminal is gone
                 return
             if not pressed or "q" in pressed:
-                os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C: what was seen until now is the answer
+                os.kill(os.getpid(), signal.SIGINT)  # ends like Ctrl-C, with an analysis of the samples so far
                 return
             now_s = newest_s(self._told)
-            for key in keys_of(pressed):
+            for key in parse_keys(pressed):
                 self._view = self._view.after(key, now_s)
             if self._told:
                 self._draw()
 
 
-def keys_of(pressed: str) -> Iterator[str]:
-    """The keys in what a terminal sent: arrows by their names."""
+def parse_keys(pressed: str) -> Iterator[str]:
+    """Yield the keys in a terminal's input. Arrows have names."""
     while pressed:
         arrow = next((code for code in _ARROWS if pressed.startswith(code)), "")
         yield _ARROWS.get(arrow, pressed[0])
@@ -120,7 +120,7 @@ def keys_of(pressed: str) -> Iterator[str]:
 
 
 def _is_foreground(terminal: int) -> bool:
-    """Whether the terminal is ours: to set one from the background would stop us."""
+    """Report whether we are in the foreground. Setting the terminal from the background would stop the process."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:

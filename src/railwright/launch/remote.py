@@ -1,6 +1,6 @@
-"""Hosts that are machines of their own, by ssh or Slurm: each is asked before ranks are started on it.
+"""Hosts that are separate machines, reached by ssh or Slurm. Each is probed before ranks are started on it.
 
-It answers with its railwright, its kernel's start, its addresses, and where it sees us.
+A host answers with its railwright version, its boot id, its addresses, and our address as it sees it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _PROGRAM = (
     f"print('{_MARK}' + json.dumps(dict(version=railwright.__version__, boot=boot, "
     "host=os.environ.get('SLURMD_NODENAME', ''), seen=seen, has=list(addresses_of_host())[:64])))"
 )
-ASKING = (sys.executable, "-P", "-c", _PROGRAM)
-"""The program that answers on a host."""
+PROBE_COMMAND = (sys.executable, "-P", "-c", _PROGRAM)
+"""The program that runs on a host and prints its answer."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -34,31 +34,31 @@ class Answer(msgspec.Struct, frozen=True):
 
     version: str
     boot: str
-    """Random, of the kernel's start."""
+    """The kernel's boot id, which is random and new at each boot."""
     host: str
-    """Slurm's name for it, where Slurm asked."""
+    """The host's name in Slurm. Empty if it was reached by ssh."""
     seen: tuple[str, ...]
-    """Our address, as it sees it; by ssh also its own, at which it was reached."""
+    """Our address as the host sees it. With ssh, the address at which the host was reached follows."""
     has: tuple[tuple[str, str], ...]
-    """Its interfaces and their addresses."""
+    """The host's interfaces with their addresses."""
 
     def trouble(self) -> str:
-        """Why no rank can be started there; empty where one can."""
+        """Return the reason why no rank can be started on the host, or an empty string."""
         if self.version != __version__:
-            return f"it has railwright {self.version[:40]}, and here is {__version__}"
+            return f"railwright must be {__version__}, got {self.version[:40]}"
         return ""
 
     def address_on(self, host: str, interfaces: Sequence[str]) -> str:
-        """Its address on the first of those interfaces. Raises UsageError, naming those of `host`, if it has none."""
-        there = [address for name, address in self.has if name == interfaces[0]]
-        if not there:
+        """Return the host's address on the first of the interfaces. Raises UsageError if it has none there."""
+        found = [address for name, address in self.has if name == interfaces[0]]
+        if not found:
             names = ", ".join(dict.fromkeys(name for name, _ in self.has if name != "lo"))
-            raise UsageError(f"{host} has no address on {interfaces[0]}", hint=f"it has {names or 'none'}")
-        return there[0]
+            raise UsageError(f"{host} has no address on {interfaces[0]}", hint=f"its interfaces: {names or 'none'}")
+        return found[0]
 
 
-def answers_in(lines: Iterable[str]) -> list[Answer]:
-    """The answers among lines of output; what is no answer is passed over."""
+def parse_answers(lines: Iterable[str]) -> list[Answer]:
+    """Extract the answers from lines of output. Other lines are ignored."""
     found = []
     for line in lines:
         _, mark, text = line.partition(_MARK)
@@ -71,8 +71,8 @@ def answers_in(lines: Iterable[str]) -> list[Answer]:
 
 
 @dataclass
-class AskedReach(ABC):
-    """The common part of all ways to such hosts."""
+class RemoteReach(ABC):
+    """The common part of all ways to reach separate machines."""
 
     hosts: tuple[str, ...]
     _answers: dict[str, Answer] = field(default_factory=dict, init=False)
@@ -81,39 +81,39 @@ class AskedReach(ABC):
     interfaces = ()
     host_cpus = None
     rate_bytes_per_s = 1e9 / 8
-    """Of a network that nobody has described; only for how long a plan takes, and so for when silence is a hang."""
+    """The assumed rate of an unknown network. Plans use it to estimate their length and when silence means a hang."""
 
     @abstractmethod
     def check(self) -> None:
-        """Ask every host. Raises CannotJudge, naming those that do not answer as they must, each with its cause."""
+        """Probe every host. Raises CannotJudge, which names each host without a valid answer, with the cause."""
 
     def fabric(self, _interfaces: Sequence[str]) -> None:  # noqa: B027 - None is the answer
-        """No host tells the rates between it and the others."""
+        """Return None: the rates between separate machines are unknown."""
 
     def part(self, hosts: tuple[str, ...]) -> Self:
-        """The way to some of the hosts, without the others."""
+        """Return a reach of these hosts only."""
         return replace(self, hosts=hosts)
 
     def answers(self) -> dict[str, Answer]:
-        """The answer of each host. Asks them if nobody has yet; raises as `check`."""
+        """Return the answer of each host, and probe the hosts if that has not been done. Raises as `check`."""
         if not self._answers:
             self.check()
         return self._answers
 
     @property
     def shares_cpus(self) -> bool:
-        """Whether two of the names are one machine, by their boot ids. Asks the hosts if needed; raises as `check`."""
+        """Whether two names are the same machine, by boot id. Probes the hosts if needed. Raises as `check`."""
         answers = self.answers()
         return len({answer.boot for answer in answers.values()}) < len(answers)
 
     def around(self, argv: Sequence[str]) -> list[str]:
-        """The command line itself: it runs here."""
+        """Return the command line unchanged, since it runs on this machine."""
         return list(argv)
 
     @abstractmethod
     def addresses(self) -> tuple[str, ...]:
-        """Our own addresses, as the hosts see them."""
+        """Return our own addresses as the hosts see them."""
 
     def address(self) -> str:
-        """The first of our addresses."""
+        """Return the first of our addresses."""
         return self.addresses()[0]
