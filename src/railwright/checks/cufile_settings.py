@@ -111,7 +111,8 @@ def _settings(topology: Topology, near: _Near, addresses: Mapping[str, str]) -> 
     routed = bool(near.without and near.nics)
     why = "each GPU has a NIC under its own PCIe switch"
     if routed:
-        why = f"{', '.join(near.without)} reach a NIC only through the CPU: data may be routed through a GPU that has one nearby"
+        far = ", ".join(near.without)
+        why = f"{far} reach a NIC only through the CPU: data may be routed through a GPU that has one nearby"
     elif not near.nics:
         why = "there is no NIC to route to"
     yield Setting(key=ROUTING, value=routed, why=why)
@@ -123,8 +124,8 @@ def _settings(topology: Topology, near: _Near, addresses: Mapping[str, str]) -> 
         yield Setting(
             key=ORDER, value=(*order, "GPU_MEM", "SYS_MEM", "P2P"), why=f"{first}, then host memory, then PCIe"
         )
-    yield Setting(key=FALLBACK, value=True, why="a file that GPUDirect Storage cannot handle silently goes through host memory;"
-                  " false makes that an error")  # fmt: skip
+    yield Setting(key=FALLBACK, value=True, why="a file that GPUDirect Storage cannot handle goes through host memory"
+                  " silently; false makes that an error")  # fmt: skip
     ways = {way.way: way for way in storage_ways(topology)}
     if ways and ways["nvidia-fs"].verdict != "in use":
         can = ways["PCI P2PDMA"].verdict in ("in use", "possible")

@@ -1,7 +1,8 @@
 """Environment variables that slow a job down, set for debugging or by mistake.
 
 NCCL User Guide, Environment Variables (its section on debugging); `ucx_info -c -f`; CUDA C++ Programming Guide (CUDA
-environment variables); fabric(7); Open MPI, FAQ on TCP. Variables that cause a fault of their own are checked with that fault.
+environment variables); fabric(7); Open MPI, FAQ on TCP. Variables that cause a fault of their own are checked with
+that fault.
 """
 
 from __future__ import annotations

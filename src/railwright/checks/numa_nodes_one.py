@@ -1,7 +1,8 @@
 """A single NUMA node per socket of an AMD EPYC: not a fault, but another setting may be worth trying.
 
 With NPS2 or NPS4 each half or quarter of a socket interleaves only its own memory channels. Local access is faster,
-but a program that is not pinned to a node loses (AMD, Socket SP5/SP6 Platform NUMA Topology; HPC Tuning Guides for EPYC).
+but a program that is not pinned to a node loses (AMD, Socket SP5/SP6 Platform NUMA Topology; HPC Tuning Guides for
+EPYC).
 Vendors of GPU servers recommend different settings, so only a measurement of the same job decides.
 """
 

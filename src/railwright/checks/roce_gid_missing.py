@@ -1,6 +1,7 @@
 """A RoCE port without an IP address: its GIDs are link-local, so RDMA cannot cross routers, or does not work at all.
 
-The kernel creates a RoCE v2 GID for each IP address of the port's netdev (Linux drivers/infiniband/core/roce_gid_mgmt.c).
+The kernel creates a RoCE v2 GID for each IP address of the port's netdev (Linux
+drivers/infiniband/core/roce_gid_mgmt.c).
 """
 
 from __future__ import annotations

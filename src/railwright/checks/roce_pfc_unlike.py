@@ -27,5 +27,5 @@ CHECK = unlike(
     seen=("lossless priorities", "dcb pfc show"),
     unread=f"dcb does not report the priorities of {{}}{LOOK_WITH}",
     costs="under congestion one side loses packets, or pauses spread it; no cost on an idle fabric",
-    remedy="dcb pfc set dev NETDEV prio-pfc 3:on, with the fabric's values; use mlnx_qos if that driver manages the port",
+    remedy="dcb pfc set dev NETDEV prio-pfc 3:on, with the fabric's values; mlnx_qos if that driver manages the port",
 )

@@ -48,8 +48,8 @@ def _signs(facts: Facts) -> Findings:
             times = " and ".join(format_duration(_median(each)) for each in (result, other))
             yield _finding(
                 result,
-                f"{operation} of {format_size(int(result.parameters['size_bytes']))} takes {ratio:.2f} times as long with"
-                f" symmetric buffers, without NVLS, as with {kind} ones",
+                f"{operation} of {format_size(int(result.parameters['size_bytes']))} takes {ratio:.2f} times as long"
+                f" with symmetric buffers, without NVLS, as with {kind} ones",
                 Evidence(claim="buffers", value=f"{times} (symmetric, {kind})", seen="both measured in this run"),
             )
 

@@ -43,9 +43,9 @@ class Fault(Check, frozen=True, kw_only=True):
     """The collectives that the fault can slow, by their NCCL names; empty means all."""
 
     def can_be_of(self, transport: str, operation: str) -> bool:
-        """Whether a tool with that transport can have it, in a collective of that name; no transport is none of these.
+        """Report whether the fault can affect a tool with this transport in this collective.
 
-        A fault of the machine itself can be of every tool.
+        Empty or unknown values match: a fault of the machine itself affects every tool.
         """
         known = transport not in EVERY_TRANSPORT or transport in self.transports
         return known and (not self.collectives or not operation or operation in self.collectives)

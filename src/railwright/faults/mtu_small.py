@@ -98,8 +98,8 @@ def _costs(protocol: EthernetLink | InfinibandLink) -> str:
     assert healthy is not None
     assert now is not None
     return (
-        f"{healthy.share - now.share:.1%} of the line rate in headers alone (limits), and more where the packet rate limits:"
-        " 18.9 GB/s instead of 23.7 at MTU 1500 (DGX Spark, published nccl-tests)"
+        f"{healthy.share - now.share:.1%} of the line rate in headers alone (limits), and more where the packet rate"
+        " limits: 18.9 GB/s instead of 23.7 at MTU 1500 (DGX Spark, published nccl-tests)"
     )
 
 

@@ -60,8 +60,8 @@ def _ways(case: Case) -> Ways:
         yield FAULT.supposed(
             says,
             with_host(case, changed),
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG, which shows NET/Socket; rdma"
-            " link shows whether the container sees RDMA devices",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG, which shows NET/Socket;"
+            " rdma link shows whether the container sees RDMA devices",
         )
 
 
