@@ -371,8 +371,8 @@ def test_nothing_of_a_file_reaches_the_terminal_unescaped() -> None:
 @pytest.mark.parametrize(
     ("file", "options", "message", "hint"),
     [
-        (TABLE, ("--host", "hgx-h200 gpus=1"), "2 on each; hgx-h200 gpus=1 has 1 GPU", "the shape it ran on"),
-        (TABLE, ("--host", "laptop"), "laptop has 0 GPUs", "the shape it ran on"),
+        (TABLE, ("--host", "hgx-h200 gpus=1"), "2 per host, but hgx-h200 gpus=1 has 1 GPU", "the shape that it ran on"),
+        (TABLE, ("--host", "laptop"), "laptop has 0 GPUs", "the shape that it ran on"),
         (TABLE, ("--host", "hgx-h2000"), "named 'hgx-h2000'", "did you mean hgx-h200"),
         (TABLE, ("--count", "2"), "--count is about a machine, and none was given", "--host SHAPE"),
         (TABLE, ("--path", "gpu0:gpu1"), "--path is about a machine, and none was given", "--host SHAPE"),
@@ -387,7 +387,7 @@ def test_nothing_of_a_file_reaches_the_terminal_unescaped() -> None:
         (STREAM, ("--host", "gh200", "--count", "2", "--path", "gpu0:gpu0@9"), "no host '9'", "0 to 1"),
         (STREAM, ("--host", "gh200", "--path", "gpu0:gpu0@1"), "there is one host only", "--count 2"),
         (STREAM, ("--host", "gh200", "--count", "2", "--path", "gpu0:gpu0"), "both ends of", "two devices"),
-        (LOG, ("--host", "hgx-h200", "--path", "gpu0:gpu1"), "the log has none", "leave --path out"),
+        (LOG, ("--host", "hgx-h200", "--path", "gpu0:gpu1"), "the text is a log without one", "omit --path"),
         (LOG, ("--svg", "/nonexistent/x.svg"), "cannot write /nonexistent/x.svg", "another file"),
     ],
 )

@@ -157,7 +157,7 @@ def _merged(found: list[Fitted]) -> list[Fitted]:
 
 
 def _telling_rows(file: ForeignFile, machine: Machine) -> Rows:
-    """Select the significant rows: the best placement per size, large sizes of streams, and slow copies."""
+    """Select the significant rows: the best placement per size, large sizes of streams, slow copies."""
     if _is_copies(file):
         return _slow_copies(file, machine)
     if not (_is_stream(file) or _is_by_mpi(file) or is_collective(file)):
@@ -221,7 +221,7 @@ def _suppose_case(machine: Machine, case: Case) -> Machine:
 def _curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
     """Return the expected rates of the rows.
 
-    No size can exceed the highest rate that a fault allows: the result is empty if a row does, which excludes the fault.
+    No size can exceed the highest rate that a fault allows: if a row does, the result is empty and excludes the fault.
     """
     points = {size: _point(row, file, machine) for size, (row, _) in rows.items()}
     curve = {size: point for size, point in points.items() if point is not None}

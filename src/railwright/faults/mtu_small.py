@@ -54,7 +54,7 @@ def _signs(facts: Facts) -> Findings:
             unknown += where
         elif packet < _BEST:
             ethernet = isinstance(protocol, EthernetLink)
-            leaves = f" limits RDMA packets to {packet} bytes" if ethernet else ""
+            leaves = f" limits RDMA to packets of {packet} bytes" if ethernet else ""
             change = f"set MTU {_JUMBO} on the port and on every switch on the path"
             if not ethernet:
                 change = "set MTU 4096 for the partition in the subnet manager"

@@ -90,7 +90,7 @@ def test_a_host_without_results_comes_first_and_is_never_like_the_others():
     fleet["f"] = host(path("copy", (), state="failed"))
     table = host_table(fleet)
     assert [one.name for one in table.hosts][:3] == ["d", "e", "c"]
-    assert [one.trouble for one in table.hosts][:2] == ["silent for 60 s", "it measured nothing"]
+    assert [one.trouble for one in table.hosts][:2] == ["silent for 60 s", "nothing was measured"]
     (failed,) = [one for one in table.hosts if one.name == "f"]
     assert [cell.state for cell in failed.telling] == ["failed"]
     assert [cell.standing for cell in failed.cells] == ["alone"]

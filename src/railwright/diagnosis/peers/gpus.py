@@ -34,13 +34,13 @@ _LONE_REMEDY = (
 )
 AGAIN = "measure again with --launches 3; if it persists, "
 _GROUP_REMEDY = (
-    "check whether they are on another socket: nvidia-smi topo -m, for a virtual machine on its host; else compare their"
+    "check whether they are on another socket: nvidia-smi topo -m, for a virtual machine on its host; or compare their"
     " PCIe links under load (lspci -vv, LnkSta)"
 )
 
 
 def slower_than_siblings(points: Iterable[Judged], topology: Topology) -> tuple[Finding, ...]:
-    """Return a finding per slow GPU or group of GPUs, benchmark and quantity, at the size with the largest loss."""
+    """Return a finding per slow GPU or group, benchmark and quantity, at the size with the largest loss."""
     graph = Graph(topology)
     kinds: dict[str, tuple[str, ...]] = {}
     alike: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
