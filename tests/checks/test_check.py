@@ -1,4 +1,4 @@
-"""What has nothing to look at is not fine: a fault was found, is not there, cannot be there, or nobody could look."""
+"""A check without anything to look at is not fine: a fault is found, absent, impossible, or could not be looked for."""
 
 import msgspec
 import pytest

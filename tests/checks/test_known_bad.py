@@ -1,4 +1,4 @@
-"""A user's list of bad firmware and software, held against what machines say."""
+"""Compares a user's list of bad firmware and software with machines."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What keeps a healthy table from being called slow, and a faulty one from a cause that it cannot have."""
+"""Healthy tables are not reported as slow, and faulty tables get no impossible cause."""
 
 from __future__ import annotations
 

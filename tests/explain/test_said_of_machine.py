@@ -1,4 +1,4 @@
-"""A table that says which link it ran over is held against the machine's links."""
+"""A table that names its link is compared with the machine's links."""
 
 from __future__ import annotations
 

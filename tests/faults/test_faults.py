@@ -1,4 +1,4 @@
-"""Every fault finds itself in a healthy machine that it was laid into, and not before."""
+"""Each fault is found in a healthy machine after it is added, and not before."""
 
 from __future__ import annotations
 

@@ -381,7 +381,12 @@ def test_nothing_of_a_file_reaches_the_terminal_unescaped() -> None:
         (TABLE, ("--host", "hgx-h200", "--count", "1000000000"), "1000000000 hosts make no sense", "1 to 1000000"),
         (TABLE, ("--host", "hgx-h200", "--cluster", "c.toml"), "--host says them twice", "give one"),
         (TABLE, ("--cluster", "none.toml"), "none.toml cannot be read", "cluster-file"),
-        (TABLE, ("--host", "hgx-h200", "--path", "gpu0:gpu1"), "is about two devices, all_reduce is not", "leave"),
+        (
+            TABLE,
+            ("--host", "hgx-h200", "--path", "gpu0:gpu1"),
+            "needs a test between two devices, got all_reduce",
+            "leave",
+        ),
         (TABLE, ("--svg", "x.svg"), "this is no NCCL log", "leave --svg out"),
         (STREAM, ("--host", "gh200", "--count", "2", "--path", "nonsense"), "not a path: 'nonsense'", "gpu0:gpu0@2"),
         (STREAM, ("--host", "gh200", "--count", "2", "--path", "gpu0:gpu0@9"), "no host '9'", "0 to 1"),

@@ -105,7 +105,8 @@ def test_pairs_of_hosts_are_lines_too():
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [({"path": "no_such"}, "no_such"), ({"path": " # "}, "must not be empty"), ({"path": "hpl", "least": "fast"}, "'fast'"),
+    [({"path": "no_such"}, "no_such"), ({"path": " # "}, "not be empty"),
+     ({"path": "hpl", "least": "fast"}, "'fast'"),
      ({"path": "hpl", "least": "1.5 of the limit"}, "a share of"),
      ({"path": "hpl", "most": "0.5 of the limit"}, "a share of"),
      ({"path": "hpl", "size": "x"}, "not a size"), ({"path": "hpl", "note": "a\nb"}, "text must be printable"),

@@ -14,7 +14,7 @@ from railwright.results.statistics import summarise
 
 def path(benchmark: str, launches: tuple[float, ...], quantity: str = "bandwidth_bytes_per_s",
          state: State = "ok", **varied: str) -> JudgedPath:  # fmt: skip
-    """One path of one host, with the medians of its launches."""
+    """Build a path of a host with the medians of its launches."""
     verdict = Verdict(state=state, why="")
     head = Judged(benchmark=benchmark, quantity=quantity, path="memory0>memory0", parameters=varied, outcome="measured",
                   value=sorted(launches)[len(launches) // 2] if launches else None,

@@ -1,4 +1,4 @@
-"""Cables that were seen are held against the plan: each difference once, healthy fabrics without any."""
+"""Observed cables are compared with the plan: each difference is reported once, and healthy fabrics have none."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_low_clock_without_a_reason_is_named():
 
 
 def test_one_low_sample_among_others_is_a_gpu_that_has_just_begun():
-    """As on four H200: 690 MHz once, at the start of a launch, and 1980 in the other samples of that GPU."""
+    """Four H200 showed 690 MHz once, at the start of a launch, and 1980 in the other samples of that GPU."""
     begun = HEALTHY | {"gpu_clock_min_hz": 690e6, "gpu_clock_min_of": "gpu2"}
     assert findings(measured("gpu2>gpu3", 300e9, settings=begun)) == []
 

@@ -226,7 +226,7 @@ class Confirm:
         return self._one_host[leaf]
 
     def _descend(self, node: int) -> list[int] | None:
-        """Return random cables from a NIC port up to a node, the lowest first, without the last; empty at a NIC port."""
+        """Return random cables from a NIC port up to a node, lowest first, without the last; empty at a NIC port."""
         cables: list[int] = []
         while node >= self._fabric.nics:
             below = self._fabric.below[node]

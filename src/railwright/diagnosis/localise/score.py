@@ -32,7 +32,7 @@ class Score(NamedTuple):
 
 
 def score_links(outcome: Outcome, truth: Truth) -> Score:
-    """Of links."""
+    """Score classes of links."""
     twin_of = outcome.evidence.fabric.twin_of
     occupied = set(map(twin_of, truth.occupied))
     bad = set(map(twin_of, truth.left)) - occupied
