@@ -1,4 +1,4 @@
-"""What has nothing to look at is not fine: a fault was found, is not there, cannot be there, or nobody could look."""
+"""A check without anything to look at is not fine: a fault is found, absent, impossible, or could not be looked for."""
 
 import msgspec
 import pytest
@@ -102,13 +102,13 @@ def test_a_setting_is_found_also_where_nothing_else_applies():
 def test_what_nvml_alone_says_cannot_be_looked_for_where_it_is_silent(check):
     told = look_for(check, Facts(topology=silent(machine())))
     assert told.state == "could not look"
-    assert told.because == "NVIDIA's library NVML says nothing of gpu0-7" or "cannot be read" in told.findings[0].says
+    assert told.because == "NVML does not report gpu0-7" or "cannot be read" in told.findings[0].says
 
 
 @pytest.mark.parametrize("check", OF_NVML, ids=lambda check: check.name)
 def test_nothing_is_set_in_a_description(check):
     told = look_for(check, Facts(topology=expand("hgx-h100", {})))
-    assert (told.state, told.because) == ("does not apply", "hgx-h100 is a description, in which nothing is set")
+    assert (told.state, told.because) == ("does not apply", "hgx-h100 is a description and has no settings")
 
 
 @pytest.mark.parametrize("shape", ["hgx-h100", "gh200", "pcie-8gpu", "laptop"])

@@ -56,18 +56,18 @@ def test_healthy_gpus_show_none_of_them(name):
         ("power_limited", {"power_limit_w": 500.0}, "seen", "the power limit of gpu1 is 500 W, the default is 700 W"),
         ("mig_enabled", {"mig": True}, "seen", "MIG mode is on in gpu1"),
         ("persistence_off", {"persistence": False}, "possible", "persistence mode is off in gpu1"),
-        ("gpu_throttled", {"throttled": "hardware slowdown"}, "seen", "gpu1 is slowed down now: hardware slowdown"),
-        ("gpu_throttled", {"throttled": "software power cap"}, "possible", "gpu1 is slowed down now"),
+        ("gpu_throttled", {"throttled": "hardware slowdown"}, "seen", "gpu1 is throttled: hardware slowdown"),
+        ("gpu_throttled", {"throttled": "software power cap"}, "possible", "gpu1 is throttled"),
         (
             "gpu_lost",
             {"nvml_lists": False},
             "seen",
-            "gpu1 is on the PCI bus, and NVIDIA's library NVML does not list it",
+            "gpu1 is on the PCI bus, but NVML does not list it",
         ),
         ("gpu_lost", {"nvml_lists": False, "cuda_visible": True}, "possible", "gpu1 is on the PCI bus"),
         ("gpu_memory_errors", {"ecc_uncorrected": 7}, "seen", "uncorrected memory errors since .*: gpu1 7"),
-        ("gpu_memory_errors", {"row_remap_failed": True}, "seen", "bad memory rows of gpu1 could not be replaced"),
-        ("gpu_memory_errors", {"row_remap_pending": True}, "possible", "memory rows of gpu1 wait for a reset"),
+        ("gpu_memory_errors", {"row_remap_failed": True}, "seen", "bad memory rows of gpu1 could not be remapped"),
+        ("gpu_memory_errors", {"row_remap_pending": True}, "possible", "memory rows of gpu1 will be remapped"),
         ("compute_mode_prohibited", {"compute_mode": "prohibited"}, "seen", "the compute mode of gpu1 is prohibited"),
         ("p2p_disabled", {"nvlink_fabric": "in progress"}, "seen", "gpu1 did not join the NVLink fabric: in progress"),
         ("p2p_disabled", {"nvlink_fabric_problem": "Not Supported"}, "seen", "gpu1 did not join the NVLink fabric"),
@@ -75,7 +75,7 @@ def test_healthy_gpus_show_none_of_them(name):
             "p2p_disabled",
             {"peers_refused": "gpu2 (GPU not supported)"},
             "seen",
-            r"gpu1 may not reach the memory of gpu2 \(GPU not supported\)$",
+            r"gpu1 may not access the memory of gpu2 \(GPU not supported\)$",
         ),
     ],
 )
@@ -113,15 +113,15 @@ def test_gpus_that_all_refuse_each_other_are_one_finding():
     every = {name: f"{','.join(other for other in names if other != name)} (disabled by regkey)" for name in names}
     (finding,) = look("p2p_disabled", refusing(**every))
     assert finding.where == tuple(names)
-    assert finding.says == "gpu0-7 may not reach each other's memory (disabled by regkey)"
+    assert finding.says == "gpu0-7 may not access each other's memory (disabled by regkey)"
 
 
 def test_one_gpu_apart_is_told_from_the_others():
     apart = {f"gpu{number}": "gpu7 (GPU not supported)" for number in range(7)}
     (finding,) = look("p2p_disabled", refusing(**apart, gpu7="gpu0,gpu1,gpu2,gpu3,gpu4,gpu5,gpu6 (GPU not supported)"))
     assert finding.says == (
-        "gpu0-6 may not reach the memory of gpu7 (GPU not supported);"
-        " gpu7 may not reach the memory of gpu0-6 (GPU not supported)"
+        "gpu0-6 may not access the memory of gpu7 (GPU not supported);"
+        " gpu7 may not access the memory of gpu0-6 (GPU not supported)"
     )
 
 

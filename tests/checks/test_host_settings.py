@@ -26,7 +26,7 @@ def guest(machine):
 
 AT_FAULT = {
     "payload": (
-        "max_payload_small", "seen", r"PCIe packets of gpu3 carry 128 bytes, all ports on their way could 256$",
+        "max_payload_small", "seen", r"PCIe packets of gpu3 carry 128 bytes, but all ports on the path support 256$",
         with_links(tuned(), "gpu3", max_payload_bytes=128),
     ),
     "payload of a guest": (
@@ -34,19 +34,19 @@ AT_FAULT = {
         with_facts(with_links(guest(tuned()), "gpu3", max_payload_bytes=128), "nic", ats_enabled=True),
     ),
     "payload below 512": (
-        "max_payload_small", "possible", r"PCIe packets of gpu0-7, nic0-7, nvme0n1, .* carry 256 bytes, .* could 512$",
+        "max_payload_small", "possible", r"PCIe packets of gpu0-7, nic0-7, nvme0n1, .* carry 256 bytes, .* 512$",
         with_links(tuned(), "", max_payload_supported_bytes=512),
     ),
     "read request": (
-        "read_request_small", "possible", r"nic2 may read 512 bytes with one PCIe request, 4096 is possible",
+        "read_request_small", "possible", r"PCIe read requests of nic2 are 512 bytes, 4096 is possible",
         with_links(tuned(), "nic2", max_read_request_bytes=512),
     ),
     "read request far too small": (
-        "read_request_small", "likely", r"nic2 may read 128 bytes",
+        "read_request_small", "likely", r"PCIe read requests of nic2 are 128 bytes",
         with_links(tuned(), "nic2", max_read_request_bytes=128),
     ),
     "order of writes": (
-        "relaxed_ordering_off", "likely", r"nic5 may not mark writes as relaxed in order$",
+        "relaxed_ordering_off", "likely", r"nic5 may not mark writes as relaxed-ordered$",
         with_facts(tuned(), "nic", 5, relaxed_ordering=False),
     ),
     "ATS": (
@@ -62,12 +62,12 @@ AT_FAULT = {
         with_facts(with_facts(guest(tuned()), "nic", ats_enabled=True), "gpu", 4, iommu_domain="DMA"),
     ),
     "BAR1": (
-        "bar1_small", "seen", r"BAR1 of gpu6 shows 256 MiB of 80 GiB$",
+        "bar1_small", "seen", r"BAR1 of gpu6 maps 256 MiB of 80 GiB$",
         with_facts(tuned(), "gpu", 6, bar1_bytes=2**28),
     ),
-    "no BAR1": ("bar1_small", "seen", r"BAR1 of gpu6 shows 0 MiB", with_facts(tuned(), "gpu", 6, bar1_bytes=0)),
+    "no BAR1": ("bar1_small", "seen", r"BAR1 of gpu6 maps 0 MiB", with_facts(tuned(), "gpu", 6, bar1_bytes=0)),
     "NPS1": ("numa_nodes_one", "possible", r"each socket is one NUMA node", with_facts(tuned(), "cpu", **EPYC)),
-    "NUMA balancing": ("numa_balancing_on", "possible", r"the kernel balances .* \(mode 1\)", host(numa_balancing=1)),
+    "NUMA balancing": ("numa_balancing_on", "possible", r"automatic NUMA balancing is on", host(numa_balancing=1)),
     "governor": (
         "governor_saves_power", "possible", r"the CPUs' frequency governor is schedutil \(190\), performance \(2\)$",
         host(cpu_governor="schedutil (190), performance (2)", cpu_frequency_driver="acpi-cpufreq",
@@ -78,16 +78,16 @@ AT_FAULT = {
         host(cpu_governor="powersave", cpu_energy_preference="balance_power"),
     ),
     "idle states": (
-        "idle_states_deep", "possible", r"idle cores may sleep as deep as C6, from which they take 290 us to wake",
+        "idle_states_deep", "possible", r"idle cores may enter C6, which takes 290 us to leave",
         host(idle_state="C6", idle_exit_s=290e-6),
     ),
     "no huge pages": ("huge_pages_off", "possible", r"transparent huge pages are switched off", host(thp="never")),
     "locked memory": (
-        "memlock_low", "seen", r"memory that may be locked is limited to 8 MiB: RDMA registers no more",
+        "memlock_low", "seen", r"locked memory is limited to 8 MiB: RDMA cannot register more",
         host(memlock_bytes=8 * 2**20),
     ),
     "locked memory of root": (
-        "memlock_low", "possible", r".*has CAP_IPC_LOCK", host(memlock_bytes=8 * 2**20, may_lock_memory=True),
+        "memlock_low", "possible", r".*\(CAP_IPC_LOCK\)", host(memlock_bytes=8 * 2**20, may_lock_memory=True),
     ),
     "no RDMA devices": (
         "rdma_devices_missing", "seen", r"/dev/infiniband has 0 of 8 RDMA devices$", host(verbs_devices="none"),
@@ -98,13 +98,13 @@ AT_FAULT = {
     "shared memory": (
         "shared_memory_small", "likely", r"the file system /dev/shm holds 64 MiB", host(dev_shm_bytes=64 * 2**20),
     ),
-    "no shared memory": ("shared_memory_small", "likely", r".* is not there", host(dev_shm_bytes="none")),
+    "no shared memory": ("shared_memory_small", "likely", r".* does not exist", host(dev_shm_bytes="none")),
     "half of the lanes": (
-        "pcie_below_maximum", "seen", r".*gpu3 runs at 32 GT/s x8, both ends can do 32 GT/s x16",
+        "pcie_below_maximum", "seen", r".*gpu3 runs at 32 GT/s x8, both ends support 32 GT/s x16",
         with_links(tuned(), "gpu3", gt_per_s=32.0, width=8, max_gt_per_s=32.0, max_width=16),
     ),
     "ACS": (
-        "acs_redirect", "seen", r"ACS sends peer-to-peer requests of \d+ ports",
+        "acs_redirect", "seen", r"ACS redirects peer-to-peer requests of \d+ ports",
         with_links(tuned(), "", acs_redirect=True),
     ),
     "no GPUDirect": (
@@ -112,11 +112,11 @@ AT_FAULT = {
         with_facts(host(modules="nvidia mlx5_core"), "gpu", dma_buf=False),
     ),
     "no GPUDirect Storage": (
-        "gpudirect_storage_off", "possible", r"no way of GPUDirect Storage is complete",
+        "gpudirect_storage_off", "possible", r"GPUDirect Storage is not available",
         host(static_bar1=False),
     ),
     "a lost GPU": (
-        "gpu_lost", "seen", r"gpu5 is on the PCI bus, and NVIDIA's library NVML does not list it",
+        "gpu_lost", "seen", r"gpu5 is on the PCI bus, but NVML does not list it",
         with_facts(tuned(), "gpu", 5, nvml_lists=False),
     ),
     "memory errors": (
@@ -127,7 +127,7 @@ AT_FAULT = {
     ),
     "MIG": ("mig_enabled", "seen", r"MIG mode is on in gpu5", with_facts(tuned(), "gpu", 5, mig=True)),
     "throttled": (
-        "gpu_throttled", "seen", r"gpu5 is slowed down now",
+        "gpu_throttled", "seen", r"gpu5 is throttled",
         with_facts(tuned(), "gpu", 5, throttled="hardware slowdown"),
     ),
     "power": (
@@ -157,19 +157,19 @@ AT_FAULT = {
         DEGRADED["nic_across_sockets"](tuned(), "host0"),
     ),
     "Open vSwitch": (
-        "ovs_offload_off", "likely", r"nic0, nic1 have representors, and Open vSwitch offloads no flow",
+        "ovs_offload_off", "likely", r"nic0, nic1 have representors, but Open vSwitch does not offload flows",
         with_facts(with_facts(host(ovs_hw_offload="false"), "nic", 0, representors=4), "nic", 1, representors=4),
     ),
     "a NIC that takes no flow": (
-        "ovs_offload_off", "likely", r"nic0 take no flow from Open vSwitch, which would offload them",
+        "ovs_offload_off", "likely", r"nic0 accept no flows, although Open vSwitch offloads them",
         with_facts(host(ovs_hw_offload="true"), "nic", 0, representors=4, tc_offload=False),
     ),
     "no address": (
         "roce_gid_missing", "likely", r"nic3 have no RoCE v2 GID",
         with_facts(tuned_roce(), "nic", 3, roce_gids="0:v1/link-local/eth2 1:v2/link-local/eth2")),
     "no GID": ("roce_gid_missing", "possible", r"nic0-7 have no", with_facts(tuned_roce(), "nic", roce_gids="none")),
-    "IPv6 alone": (
-        "fabric_ipv6_only", "possible", r"nic0-7 have IPv6 addresses alone, and NCCL_IB_ADDR_FAMILY is not known",
+    "IPv6 only": (
+        "fabric_ipv6_only", "possible", r"nic0-7 have only IPv6 addresses, and NCCL_IB_ADDR_FAMILY is not known",
         with_facts(tuned_roce(), "nic", roce_gids="1:v2/link-local/eth2 3:v2/IPv6/eth2"),
     ),
     "two addresses": (
@@ -188,13 +188,13 @@ AT_FAULT = {
         for value, words in {"4": "lossless priority 4", "none": "no lossless priority"}.items()
     },
     "another table of DSCP": (
-        "roce_dscp_unlike", "likely", r"nic2, nic3 take no DSCP for a priority, most others DSCP for .* as 26:3$",
+        "roce_dscp_unlike", "likely", r"nic2, nic3 map no DSCP to a priority, most others DSCP to .* as 26:3$",
         with_facts(with_facts(tuned_roce(), "nic", 2, dscp_priorities="none"), "nic", 3, dscp_priorities="none"),
     ),
-    "pauses": ("roce_pause_unlike", "likely", r"nic5: heed and send them; most other ports: neither heed nor send",
+    "pauses": ("roce_pause_unlike", "likely", r"nic5: pause on both ways; most other ports: pause off",
                with_facts(tuned_roce(), "nic", 5, pause="rx tx")),
     "a monitor": (
-        "driver_polled", "possible", r"the driver of the GPUs is asked every 1.00 s: nvidia-smi every 1 s, nvtop$",
+        "driver_polled", "possible", r"programs poll the GPU driver every 1.00 s: nvidia-smi every 1 s, nvtop$",
         host(driver_polled_s=1.0, driver_pollers="nvidia-smi every 1 s, nvtop"),
     ),
     "an MPI without CUDA": (
@@ -208,7 +208,7 @@ AT_FAULT = {
         "ucx_without_cuda", "likely", r"UCX 1.18.0 lists no cuda_ipc$", host(ucx_transports="rc_mlx5 cuda_copy"),
     ),
     "a UCX without RDMA": (
-        "ucx_without_rdma", "likely", r"UCX 1.18.0 lists no transport of RDMA$",
+        "ucx_without_rdma", "likely", r"UCX 1.18.0 lists no RDMA transport$",
         with_facts(tuned_roce(), "host", ucx_transports="tcp cuda_copy cuda_ipc"),
     ),
     "a UCX that misses a NIC": (
@@ -224,7 +224,7 @@ AT_FAULT = {
         with_facts(tuned(), "nic", 2, port_errors="symbol_error 12, link_downed 3"),
     ),
     "a slower port": (
-        "nic_rate_differs", "possible", r"the port of nic6 runs at 100 Gb/s, others of its kind at 400 Gb/s$",
+        "nic_rate_differs", "possible", r"the port of nic6 runs at 100 Gb/s, others of its model at 400 Gb/s$",
         with_port(tuned(), "nic6", line_rate_bits_per_s=100e9),
     ),
     "isolated CPUs": (
@@ -232,16 +232,16 @@ AT_FAULT = {
         host(isolated_cpus="4-223"),
     ),
     "CPUs of one node": (
-        "cpus_withheld", "possible", r"this process may run on CPUs 0-3 alone, of which none is beside gpu4-7, nic4-7$",
+        "cpus_withheld", "possible", r"this process may run only on CPUs 0-3, none of which is near gpu4-7, nic4-7$",
         host(cpus_allowed="0-3"),
     ),
-    "CPU quota": ("cpu_quota_set", "possible", r".* may use the time of 16\.5 CPUs$", host(cpu_quota=16.5)),
+    "CPU quota": ("cpu_quota_set", "possible", r".* is limited to the time of 16\.5 CPUs$", host(cpu_quota=16.5)),
     "ptrace": ("ptrace_refused", "likely", r".*ptrace_scope is 3$", host(ptrace_scope=3)),
-    "io_uring": ("io_uring_off", "possible", r"io_uring is switched off", host(io_uring_disabled=2)),
-    "seccomp": ("io_uring_off", "possible", r"a seccomp filter is on", host(seccomp="filter")),
+    "io_uring": ("io_uring_off", "possible", r"io_uring is disabled", host(io_uring_disabled=2)),
+    "seccomp": ("io_uring_off", "possible", r"a seccomp filter is active", host(seccomp="filter")),
     "ECC": ("ecc_off", "likely", r"error correction \(ECC\) is off in gpu7$", with_facts(tuned(), "gpu", 7, ecc=False)),
     "clocks": (
-        "gpu_clocks_differ", "likely", r"the highest SM clock of gpu2 is 1755 MHz, that of most others 1980 MHz$",
+        "gpu_clocks_differ", "likely", r"the highest SM clock of gpu2 is 1755 MHz, most others have 1980 MHz$",
         with_facts(tuned(), "gpu", 2, sm_clock_max_hz=1.755e9),
     ),
     "a faster clock": (

@@ -1,4 +1,4 @@
-"""A user's list of bad firmware and software, held against what machines say."""
+"""Compares a user's list of bad firmware and software with machines."""
 
 from pathlib import Path
 
@@ -74,14 +74,14 @@ HEAD = '[[bad]]\nname = "a"\nof = "nic"\nfact = "firmware"\nsays = "s"\nsource =
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("bad = 1", "is no list of known faults"),
-        ("\x00", "is no list of known faults"),
-        (HEAD, "needs one of fixed_in and values"),
-        (HEAD + 'fixed_in = "new"\n', "'new' is no version"),
-        (HEAD + 'fixed_in = "1"\nvalues = ["1"]\n', "needs one of fixed_in and values"),
-        (HEAD.replace('"a"', '"A b"') + 'fixed_in = "1"\n', "'A b' is no name"),
+        ("bad = 1", "must be a list of known faults"),
+        ("\x00", "must be a list of known faults"),
+        (HEAD, "must have either fixed_in or values"),
+        (HEAD + 'fixed_in = "new"\n', "fixed_in must be a version, got 'new'"),
+        (HEAD + 'fixed_in = "1"\nvalues = ["1"]\n', "must have either fixed_in or values"),
+        (HEAD.replace('"a"', '"A b"') + 'fixed_in = "1"\n', "got 'A b'"),
         ((HEAD + 'fixed_in = "1"\n') * 2, "two entries named a"),
-        (HEAD + 'fixd_in = "1"\n', "is no list of known faults"),
+        (HEAD + 'fixd_in = "1"\n', "must be a list of known faults"),
     ],
 )
 def test_a_list_that_makes_no_sense_is_refused(text, says):

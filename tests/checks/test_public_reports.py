@@ -1,4 +1,4 @@
-"""What tools said of machines in public reports, and what we say of the same machines."""
+"""Compares our findings with those of tools in public reports on the same machines."""
 
 from __future__ import annotations
 

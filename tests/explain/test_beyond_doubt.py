@@ -1,4 +1,4 @@
-"""What keeps a healthy table from being called slow, and a faulty one from a cause that it cannot have."""
+"""Healthy tables are not reported as slow, and faulty tables get no impossible cause."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_command_says_how_far_the_table_was_to_go() -> None:
     assert [table.status for table in read_paste(paste, machine).tables] == [EXIT_OK]
     (short,) = read_paste(command + "".join(paste.splitlines(keepends=True)[1:-1]), machine).tables
     assert short.verdict.state == "unknown"
-    assert "was to go up to 32 MiB, the text ends at 16 MiB" in short.contradictions[0]
+    assert "was configured up to 32 MiB, but the text ends at 16 MiB" in short.contradictions[0]
 
 
 def test_copies_over_pcie_little_below_the_band_are_in_doubt_and_half_of_it_is_slow() -> None:
@@ -212,6 +212,6 @@ def small_sizes(microseconds: float) -> str:
 def test_a_table_that_ends_before_bytes_count_is_in_doubt_until_its_call_takes_far_longer() -> None:
     healthy = held(text_of("230"), "mi300x")
     assert (healthy.verdict.state, states(healthy)) == ("unknown", {"unknown"})
-    assert "at these sizes a call decides" in healthy.verdict.why
+    assert "at these sizes the call decides" in healthy.verdict.why
     assert held(small_sizes(55.0), "mi300x").verdict.state == "unknown"
     assert held(small_sizes(400.0), "mi300x").verdict.state == "slow"

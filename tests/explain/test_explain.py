@@ -75,7 +75,7 @@ def test_a_healthy_table_is_ok_and_nothing_is_supposed(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "place", "fault", "says"),
     [
-        ("nccl_tests/2.19.6-all_reduce-p2p-off-2xh200.txt", ("hgx-h200",), "p2p_disabled", "directly"),
+        ("nccl_tests/2.19.6-all_reduce-p2p-off-2xh200.txt", ("hgx-h200",), "p2p_disabled", "peer-to-peer"),
         ("nccl_tests/2.19.6-all_reduce-socket-2xh200.txt", ("hgx-h200",), "p2p_disabled", "sockets"),
         ("nccl_tests/2.19.6-all_reduce-2-channels-2xh200.txt", ("hgx-h200",), "few_channels", "2 channels"),
         ("osu/7.5-bw-cuda-no-cxi-slow.txt", ("gh200", 2), "tcp_fallback", "TCP"),
@@ -132,7 +132,7 @@ def test_a_back_end_that_writes_files_is_not_held_against_the_network() -> None:
     limit = found.rows[-1].limit
     assert isinstance(limit, Limit)
     assert "drives" in limit.because
-    with pytest.raises(UsageError, match="is about two devices"):
+    with pytest.raises(UsageError, match="needs a test between two devices"):
         explained(recorded("nixlbench/posix-dram.txt"), "hgx-h200", 2, "memory0:memory0@1")
 
 
@@ -177,7 +177,7 @@ def test_a_collapse_in_the_middle_is_named_with_its_size_and_the_worst_row() -> 
     found = explained(faster(text, 2**24, 1 / 3), "hgx-h200")
     assert (found.verdict.state, found.status) == ("slow", 1)
     assert "4 of " in found.verdict.why
-    assert "like 1 MiB" in found.verdict.why
+    assert "for example 1 MiB" in found.verdict.why
 
 
 def wrong_in(text: str, size: int) -> str:
@@ -255,10 +255,10 @@ def test_a_fault_of_a_captured_machine_is_a_finding_too() -> None:
 @pytest.mark.parametrize(
     ("name", "place", "message", "hint"),
     [
-        (HEALTHY, ("hgx-h200 gpus=1",), "2 ranks on 1 host, so 2 on each; hgx-h200 gpus=1 has 1 GPU", "gpus=8"),
-        (HEALTHY, ("laptop",), "laptop has 0 GPUs", "give the shape it ran on"),
+        (HEALTHY, ("hgx-h200 gpus=1",), "2 ranks on 1 host, 2 per host, but hgx-h200 gpus=1 has 1 GPU", "gpus=8"),
+        (HEALTHY, ("laptop",), "laptop has 0 GPUs", "give the shape that it ran on"),
         ("2.18.3-alltoall-16xrtx6000d-slow.txt", ("rtx-pro-6000-8gpu gpus=4", 2), "16 ranks on 2 hosts", "gpus=8"),
-        ("before-2.10-all_gather-2xrtx2080ti-part.txt", ("laptop", 3), "2 ranks on 2 hosts, so 1 on each", "--count"),
+        ("before-2.10-all_gather-2xrtx2080ti-part.txt", ("laptop", 3), "2 ranks on 2 hosts, 1 per host", "--count"),
     ],
 )
 def test_ranks_that_do_not_fit_are_refused_with_both_numbers(name, place, message, hint) -> None:
@@ -273,11 +273,11 @@ def test_more_hosts_in_the_table_than_given_are_refused() -> None:
     four = re.sub(r"on +(node\d) device +(\d)", lambda m: f"on {m[1]}-{int(m[2]) // 4} device {m[2]}", text)
     with pytest.raises(UsageError) as caught:
         explained(four, "rtx-pro-6000-8gpu", 2)
-    assert "16 ranks on 4 hosts, --count or the cluster file give 2" in caught.value.message
+    assert "16 ranks on 4 hosts, but --count or the cluster file gives 2" in caught.value.message
     uneven = text.replace("node2 device  0", "node1 device  9")
     with pytest.raises(UsageError, match=r"15 ranks|16 ranks") as caught:
         explained(uneven.replace("node2 device  1", "node3 device  1"), "rtx-pro-6000-8gpu", 4)
-    assert "not the same number on each" in caught.value.message
+    assert "not the same number per host" in caught.value.message
 
 
 def test_fewer_hosts_and_gpus_than_given_and_another_gpu_are_said() -> None:
@@ -285,21 +285,21 @@ def test_fewer_hosts_and_gpus_than_given_and_another_gpu_are_said() -> None:
     found = explained(text, "rtx-pro-6000-8gpu", 16)
     assert "2 hosts of the 16 given" in "\n".join(found.notes)
     assert "RTX 6000D" in "\n".join(found.contradictions)
-    assert "is it the right one?" in "\n".join(found.contradictions)
+    assert "is it the right machine?" in "\n".join(found.contradictions)
     same = explained(recorded(f"nccl_tests/{HEALTHY}"), "hgx-h200")
     assert "2 of the 8 GPUs" in "\n".join(same.notes)
     assert same.contradictions == ()
 
 
 def test_linpack_with_more_ranks_than_gpus_is_refused() -> None:
-    with pytest.raises(UsageError, match="8 ranks, gh200 has 1 GPU on 1 host"):
+    with pytest.raises(UsageError, match="8 ranks, but gh200 has 1 GPU on 1 host"):
         explained(recorded("hpl/nvidia-8xgh200.txt"), "gh200")
     assert explained(recorded("hpl/nvidia-8xgh200.txt"), "gh200", 8).verdict.state == "ok"
     assert explained(recorded("hpl/2.3-4ranks.txt"), "laptop").verdict.state == "unknown"
 
 
 def test_a_path_is_for_tables_between_two_devices() -> None:
-    with pytest.raises(UsageError, match="'gpu0:gpu1' is about two devices, all_reduce is not"):
+    with pytest.raises(UsageError, match="'gpu0:gpu1' needs a test between two devices, got all_reduce"):
         explained(recorded(f"nccl_tests/{HEALTHY}"), "hgx-h200", 1, "gpu0:gpu1")
     text = recorded("osu/7.5-bw-cuda-no-cxi-slow.txt")
     with pytest.raises(UsageError, match="not a path: 'nonsense'"):
@@ -374,7 +374,7 @@ def test_copies_of_one_gpu_at_an_older_rate_name_its_link_and_itself_alone() -> 
     assert (found.verdict.state, found.status) == ("slow", 1)
     _, nearest, *_ = found.hypotheses
     assert nearest.fault == "pcie_below_maximum"
-    assert "run 2 generations lower (here gpu1 alone)" in nearest.says
+    assert "run 2 generations lower (here only gpu1)" in nearest.says
     assert nearest.distance < 1.15
 
 
@@ -385,7 +385,7 @@ def test_copies_to_a_gpu_with_half_of_its_nvlinks_name_it_and_healthy_ones_name_
     for one in range(4):
         rows[one][one] = 0.0
     found = explained(copies("device_to_device_memcpy_write_ce", "GPU(row) <- GPU(column)", rows), "hgx-h100")
-    assert "the GPUs of a host have half of their NVLinks (here gpu2 alone)" in found.hypotheses[1].says
+    assert "the GPUs of a host have half of their NVLinks (here only gpu2)" in found.hypotheses[1].says
     healthy = copies("host_to_device_memcpy_ce", "CPU(row) -> GPU(column)", [[55.1, 55.3]])
     assert explained(healthy, "hgx-h100").hypotheses == ()
 

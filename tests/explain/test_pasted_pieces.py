@@ -49,13 +49,13 @@ def test_a_latency_between_two_devices_takes_their_path_and_its_settings_are_nam
 def test_what_drives_cannot_carry_came_from_memory_and_no_advice_is_of_nccl() -> None:
     (told,) = read_paste(pasted("187"), machine("pcie-8gpu gpus=0 drives=1", 1)).tables
     assert told.verdict.state == "suspicious"
-    assert any("it came from memory (the page cache" in note for note in told.notes)
+    assert any("data came from memory (the page cache" in note for note in told.notes)
     assert not any("NCCL" in note for note in told.notes)
 
 
 def test_gpus_that_are_numbered_otherwise_are_named_by_their_pairs() -> None:
     (told,) = read_paste(pasted("185"), machine("dgx-1-v100", 1)).tables
-    (note,) = [note for note in told.notes if "numbered otherwise" in note]
+    (note,) = [note for note in told.notes if "numbered differently" in note]
     suspicious = {row.path for row in told.rows if row.verdict.state == "suspicious"}
     assert {word.rstrip(",") for word in note.split() if ">" in word} == suspicious
     assert len(suspicious) == 6

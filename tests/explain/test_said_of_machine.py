@@ -1,4 +1,4 @@
-"""A table that says which link it ran over is held against the machine's links."""
+"""A table that names its link is compared with the machine's links."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def said_of(mtu: int, kind: str, **changes: str) -> str:
             4096,
             "Ethernet",
             {"nic-protocol": "ib"},
-            "the table ran over Ethernet, the NICs of the machine given are InfiniB",
+            "the table ran over Ethernet, but the given machine's NICs are InfiniB",
         ),
         (
             4096,
             "IB",
             {"nic-protocol": "roce"},
-            "the table ran over InfiniBand, the NICs of the machine given are Ethernet",
+            "the table ran over InfiniBand, but the given machine's NICs are Ethernet",
         ),
         (
             1024,
             "Ethernet",
             {"nic-protocol": "roce"},
-            "the table ran with an MTU of 1024 bytes, the machine given has 4096",
+            "the table ran with an MTU of 1024 bytes, but the given machine has 4096",
         ),
         (4096, "IB", {"nic-protocol": "ib"}, ""),
         (4096, "Ethernet", {"nic-protocol": "roce"}, ""),

@@ -51,7 +51,7 @@ def test_it_is_said_once_as_waived_and_leaves_a_healthy_run_ok(eight: Topology) 
     )
     (finding,) = found.findings
     assert (finding.fault, finding.certainty) == ("algorithm_forced", "possible")
-    assert "NVLS (NVLink SHARP) is not run: NCCL_NVLS_ENABLE=0" in finding.says
+    assert "NVLS (NVLink SHARP) is switched off by NCCL_NVLS_ENABLE=0" in finding.says
     assert "unset" not in finding.remedy
     assert [path.verdict.state for path in found.paths] == ["ok", "ok"]
     assert found.exit_status == EXIT_OK

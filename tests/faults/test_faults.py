@@ -1,4 +1,4 @@
-"""Every fault finds itself in a healthy machine that it was laid into, and not before."""
+"""Each fault is found in a healthy machine after it is added, and not before."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_tcp_is_a_fault_inside_one_host_only(protocol: str, hosts: int, found: i
 def test_one_finding_is_for_all_parts_of_which_the_same_is_said() -> None:
     machine = expand("hgx-h100", {"nic-protocol": "ethernet", "mtu": "1500"})
     (finding,) = look("mtu_small", machine)
-    assert finding.says.startswith("MTU 1500 of nic0-7 leaves")
+    assert finding.says.startswith("MTU 1500 of nic0-7 limits")
     assert {f"nic{number}" for number in range(8)} <= set(finding.where)
     links = tuple(
         replace(link, protocol=replace(link.protocol, mtu_bytes=4096)) if link.a == "nic3" else link

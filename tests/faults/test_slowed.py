@@ -1,4 +1,4 @@
-"""What a fault takes from a machine, by its limits with and without it."""
+"""The loss from a fault is the difference between a machine's limits with and without it."""
 
 import pytest
 from tests.checks.machines import tuned, with_facts, with_links

@@ -1,4 +1,4 @@
-"""What a fault would do to the curves of a cluster: never faster, somewhere slower, and nothing where it cannot be."""
+"""A supposed fault makes no curve of a cluster faster and some slower, and is absent where it is impossible."""
 
 from __future__ import annotations
 

@@ -371,8 +371,8 @@ def test_nothing_of_a_file_reaches_the_terminal_unescaped() -> None:
 @pytest.mark.parametrize(
     ("file", "options", "message", "hint"),
     [
-        (TABLE, ("--host", "hgx-h200 gpus=1"), "2 on each; hgx-h200 gpus=1 has 1 GPU", "the shape it ran on"),
-        (TABLE, ("--host", "laptop"), "laptop has 0 GPUs", "the shape it ran on"),
+        (TABLE, ("--host", "hgx-h200 gpus=1"), "2 per host, but hgx-h200 gpus=1 has 1 GPU", "the shape that it ran on"),
+        (TABLE, ("--host", "laptop"), "laptop has 0 GPUs", "the shape that it ran on"),
         (TABLE, ("--host", "hgx-h2000"), "named 'hgx-h2000'", "did you mean hgx-h200"),
         (TABLE, ("--count", "2"), "--count requires a machine", "--host SHAPE"),
         (TABLE, ("--path", "gpu0:gpu1"), "--path requires a machine", "--host SHAPE"),
@@ -381,13 +381,18 @@ def test_nothing_of_a_file_reaches_the_terminal_unescaped() -> None:
         (TABLE, ("--host", "hgx-h200", "--count", "1000000000"), "1000000000 hosts make no sense", "1 to 1000000"),
         (TABLE, ("--host", "hgx-h200", "--cluster", "c.toml"), "--cluster and --host exclude each other", "give one"),
         (TABLE, ("--cluster", "none.toml"), "none.toml cannot be read", "cluster-file"),
-        (TABLE, ("--host", "hgx-h200", "--path", "gpu0:gpu1"), "is about two devices, all_reduce is not", "leave"),
-        (TABLE, ("--svg", "x.svg"), "only an NCCL log has rings", "leave --svg out"),
+        (
+            TABLE,
+            ("--host", "hgx-h200", "--path", "gpu0:gpu1"),
+            "needs a test between two devices, got all_reduce",
+            "omit",
+        ),
+        (TABLE, ("--svg", "x.svg"), "this is no NCCL log", "leave --svg out"),
         (STREAM, ("--host", "gh200", "--count", "2", "--path", "nonsense"), "not a path: 'nonsense'", "gpu0:gpu0@2"),
         (STREAM, ("--host", "gh200", "--count", "2", "--path", "gpu0:gpu0@9"), "no host '9'", "0 to 1"),
         (STREAM, ("--host", "gh200", "--path", "gpu0:gpu0@1"), "there is only one host", "--count 2"),
         (STREAM, ("--host", "gh200", "--count", "2", "--path", "gpu0:gpu0"), "both ends of", "two devices"),
-        (LOG, ("--host", "hgx-h200", "--path", "gpu0:gpu1"), "the log has none", "leave --path out"),
+        (LOG, ("--host", "hgx-h200", "--path", "gpu0:gpu1"), "the text is a log without one", "omit --path"),
         (LOG, ("--svg", "/nonexistent/x.svg"), "cannot write /nonexistent/x.svg", "another file"),
     ],
 )

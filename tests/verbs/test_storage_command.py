@@ -45,7 +45,7 @@ def test_gpus_with_a_nic_each_need_no_routing_and_slow_nics_are_left_out(answer)
 def test_a_shape_is_a_machine_too_and_amd_has_no_cufile(answer):
     done = answer("storage", "cufile-json", "--from", "hgx-h100 nics=2", "--address", "nic0=10.0.0.1")
     assert done.status == 3
-    assert "that of nic1 is not known" in done.message()
+    assert "the address of nic1 is unknown" in done.message()
     assert "--address" in done.message()
     assert answer("storage", "cufile-json", "--from", "laptop").status == 2
     amd = answer("storage", "cufile-json", "--from", "mi300x")
@@ -64,9 +64,9 @@ def test_what_was_written_is_found_right(answer):
     [
         ({}, "empty: remote file systems go through host memory"),
         ({"rdma_dev_addr_list": ["10.0.0.1"]}, "nic1 (mlx5_1), near gpu4"),
-        ({"rdma_dev_addr_list": ["10.0.0.1", "10.0.0.2", "10.0.0.9"]}, "10.0.0.9 is no address of a NIC here"),
-        ({"rdma_dev_addr_list": ["mlx5_0"]}, "no IPv4 address: 'mlx5_0'"),
-        ({"rdma_dev_addr_list": "10.0.0.1"}, "not a list of addresses"),
+        ({"rdma_dev_addr_list": ["10.0.0.1", "10.0.0.2", "10.0.0.9"]}, "10.0.0.9 is not the address of any NIC"),
+        ({"rdma_dev_addr_list": ["mlx5_0"]}, "not an IPv4 address: 'mlx5_0'"),
+        ({"rdma_dev_addr_list": "10.0.0.1"}, "must be a list of addresses"),
         ({"rdma_dev_addr_list": ["10.0.0.1", "10.0.0.2"]}, "off, and gpu1, gpu2, gpu3, gpu5"),
         (
             {"rdma_dev_addr_list": ["10.0.0.1", "10.0.0.2"], "rdma_dynamic_routing": True, "force_compat_mode": True},
@@ -92,10 +92,10 @@ def test_an_address_that_nobody_can_place_is_not_judged(answer):
 
 def test_files_and_words_that_cannot_be_used_are_refused(answer):
     for content, why in (
-        (b"{", "not a cufile.json"),
-        (b'{"properties": 5}', "`properties` is not an object"),
-        (b"\xff\xfe", "not a cufile.json"),
-        (b"[" * 100_000, "not a cufile.json"),
+        (b"{", "must be a cufile.json"),
+        (b'{"properties": 5}', "must be an object"),
+        (b"\xff\xfe", "must be a cufile.json"),
+        (b"[" * 100_000, "must be a cufile.json"),
     ):
         (answer.folder / "bad.json").write_bytes(content)
         done = answer("storage", "cufile-json", "--from", TWO, *OF_TWO, "--check", "bad.json")

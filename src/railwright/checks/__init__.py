@@ -1,1 +1,1 @@
-"""Checks find settings that cost something, each in a file with its remedy. Pure."""
+"""Checks for settings that cost performance, one per file, each with its remedy. Pure."""

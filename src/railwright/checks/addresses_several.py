@@ -1,6 +1,6 @@
-"""Several addresses of one kind on a RoCE port's interface: which one RDMA takes depends on the order they came in.
+"""A RoCE port's interface has several addresses of one kind, so RDMA's choice depends on the order they were added.
 
-An address of another subnet then leaves by another route, and an index that was right on one host is not on the next.
+Traffic from an address of another subnet takes another route, and the right GID index differs between hosts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from railwright.topology.gpus import runs
 def _signs(facts: Facts) -> Findings:
     several: dict[str, int] = {}
     for nic in roce_nics(facts.topology):
-        counts = Counter((one.netdev, one.kind) for one in gids(nic) or () if one.is_routable)
+        counts = Counter((gid.netdev, gid.kind) for gid in gids(nic) or () if gid.is_routable)
         if counts and max(counts.values()) > 1:
             several[nic.id] = max(counts.values())
     if several:
@@ -31,8 +31,8 @@ CHECK = Check(
     name="addresses_several",
     summary="an interface of the fabric has several addresses",
     certainty="possible",
-    costs="traffic may leave with the address of another subnet, or not arrive",
-    remedy="one address on each interface of the fabric; or NCCL_IB_ADDR_RANGE=SUBNET/BITS, which says which",
+    costs="traffic may use the source address of another subnet, or not arrive",
+    remedy="keep one address on each interface of the fabric, or select the subnet with NCCL_IB_ADDR_RANGE=SUBNET/BITS",
     signs=_signs,
     needs=(needs.settings, roce),
     asks=(unread,),

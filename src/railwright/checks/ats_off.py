@@ -1,6 +1,6 @@
-"""In a guest, NICs without address translation services send every transfer with a GPU through the root complex.
+"""In a guest, NICs without address translation services send every GPU transfer through the root complex.
 
-A hypervisor needs ACS to keep guests apart, so that it stays on there. With ATS the NIC asks for the translated address
+A hypervisor needs ACS to isolate guests, so ACS stays on. With ATS the NIC requests the translated address
 and may then write to the GPU directly (NCCL User Guide, Troubleshooting, PCI Access Control Services).
 """
 
@@ -19,7 +19,7 @@ def _signs(facts: Facts) -> Findings:
     if off and is_virtual(facts.topology):
         yield CHECK.finding(
             off,
-            f"ATS is off in {runs(off)}: in a guest their transfers with GPUs cross the root complex",
+            f"ATS is off in {runs(off)}: in a guest their GPU transfers cross the root complex",
             ("ATS", "off", "ATS control register"),
         )
 
@@ -30,7 +30,7 @@ def _has_ats(nic: Device) -> bool:
 
 def _unread(topology: Topology) -> str:
     blind = [nic.id for nic in rdma_nics(topology) if not _has_ats(nic)]
-    return f"the guest is not shown whether {runs(blind)} have ATS" if blind else ""
+    return f"the guest cannot see whether {runs(blind)} have ATS" if blind else ""
 
 
 CHECK = Check(
@@ -40,6 +40,6 @@ CHECK = Check(
     costs="most of GPU-NIC bandwidth under one switch (NCCL User Guide, Troubleshooting)",
     remedy=IN_A_GUEST,
     signs=_signs,
-    needs=(needs.settings, needs.gpu, needs.rdma_nic, needs.some(is_virtual, "no guest of a hypervisor")),
+    needs=(needs.settings, needs.gpu, needs.rdma_nic, needs.some(is_virtual, "not a virtual machine")),
     asks=(_unread,),
 )

@@ -1,7 +1,7 @@
-"""A window onto a GPU's memory that is smaller than the memory: NICs and drives reach no more at a time than it shows.
+"""A BAR1 window smaller than the GPU's memory, which limits how much NICs and drives can access at a time.
 
-NVIDIA GPUDirect RDMA, PCI BAR sizes: memory that a NIC is to reach is mapped through BAR1, and pinning fails where
-there is no more of it. Its size is a choice of the BIOS (above 4G decoding, resizable BAR) or of the board.
+NVIDIA GPUDirect RDMA, PCI BAR sizes: memory for a NIC is mapped through BAR1, and pinning fails once BAR1 is full.
+Its size depends on the BIOS (above 4G decoding, resizable BAR) or the board.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _signs(facts: Facts) -> Findings:
         memory = min(whole(gpu.facts.get("memory_bytes")) or 0 for gpu in small if gpu.id in names)
         yield CHECK.finding(
             names,
-            f"BAR1 of {runs(names)} shows {size / 2**20:.0f} MiB of {memory / 2**30:.0f} GiB",
+            f"BAR1 of {runs(names)} maps {size / 2**20:.0f} MiB of {memory / 2**30:.0f} GiB",
             ("BAR1", f"{size} B", "resource of the PCI function"),
             certainty="seen" if needs.rdma_nic(facts.topology) == "" else "possible",
         )
@@ -32,18 +32,18 @@ def _is_small(gpu: Device) -> bool:
 
 
 def _unread(topology: Topology) -> str:
-    for name, what in (("bar1_bytes", "BAR1"), ("memory_bytes", "the memory")):
+    for name, part in (("bar1_bytes", "BAR1"), ("memory_bytes", "the memory")):
         if blind := [gpu.id for gpu in nvidia_gpus(topology) if whole(gpu.facts.get(name)) is None]:
-            return f"the size of {what} of {runs(blind)} is not known"
+            return f"the size of {part} of {runs(blind)} is unknown"
     return ""
 
 
 CHECK = Check(
     name="bar1_small",
     summary="NICs and drives see only part of a GPU's memory",
-    costs="GPUDirect RDMA and GPUDirect Storage pin no more memory than that, and then fail or copy through the"
+    costs="GPUDirect RDMA and GPUDirect Storage can pin no more memory than that, then fail or copy through the"
     " host (NVIDIA GPUDirect RDMA, PCI BAR sizes)",
-    remedy="BIOS: above 4G decoding and resizable BAR on, restart; then nvidia-smi -q -d MEMORY shows BAR1",
+    remedy="enable above 4G decoding and resizable BAR in the BIOS and reboot; nvidia-smi -q -d MEMORY shows BAR1",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(_unread,),

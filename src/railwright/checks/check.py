@@ -1,4 +1,4 @@
-"""The interface of a check: it looks at facts for one mistake in settings, and knows the remedy."""
+"""The interface of a check, which looks for one misconfiguration in the facts and knows its remedy."""
 
 from __future__ import annotations
 
@@ -18,81 +18,81 @@ _PREFIXES = ("NCCL_", "UCX_")
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One thing that a way takes."""
+    """A prerequisite of a way."""
 
     what: str
     there: bool | None
-    """None where nobody could look."""
+    """None if it could not be read."""
     seen: str = ""
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One way of doing something, and whether this machine can go it."""
+    """An alternative mechanism for the same task, and whether it is available on this machine."""
 
     way: str
     verdict: Literal["in use", "possible", "missing", "cannot be told"]
     because: str
-    """The missing part, the part nobody could read, or the evidence of use; empty for a way that is only possible."""
+    """The missing or unreadable prerequisite, or the evidence of use; empty for a way that is only possible."""
     asked: tuple[Asked, ...]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of the running kernel that mends what was found, until the machine starts anew."""
+    """A setting of the running kernel that fixes the finding until the next reboot."""
 
     files: str
-    """The files that have it, below `/`; `*` stands for a part of a name."""
+    """The files that hold the setting, relative to `/`; `*` matches part of a name."""
     value: str
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a check may look at."""
+    """The input of a check."""
 
     topology: Topology
     results: tuple[Result, ...] = ()
     environment: dict[str, str] = {}
-    """Environment variables that were set (NCCL_*, UCX_* ...), as `results.records.Context` records them."""
+    """The recorded environment variables (NCCL_*, UCX_* ...), as in `results.records.Context`."""
     declarations: Declarations = {}
     """Declarations of the results' benchmarks; a check uses them to tell collectives from the rest."""
 
 
 Findings = Iterator[Finding]
 Seen = tuple[str, str, str]
-"""Evidence in short: the claim, its value, and where it was seen."""
+"""Evidence as a tuple: the claim, its value, and its source."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One check, as its file describes it. All of its functions are pure."""
+    """A check, as its file defines it. All of its functions are pure."""
 
     name: str
     summary: str
     certainty: Certainty = "seen"
-    """How sure its findings are, with what they cost and their remedy: where a finding does not say otherwise."""
+    """The default certainty of its findings, as `costs` and `remedy` are the default cost and remedy."""
     costs: str = ""
     remedy: str = ""
     settings: Settings | None = None
-    """The environment variables that it looks for."""
+    """The environment variables that cause the mistake."""
     signs: Callable[[Facts], Findings] | None = None
-    """What else shows the mistake."""
+    """Yields findings from everything else in the facts."""
     needs_results: bool = False
-    """True where only measurements can show it, so that an audit of settings alone cannot look for it."""
+    """True if only measurements reveal the mistake, so that an audit of settings cannot run the check."""
     needs: tuple[Callable[[Topology], str], ...] = ()
-    """What a machine must have for the check to apply at all (`checks.needs`)."""
+    """The parts that a machine must have for the check to apply (`checks.needs`)."""
     asks: tuple[Callable[[Topology], str], ...] = ()
-    """What must have been read for `fine` to be true: each says why it was not, empty where it was."""
+    """The facts that must be readable for `fine`: each returns why its fact was not read, or an empty string."""
     checklist: Callable[[Topology], tuple[Way, ...]] | None = None
-    """The ways in which the machine can do without the mistake, each with all that it takes."""
+    """Lists the ways that avoid the mistake, each with its prerequisites."""
     mend: Callable[[Topology], tuple[Topology, Topology]] | None = None
-    """(topology) -> the machine as limits know it with what was found there, and as it would be without."""
+    """Returns two topologies for the limits: the machine with the finding, and the machine without it."""
     change: Callable[[Topology], Change] | None = None
-    """What would mend it where it was found; None where no single setting of the kernel does."""
+    """Returns the change that fixes the finding; None if no single kernel setting does."""
 
     def look(self, facts: Facts) -> tuple[Finding, ...]:
-        """What the facts show, and what could not be looked at."""
-        made = self.made_by(self.settings, facts) if self.settings is not None else ()
-        return one_for_all_alike((*made, *(self.signs(facts) if self.signs is not None else ())))
+        """Return the findings, including those for facts that could not be read."""
+        from_settings = self.made_by(self.settings, facts) if self.settings is not None else ()
+        return one_for_all_alike((*from_settings, *(self.signs(facts) if self.signs is not None else ())))
 
     def lacks(self, topology: Topology) -> str:
-        """Why the check does not apply, in words; empty where it does."""
+        """Return the reason why the check does not apply, or an empty string if it does."""
         return next((lack for need in self.needs if (lack := need(topology))), "")
 
     def finding(
@@ -104,7 +104,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         costs: str | None = None,
         remedy: str = "",
     ) -> Finding:
-        """A finding of this check; a word of `where` that is no place is the id of a part."""
+        """Return a finding of this check. A plain string in `where` is the id of a part."""
         return Finding(
             fault=self.name,
             where=tuple(place if isinstance(place, Place) else OfPart(place) for place in where),
@@ -118,15 +118,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     def of_host(
         self, facts: Facts, says: str, *evidence: Seen, certainty: Certainty | None = None, costs: str | None = None
     ) -> Finding:
-        """A finding about the machine's host."""
+        """Return a finding about the machine's host."""
         return self.finding((host_id(facts.topology),), says, *evidence, certainty=certainty, costs=costs)
 
     def blind(self, where: Iterable[str], says: str, *, remedy: str) -> Finding:
-        """A finding that nobody could look."""
+        """Return a finding for facts that could not be read."""
         return self.finding(where, says, certainty="could not look", costs="", remedy=remedy)
 
     def made_by(self, settings: Settings, facts: Facts) -> Findings:
-        """A finding for each recorded setting that makes the mistake."""
+        """Yield a finding for each recorded setting that causes the mistake."""
         places: dict[tuple[str, str], dict[Place, str]] = {}
         for name, value, where, seen in _recorded(facts):
             if name in settings.causes and settings.causes[name].when(value):
@@ -151,7 +151,7 @@ def _evidence(seen: Evidence | Seen) -> Evidence:
 
 
 def _recorded(facts: Facts) -> Iterator[tuple[str, str, Place, str]]:
-    """(name, value, where, how it is known)."""
+    """Yield the name, value, place and source of each recorded setting."""
     for name, value in facts.environment.items():
         yield name, value, Place("environment"), "environment of the run"
     for result in facts.results:

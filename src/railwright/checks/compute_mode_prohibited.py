@@ -1,4 +1,4 @@
-"""Compute mode `prohibited`: CUDA lists the GPU, and no program may use it."""
+"""Compute mode `prohibited`: CUDA lists the GPU, but no program may use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from railwright.topology.gpus import runs, usable_gpus
 
 
 def _signs(facts: Facts) -> Findings:
-    """Only of GPUs that CUDA shows and that are not in slices: the others are not to be used here anyway."""
+    """Check only GPUs that CUDA lists and that are not in MIG mode; the others cannot be used anyway."""
     closed = [gpu.id for gpu in usable_gpus(facts.topology) if gpu.facts.get("compute_mode") == "prohibited"]
     if closed:
         yield CHECK.finding(
@@ -18,7 +18,7 @@ def _signs(facts: Facts) -> Findings:
 
 CHECK = Check(
     name="compute_mode_prohibited",
-    summary="a GPU may not be used by any program",
+    summary="no program may use a GPU",
     costs="no program can create a CUDA context there (nvidia-smi manual, -c)",
     remedy="nvidia-smi -i GPU -c DEFAULT as root, or ask who set it; CUDA_VISIBLE_DEVICES can leave it out",
     signs=_signs,

@@ -1,7 +1,7 @@
-"""A process whose CPUs are isolated: the kernel moves no thread between them, so all of its threads stay on one.
+"""A process whose CPUs are isolated: the kernel does not balance threads between them, so all threads share one CPU.
 
-Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus: such CPUs are left out of load balancing, and threads
-get there, and away, by affinity alone.
+Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus: such CPUs are excluded from load balancing, and only
+affinity moves threads to or from them.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def _signs(facts: Facts) -> Findings:
 
 
 def _unread(topology: Topology) -> str:
-    """Where no CPU is isolated it does not matter which ones the process has."""
+    """Require the process's CPUs only if some CPUs are isolated."""
     return read(*["cpus_allowed"] * (setting(topology, _FACT) != _NO_CPU), _FACT)(topology)
 
 
 CHECK = Check(
     name="cpus_isolated",
     summary="a process runs on isolated CPUs",
-    # Threads that are pinned one by one are what isolated CPUs are for.
+    # Isolated CPUs are meant for threads that are pinned one by one.
     certainty="possible",
-    costs="threads that nobody pins one by one share a single CPU: those of NCCL, of MPI and of UCX among them",
-    remedy="pin every thread to a CPU of its own, or give the process other CPUs: taskset -pc PID shows what it"
-    " has; isolcpus= on the kernel's command line, and cpuset partitions, set them apart",
+    costs="threads that are not pinned individually share a single CPU, among them those of NCCL, MPI and UCX",
+    remedy="pin every thread to a CPU of its own, or give the process other CPUs: taskset -pc PID shows its"
+    " CPUs; isolcpus= on the kernel's command line and cpuset partitions isolate CPUs",
     signs=_signs,
     needs=(needs.settings,),
     asks=(_unread,),

@@ -1,6 +1,6 @@
-"""A process that may not run on the CPUs beside a GPU or a NIC: a cpuset of its container, or its launcher's pinning.
+"""A process that may not run on the CPUs near a GPU or a NIC, because of its container's cpuset or its pinning.
 
-Linux Documentation/admin-guide/cgroup-v1/cpusets.rst; `Cpus_allowed_list` says what is left after all of them.
+Linux Documentation/admin-guide/cgroup-v1/cpusets.rst; `Cpus_allowed_list` shows the CPUs that remain.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def _signs(facts: Facts) -> Findings:
         return
     mine = parse_cpu_list(allowed)
     closed = {cpu.numa for cpu in topology.of_kind("cpu") if not _cpus(cpu) & mine and _cpus(cpu)}
-    away = [one.id for one in _users(topology) if one.numa in closed]
+    away = [device.id for device in _users(topology) if device.numa in closed]
     if away and mine:
         yield CHECK.finding(
             away,
-            f"this process may run on CPUs {allowed[:80]} alone, of which none is beside {runs(away)}",
+            f"this process may run only on CPUs {allowed[:80]}, none of which is near {runs(away)}",
             ("CPUs allowed", allowed[:80], "/proc/self/status"),
         )
 
@@ -47,13 +47,13 @@ def _unread(topology: Topology) -> str:
 
 CHECK = Check(
     name="cpus_withheld",
-    summary="a process may not run beside a GPU or a NIC",
-    # One process for each GPU is meant to see a part of the CPUs alone.
+    summary="a process may not run near a GPU or a NIC",
+    # A process per GPU is meant to see only a part of the CPUs.
     certainty="possible",
-    costs="what serves these devices runs across sockets: copies, interrupts and small messages",
+    costs="copies, interrupts and small messages of these devices cross sockets",
     remedy="give the container or the rank CPUs of their node: docker run --cpuset-cpus, numactl --cpunodebind,"
-    " mpirun --map-by ppr:1:numa; taskset -pc PID shows what it has",
+    " mpirun --map-by ppr:1:numa; taskset -pc PID shows its CPUs",
     signs=_signs,
-    needs=(needs.settings, needs.numa_nodes, needs.some(_users, "no GPU and no NIC with RDMA")),
+    needs=(needs.settings, needs.numa_nodes, needs.some(_users, "no GPU and no RDMA NIC")),
     asks=(read(_FACT), _unread),
 )

@@ -1,6 +1,6 @@
-"""A GPU without error correction: its memory may be faster and larger, and wrong without a word.
+"""A GPU without error correction: its memory may be faster and larger, but errors go unnoticed.
 
-nvidia-smi manual, `-e`. GPUs that have no ECC at all (GeForce) do not answer, and are left out.
+nvidia-smi manual, `-e`. GPUs without ECC support (GeForce) report nothing and are skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHECK = Check(
     name="ecc_off",
     summary="a GPU's memory errors are not corrected",
     certainty="likely",
-    costs="no speed; figures are not comparable with those of GPUs whose ECC is on, and errors stay unseen",
+    costs="no speed; results are not comparable with those of GPUs with ECC, and memory errors go unnoticed",
     remedy="nvidia-smi -e 1 as root, then reset the GPUs",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),

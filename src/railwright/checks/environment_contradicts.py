@@ -1,4 +1,4 @@
-"""Environment variables of which one makes another useless, or that name what the machine does not have.
+"""Environment variables that override each other or name devices that the machine does not have.
 
 NCCL User Guide, Environment Variables; `ucx_info -c -f` for UCX; libfabric's fi_efa(7).
 """
@@ -39,12 +39,12 @@ def _is(environment: Environment, name: str, *values: str) -> bool:
 
 
 def _ib_off(environment: Environment, _: Topology) -> Told:
-    """What configures InfiniBand, where it is not to be used."""
+    """Find settings of InfiniBand although InfiniBand is switched off."""
     off = "NCCL_IB_DISABLE" if _is(environment, "NCCL_IB_DISABLE", "1") else ""
     off = off or ("NCCL_NET" if _is(environment, "NCCL_NET", "SOCKET") else "")
     useless = [name for name in environment if name.startswith("NCCL_IB_") and name != "NCCL_IB_DISABLE"]
     if off and useless:
-        yield (off, *useless), f"{off}={short(environment[off])} makes {', '.join(useless)} useless"
+        yield (off, *useless), f"{off}={short(environment[off])} makes {', '.join(useless)} ineffective"
 
 
 def _bounds(environment: Environment, _: Topology) -> Told:
@@ -58,43 +58,45 @@ def _gid(environment: Environment, _: Topology) -> Told:
     index = whole_number(environment.get("NCCL_IB_GID_INDEX", ""))
     useless = [name for name in _OF_GID if name in environment]
     if index is not None and useless:
-        yield ("NCCL_IB_GID_INDEX", *useless), f"NCCL_IB_GID_INDEX={index} makes {', '.join(useless)} useless"
+        yield ("NCCL_IB_GID_INDEX", *useless), f"NCCL_IB_GID_INDEX={index} makes {', '.join(useless)} ineffective"
 
 
 def _families(environment: Environment, _: Topology) -> Told:
-    """Bootstrap over one version of IP and RoCE over the other: possible, and seldom meant."""
-    one, other = "NCCL_SOCKET_FAMILY", "NCCL_IB_ADDR_FAMILY"
-    values = [environment.get(name, "").strip().upper() for name in (one, other)]
+    """Find different IP versions for bootstrap and RoCE: possible, but seldom intended."""
+    socket, ib = "NCCL_SOCKET_FAMILY", "NCCL_IB_ADDR_FAMILY"
+    values = [environment.get(name, "").strip().upper() for name in (socket, ib)]
     if set(values) == {"AF_INET", "AF_INET6"}:
-        yield (one, other), f"{one} is {values[0]} and {other} is {values[1]}"
+        yield (socket, ib), f"{socket} is {values[0]} and {ib} is {values[1]}"
 
 
 def _nvls(environment: Environment, _: Topology) -> Told:
     wanted = environment.get("NCCL_ALGO", "").strip().upper()
     if _is(environment, "NCCL_NVLS_ENABLE", "0") and "NVLS" in wanted and not wanted.startswith("^"):
-        yield ("NCCL_NVLS_ENABLE", "NCCL_ALGO"), "NCCL_ALGO asks for NVLS, and NCCL_NVLS_ENABLE=0 switches it off"
+        yield ("NCCL_NVLS_ENABLE", "NCCL_ALGO"), "NCCL_ALGO requests NVLS, but NCCL_NVLS_ENABLE=0 switches it off"
 
 
 def _p2p(environment: Environment, _: Topology) -> Told:
     wanted = environment.get("NCCL_P2P_LEVEL", "").strip().upper() not in ("", "LOC", "0")
     if _is(environment, "NCCL_P2P_DISABLE", "1") and wanted:
-        yield ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"), "NCCL_P2P_DISABLE=1 makes NCCL_P2P_LEVEL useless"
+        yield ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"), "NCCL_P2P_DISABLE=1 makes NCCL_P2P_LEVEL ineffective"
 
 
 def _devices(environment: Environment, topology: Topology) -> Told:
-    """RDMA devices that are not there. NCCL takes prefixes and `=` for whole names; UCX wants `device:port`."""
+    """Find RDMA devices that do not exist. NCCL takes prefixes, or full names after `=`; UCX takes `device:port`."""
     known = {str(nic.facts["rdma_device"]) for nic in topology.of_kind("nic") if nic.facts.get("rdma_device")}
     wanted = environment.get("NCCL_IB_HCA", "").strip()
     if known and wanted and not wanted.startswith("^"):
         exact = wanted.startswith("=")
         names = [_before_port(name) for name in wanted.lstrip("=").split(",")[:_MOST_NAMES]]
-        absent = [one for one in names if not any(has == one if exact else has.startswith(one) for has in known)]
+        absent = [
+            name for name in names if not any(device == name if exact else device.startswith(name) for device in known)
+        ]
         if absent:
             yield ("NCCL_IB_HCA",), f"NCCL_IB_HCA names {short(', '.join(absent))}, the machine has {_listed(known)}"
     devices = [name for name in environment.get("UCX_NET_DEVICES", "").split(",")[:_MOST_NAMES] if ":" in name]
-    # A pattern or a range stands for several, a caret for all others.
+    # Patterns and ranges match several devices, and a caret inverts the list.
     plain = [name for name in devices if not set("*[^") & set(name)]
-    absent = [one for one in map(_before_port, plain) if one not in known]
+    absent = [name for name in map(_before_port, plain) if name not in known]
     if known and absent:
         says = f"UCX_NET_DEVICES names {short(', '.join(absent))}, the machine has {_listed(known)}"
         yield ("UCX_NET_DEVICES",), says
@@ -102,14 +104,17 @@ def _devices(environment: Environment, topology: Topology) -> Told:
 
 def _efa(environment: Environment, topology: Topology) -> Told:
     if _is(environment, "FI_PROVIDER", "EFA") and topology.of_kind("nic") and not efas(topology):
-        yield ("FI_PROVIDER",), "FI_PROVIDER=efa, and no NIC of the machine is an EFA"
+        yield ("FI_PROVIDER",), "FI_PROVIDER=efa, but no NIC of the machine is an EFA"
 
 
 def _pml(environment: Environment, _: Topology) -> Told:
     useless = [name for name in ("UCX_TLS", "UCX_NET_DEVICES") if name in environment]
     if _is(environment, "OMPI_MCA_pml", "OB1", "CM") and useless:
         pml = environment["OMPI_MCA_pml"]
-        yield ("OMPI_MCA_pml", *useless), f"pml={short(pml)} of Open MPI does not use UCX: {', '.join(useless)} useless"
+        yield (
+            ("OMPI_MCA_pml", *useless),
+            f"pml={short(pml)} of Open MPI does not use UCX: {', '.join(useless)} ineffective",
+        )
 
 
 def _before_port(name: str) -> str:
@@ -136,7 +141,7 @@ CHECK = Check(
     name="environment_contradicts",
     summary="environment variables contradict each other or the machine",
     certainty="likely",
-    remedy="unset the one that is not meant: unset NAME, or leave it out of the job's environment",
+    remedy="remove the unintended variable: unset NAME, or leave it out of the job's environment",
     signs=_signs,
     needs_results=True,
 )

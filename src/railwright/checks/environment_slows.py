@@ -1,7 +1,8 @@
-"""Environment variables that slow a job down, and are set for debugging or by mistake.
+"""Environment variables that slow a job down, set for debugging or by mistake.
 
 NCCL User Guide, Environment Variables (its section on debugging); `ucx_info -c -f`; CUDA C++ Programming Guide (CUDA
-environment variables); fabric(7); Open MPI, FAQ on TCP. Those that stand for a fault of their own are looked for there.
+environment variables); fabric(7); Open MPI, FAQ on TCP. Variables that cause a fault of their own are checked with
+that fault.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ _SETTINGS = Settings(
         "NCCL_CHECK_POINTERS": Cause(is_one_of("1"), "checks every pointer of every call"),
         "NCCL_DEBUG": Cause(is_one_of("TRACE"), "writes a line for every call"),
         "UCX_LOG_LEVEL": Cause(is_one_of("debug", "trace", "req", "data", "async", "func", "poll"),
-                               "writes lines for every operation, if UCX was built with them"),
+                               "writes lines for every operation, if UCX was built with such logging"),
         "FI_LOG_LEVEL": Cause(is_one_of("debug", "trace"), "writes lines for every operation"),
     },
-    costs="not known from settings alone: compare a run without it",
+    costs="unknown from settings alone: compare with a run without it",
     remedy="unset it, unless it is set on purpose",
 )  # fmt: skip
 _RDMA = frozenset({"all", "ib", "rc", "rc_x", "rc_v", "rc_verbs", "rc_mlx5", "dc", "dc_x", "dc_mlx5", "ud", "ud_x",
@@ -34,17 +35,17 @@ def _signs(facts: Facts) -> Findings:
     words = {word.strip().lstrip("\\").lower() for word in environment.get("UCX_TLS", "").split(",")} - {""}
     named = bool(words) and not environment["UCX_TLS"].strip().startswith("^")
     if named and rdma_ports(topology) and not words & _RDMA:
-        yield _found("UCX_TLS", environment, "leaves out RDMA, which the machine's NICs can do")
+        yield _found("UCX_TLS", environment, "leaves out RDMA, which the machine's NICs support")
     if named and topology.of_kind("gpu") and not words & _OF_GPUS:
         yield _found("UCX_TLS", environment, "leaves out the transports of GPU memory")
     provider = environment.get("FI_PROVIDER", "").strip().lower()
     if rdma_ports(topology) and provider in ("tcp", "sockets", "udp", "net"):
-        yield _found("FI_PROVIDER", environment, "leaves out RDMA, which the machine's NICs can do")
+        yield _found("FI_PROVIDER", environment, "leaves out RDMA, which the machine's NICs support")
     layer = {word.strip() for word in environment.get("OMPI_MCA_btl", "").split(",")}
     if rdma_ports(topology) and environment.get("OMPI_MCA_pml", "") == "ob1" and "tcp" in layer:
-        yield _found("OMPI_MCA_btl", environment, "makes Open MPI talk TCP, where the NICs can do RDMA")
+        yield _found("OMPI_MCA_btl", environment, "makes Open MPI use TCP, although the NICs support RDMA")
     if efas(topology) and environment.get("NCCL_NET_PLUGIN", "").strip().lower() == "none":
-        yield _found("NCCL_NET_PLUGIN", environment, "keeps NCCL from EFA, which it reaches by aws-ofi-nccl alone")
+        yield _found("NCCL_NET_PLUGIN", environment, "keeps NCCL from using EFA, which requires aws-ofi-nccl")
 
 
 def _found(name: str, environment: dict[str, str], does: str) -> Finding:
@@ -54,10 +55,10 @@ def _found(name: str, environment: dict[str, str], does: str) -> Finding:
 
 CHECK = Check(
     name="environment_slows",
-    summary="environment variables for debugging or of another machine slow a job down",
+    summary="environment variables meant for debugging or for another machine slow a job down",
     certainty="likely",
-    costs="RDMA's rate against that of TCP, or direct copies against copies through the host",
-    remedy="unset it: the library then chooses by itself",
+    costs="the difference between RDMA and TCP, or between direct copies and copies through the host",
+    remedy="unset it, so that the library chooses itself",
     settings=_SETTINGS,
     signs=_signs,
     needs_results=True,

@@ -1,6 +1,6 @@
-"""A fabric of IPv6 addresses alone, while what uses it looks for IPv4.
+"""A fabric with only IPv6 addresses, used by programs that look for IPv4.
 
-NCCL looks for GIDs of IPv4 unless NCCL_IB_ADDR_FAMILY says AF_INET6 (NCCL User Guide, NCCL_IB_ADDR_FAMILY).
+NCCL looks for IPv4 GIDs unless NCCL_IB_ADDR_FAMILY says AF_INET6 (NCCL User Guide, NCCL_IB_ADDR_FAMILY).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ _FAMILY = "NCCL_IB_ADDR_FAMILY"
 
 def _signs(facts: Facts) -> Findings:
     tables = {nic.id: gids(nic) or () for nic in roce_nics(facts.topology)}
-    kinds = {name: {one.kind for one in table if one.is_routable} for name, table in tables.items()}
+    kinds = {name: {gid.kind for gid in table if gid.is_routable} for name, table in tables.items()}
     six = [name for name, kind in kinds.items() if kind == {"IPv6"}]
     family = facts.environment.get(_FAMILY, "").strip().upper()
     if six and family != "AF_INET6":
-        said = f"{_FAMILY} is {family[:20]}" if family else f"{_FAMILY} is not known to be AF_INET6"
+        state = f"{_FAMILY} is {family[:20]}" if family else f"{_FAMILY} is not known to be AF_INET6"
         yield CHECK.finding(
             six,
-            f"{runs(six)} have IPv6 addresses alone, and {said}",
-            ("GIDs", "IPv6 alone", GIDS),
+            f"{runs(six)} have only IPv6 addresses, and {state}",
+            ("GIDs", "IPv6 only", GIDS),
             certainty="likely" if family else "possible",
         )
 
 
 CHECK = Check(
     name="fabric_ipv6_only",
-    summary="RDMA ports have IPv6 addresses alone, and tools look for IPv4",
-    costs="NCCL finds no GID of IPv4; tools that take IPv4 alone do not connect, or take another network",
-    remedy=f"{_FAMILY}=AF_INET6 and NCCL_SOCKET_FAMILY=AF_INET6 in the environment of jobs; ib_write_bw --ipv6-addr",
+    summary="RDMA ports have only IPv6 addresses, and tools look for IPv4",
+    costs="NCCL finds no IPv4 GID; tools that support only IPv4 do not connect, or use another network",
+    remedy=f"set {_FAMILY}=AF_INET6 and NCCL_SOCKET_FAMILY=AF_INET6 for jobs; use ib_write_bw --ipv6-addr",
     signs=_signs,
     needs=(needs.settings, roce),
     asks=(unread,),

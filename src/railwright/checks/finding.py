@@ -1,4 +1,4 @@
-"""What a check reports: a finding, the places it points at, and how certain it is."""
+"""The result of a check: a finding, with its places and its certainty."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from railwright.topology.gpus import runs
 
 Certainty = Literal["seen", "likely", "possible", "could not look"]
 _MOST_NAMED = 4
-"""Parts that a sentence names."""
+"""The number of parts that a sentence names."""
 
 
 class Place(str):
-    """What a finding points at, in the words that reports and records print; its class says what kind of thing it is.
+    """The place of a finding, as printed in reports and records; the subclass gives its kind.
 
-    One that is of no other kind has nothing to do with a single point of a run, like `environment`.
+    A plain Place, such as `environment`, concerns no single point of a run.
     """
 
     __slots__ = ()
@@ -33,7 +33,7 @@ class OfPart(Place):
 
 
 class OfPath(Place):
-    """A path, `gpu0>memory0`: a finding that names paths is about those alone."""
+    """A path such as `gpu0>memory0`; a finding that names paths applies to those only."""
 
     __slots__ = ()
 
@@ -45,64 +45,64 @@ class OfBenchmark(Place):
 
 
 class OfParameter(Place):
-    """The points that were measured with that value of a parameter: `processes 1`."""
+    """The points measured with one value of a parameter, such as `processes 1`."""
 
     __slots__ = ()
 
     def __new__(cls, name: str, value: Scalar) -> OfParameter:
-        """The words of a parameter and its value."""
+        """Build the place from a parameter's name and value."""
         return super().__new__(cls, f"{name} {value}")
 
 
 class OfLog(Place):
-    """What a log names: a host, a rank, a channel or a NIC of NCCL, or the log itself."""
+    """A name from an NCCL log (a host, rank, channel or NIC), or the log itself."""
 
     __slots__ = ()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A fault that was found (or could not be looked for), with its evidence and remedy."""
+    """A fault that was found or could not be looked for, with evidence and remedy."""
 
     fault: str
     """The name of the check."""
     where: tuple[Place, ...]
     certainty: Certainty
     says: str
-    """One sentence: what is wrong and with which value."""
+    """A sentence that states the problem and the value seen."""
     costs: str = ""
-    """What it takes away, with its source; empty where that is not known."""
+    """The performance lost, with the source of the figure; empty if unknown."""
     remedy: str = ""
     evidence: tuple[Evidence, ...] = ()
 
 
 def one_for_all_alike(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings, with one for all parts of which the same is said: for eight NICs one and not eight."""
+    """Merge findings that differ only in their parts: eight NICs with the same fault give one finding."""
     found: list[Finding] = []
-    for _, alike in grouped(findings, _said_of_any):
+    for _, alike in grouped(findings, _key_without_parts):
         first = alike[0]
         if len(alike) == 1:
             found.append(first)
             continue
         says = first.says
-        for place, part in sorted(enumerate(first.where), key=lambda one: -len(one[1])):
-            says = says.replace(part, _listed([one.where[place] for one in alike]))
-        where = tuple(place for one in alike for place in one.where)
+        for place, part in sorted(enumerate(first.where), key=lambda item: -len(item[1])):
+            says = says.replace(part, _listed([other.where[place] for other in alike]))
+        where = tuple(place for other in alike for place in other.where)
         found.append(msgspec.structs.replace(first, where=where, says=says))
     return tuple(found)
 
 
-def _said_of_any(finding: Finding) -> tuple[object, ...]:
-    """What a finding says without the names of its parts; alike where it names none, so that all parts are one."""
+def _key_without_parts(finding: Finding) -> tuple[object, ...]:
+    """Return a key that ignores part names; findings whose sentences name no part share a key only per place."""
     says = finding.says
     parts = all(isinstance(place, OfPart) for place in finding.where)
-    for place, part in sorted(enumerate(finding.where), key=lambda one: -len(one[1])) if parts else ():
+    for place, part in sorted(enumerate(finding.where), key=lambda item: -len(item[1])) if parts else ():
         says = says.replace(part, f"\0{place}\0")
     unnamed = () if parts and says != finding.says else finding.where
     return finding.fault, finding.certainty, says, finding.costs, finding.remedy, unnamed, len(finding.where)
 
 
 def _listed(names: list[Place]) -> str:
-    """The names, as a run where they are one, the first few where they are many."""
+    """Format the names as ranges, and only the first few if there are many."""
     listed = runs(names)
     shown = listed.split(", ")
     return (

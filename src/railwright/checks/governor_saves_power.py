@@ -1,6 +1,6 @@
-"""CPU clocks that follow the load: a core that waited has to speed up before it can post the next message.
+"""CPU clocks that follow the load: an idle core must speed up before it can post the next message.
 
-With `intel_pstate` or `amd-pstate-epp` in active mode the governor is called powersave on every healthy machine, and
+With `intel_pstate` or `amd-pstate-epp` in active mode the governor is named powersave on every healthy machine, and
 the energy preference decides (Linux Documentation/admin-guide/pm/intel_pstate.rst).
 """
 

@@ -1,7 +1,7 @@
-"""GPUs of one kind whose clocks have other bounds than those of their neighbours: the slowest sets the pace of all.
+"""GPUs of one model with different clock limits: the slowest sets the pace of all.
 
-Compared are the highest SM clock and memory clock, and the application clock that somebody set (nvidia-smi -ac), among
-GPUs of the same name. What clocks do under load is sampled while it is measured (`diagnosis.gpu_health`).
+The check compares the maximum SM and memory clocks and the application clock (nvidia-smi -ac) of GPUs with the same
+name. Clocks under load are sampled during measurements (`diagnosis.peers.gpu_health`).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _CLOCKS = {
 def _signs(facts: Facts) -> Findings:
     named = [gpu for gpu in nvidia_gpus(facts.topology) if gpu.name]
     for _, gpus in grouped(named, lambda gpu: gpu.name):
-        for fact, called in _CLOCKS.items():
+        for fact, label in _CLOCKS.items():
             clocks = {gpu.id: value for gpu in gpus if (value := _hz(gpu, fact)) is not None}
             usual, _ = Counter(clocks.values()).most_common(1)[0] if clocks else (0.0, 0)
             odd = [name for name, value in clocks.items() if value != usual]
             if odd:
                 values = sorted({clocks[name] / 1e6 for name in odd})
-                told = ", ".join(f"{value:.0f}" for value in values)
+                clocks_mhz = ", ".join(f"{value:.0f}" for value in values)
                 slower = min(values) * 1e6 < usual
                 yield CHECK.finding(
                     odd,
-                    f"the {called} of {runs(odd)} is {told} MHz, that of most others {usual / 1e6:.0f} MHz",
-                    (called, f"{told} MHz", "NVML"),
+                    f"the {label} of {runs(odd)} is {clocks_mhz} MHz, most others have {usual / 1e6:.0f} MHz",
+                    (label, f"{clocks_mhz} MHz", "NVML"),
                     certainty="likely" if slower else "possible",
-                    costs=f"{1 - min(values) * 1e6 / usual:.1%} of what is bound by that clock" if slower else "",
+                    costs=f"{1 - min(values) * 1e6 / usual:.1%} of work bound by that clock" if slower else "",
                 )
 
 
@@ -48,13 +48,13 @@ def _hz(gpu: Device, fact: str) -> float | None:
 
 def _alone(topology: Topology) -> str:
     names = [gpu.name for gpu in nvidia_gpus(topology)]
-    return "" if len(set(names)) < len(names) else "no two NVIDIA GPUs of one kind"
+    return "" if len(set(names)) < len(names) else "no two NVIDIA GPUs of one model"
 
 
 CHECK = Check(
     name="gpu_clocks_differ",
-    summary="GPUs of one kind have different clocks",
-    remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac give them their own clocks again",
+    summary="GPUs of one model have different clocks",
+    remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac reset the clocks",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, _alone),
     asks=(needs.told_by_nvml,),

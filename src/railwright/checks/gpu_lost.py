@@ -1,6 +1,6 @@
-"""A GPU that the PCI bus shows and NVIDIA's driver does not: it has fallen off the bus, or could not be started.
+"""A GPU that is on the PCI bus but missing from NVIDIA's driver: it fell off the bus or failed to initialize.
 
-Programs see one GPU fewer and say nothing, so that all else would be measured and found in order.
+Programs silently run with one GPU fewer, so every other measurement would pass.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from railwright.topology.devices import Device
 from railwright.topology.gpus import nvidia_gpus, runs
 
 _DRIVERS = ("", "nvidia")
-"""A GPU with another one (vfio-pci, nouveau) was given away on purpose; one with none could not be started."""
+"""A GPU with another driver (vfio-pci, nouveau) was assigned on purpose; a GPU with none failed to initialize."""
 
 
 def _signs(facts: Facts) -> Findings:
-    lost: dict[Certainty, list[str]] = grouped(nvidia_gpus(facts.topology), _is_lost)
+    lost: dict[Certainty, list[str]] = grouped(nvidia_gpus(facts.topology), _loss_certainty)
     for certainty, names in lost.items():
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
         yield CHECK.finding(
             names,
-            f"{runs(names)} {verb} on the PCI bus, and NVIDIA's library NVML does not list {them}",
+            f"{runs(names)} {verb} on the PCI bus, but NVML does not list {them}",
             ("GPUs that NVML lists", f"not {', '.join(names)}", "NVML and /sys"),
             certainty=certainty,
         )
     if silent := silent_gpus(facts.topology):
         yield CHECK.blind(
             silent,
-            f"whether NVIDIA's driver has {runs(silent)} cannot be read",
-            remedy="nvidia-smi -L lists as many GPUs as lspci -d 10de: shows; dmesg | grep Xid",
+            f"the driver's list of GPUs cannot be read, so {runs(silent)} may be lost",
+            remedy="compare nvidia-smi -L with lspci -d 10de:; look at dmesg | grep Xid",
         )
 
 
-def _is_lost(gpu: Device) -> Certainty | None:
-    """How sure that is; None where it is not."""
+def _loss_certainty(gpu: Device) -> Certainty | None:
+    """Return the certainty that the GPU is lost; None if it is not."""
     facts = gpu.facts
-    taken = facts.get("withheld") is True or str(facts.get("driver", "")) not in _DRIVERS
-    if facts.get("nvml_lists") is not False or taken:
+    assigned = facts.get("withheld") is True or str(facts.get("driver", "")) not in _DRIVERS
+    if facts.get("nvml_lists") is not False or assigned:
         return None
     return "possible" if facts.get("cuda_visible") is True else "seen"
 
 
 CHECK = Check(
     name="gpu_lost",
-    summary="a GPU is on the PCI bus and NVIDIA's driver does not have it",
-    costs="all of it: jobs run with fewer GPUs, or do not start",
-    remedy="dmesg | grep -e Xid -e NVRM: 79 is a GPU that has fallen off the bus (NVIDIA Xid Errors); look for"
+    summary="a GPU on the PCI bus is missing from NVIDIA's driver",
+    costs="the whole GPU: jobs run with fewer GPUs, or do not start",
+    remedy="dmesg | grep -e Xid -e NVRM: Xid 79 is a GPU that fell off the bus (NVIDIA Xid Errors); look for"
     " NVreg_ExcludedGpus in /proc/driver/nvidia/params; drain the host, power-cycle it, reseat or replace",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),

@@ -1,6 +1,6 @@
-"""A GPU whose memory returned wrong data, or whose bad rows could not be replaced, or wait to be.
+"""A GPU whose memory returned wrong data, or with bad rows that could not be or are yet to be replaced.
 
-Rates stay what they are: such a GPU is found when a job ends with an error, or by asking before.
+Such a GPU is not slower: it shows when a job fails, or in this check beforehand.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def _signs(facts: Facts) -> Findings:
     gpus = facts.topology.of_kind("gpu")
     counts = {gpu.id: count for gpu in gpus if (count := whole(gpu.facts.get("ecc_uncorrected")))}
     if counts:
-        each = ", ".join(f"{name} {count}" for name, count in counts.items())
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         yield CHECK.finding(
             counts,
-            f"uncorrected memory errors since the driver was loaded: {each}",
-            ("uncorrected memory errors", each, "NVML, volatile ECC count"),
-            costs=f"what read that memory was ended or got wrong data ({_GUIDE}, Error Containment)",
+            f"uncorrected memory errors since the driver was loaded: {listed}",
+            ("uncorrected memory errors", listed, "NVML, volatile ECC count"),
+            costs=f"programs that read that memory were stopped or got wrong data ({_GUIDE}, Error Containment)",
             remedy="dmesg | grep Xid (48, 63, 64, 94, 95); nvidia-smi -q -d ECC,ROW_REMAPPER; drain the host and reset"
             " the GPU (nvidia-smi -r), then run NVIDIA's field diagnostic if errors come back",
         )
@@ -31,7 +31,7 @@ def _signs(facts: Facts) -> Findings:
     if failed:
         yield CHECK.finding(
             failed,
-            f"bad memory rows of {runs(failed)} could not be replaced by spare ones",
+            f"bad memory rows of {runs(failed)} could not be remapped to spare rows",
             ("row remapping", "failed", "NVML"),
             remedy="take the GPU out of service and run NVIDIA's field diagnostic: a failed remap counts for RMA"
             f" ({_GUIDE}, RMA Policy Thresholds for Row-Remapping)",
@@ -40,11 +40,11 @@ def _signs(facts: Facts) -> Findings:
     if pending:
         yield CHECK.finding(
             pending,
-            f"memory rows of {runs(pending)} wait for a reset to be replaced by spare ones",
+            f"memory rows of {runs(pending)} will be remapped to spare rows at the next reset",
             ("row remapping", "pending", "NVML"),
-            certainty="possible",  # new work goes on unharmed, as NVIDIA's guide says of that flag
+            certainty="possible",  # new work runs unharmed, according to NVIDIA's guide
             costs=f"none until then: the bad pages are kept out of use ({_GUIDE}, Error Recovery and Response Flags)",
-            remedy="drain the host when it suits, then reset the GPU: nvidia-smi -r",
+            remedy="drain the host when convenient, then reset the GPU: nvidia-smi -r",
         )
     if silent := silent_gpus(facts.topology):
         yield CHECK.blind(
@@ -54,7 +54,7 @@ def _signs(facts: Facts) -> Findings:
 
 CHECK = Check(
     name="gpu_memory_errors",
-    summary="a GPU's memory has errors that were not corrected",
+    summary="a GPU's memory has uncorrected errors",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(needs.told_by_nvml,),

@@ -1,6 +1,6 @@
-"""A GPU that was slowed down when the machine was looked at: too hot, short of power, or told to brake.
+"""A GPU that was throttled when the machine was inspected: by heat, by power, or by an external brake.
 
-What happens during a measurement is seen by sampling (`diagnosis.gpu_health`).
+Throttling during a measurement is sampled separately (`diagnosis.peers.gpu_health`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from railwright.checks.parts import grouped
 
 _NOT = "no"
 _UNDER_LOAD_ALONE = "software power cap"
-"""A GPU at full load is held at its power limit by design; without a load that is odd, and no proof."""
+"""A GPU at full load runs at its power limit by design; without load the reason is unusual, but no proof."""
 
 
 def _signs(facts: Facts) -> Findings:
@@ -20,7 +20,7 @@ def _signs(facts: Facts) -> Findings:
         if reasons != _NOT:
             yield CHECK.finding(
                 names,
-                f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} slowed down now: {reasons}",
+                f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} throttled: {reasons}",
                 ("clock event reasons", reasons, "NVML, before the run"),
                 certainty="possible" if reasons == _UNDER_LOAD_ALONE else "seen",
             )
@@ -28,10 +28,9 @@ def _signs(facts: Facts) -> Findings:
 
 CHECK = Check(
     name="gpu_throttled",
-    summary="a GPU's clocks are held down by heat or power",
-    costs="its clocks are lowered, a hardware slowdown halves them or more (nvml.h, nvmlClocksEventReasons)",
-    remedy="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; then look at cooling, power supplies and the"
-    " BMC's event log",
+    summary="heat or power lowers a GPU's clocks",
+    costs="lower clocks; a hardware slowdown at least halves them (nvml.h, nvmlClocksEventReasons)",
+    remedy="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; then check cooling, power supplies and the BMC's event log",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(needs.told_by_nvml,),

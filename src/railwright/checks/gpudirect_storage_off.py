@@ -1,7 +1,7 @@
-"""No direct way from NVMe drives to GPU memory: cuFile then copies through host memory, and says nothing.
+"""No direct way from NVMe drives to GPU memory: cuFile silently copies through host memory.
 
-cuFile's compatibility mode reads into host memory and copies (NVIDIA, cuFile API Reference, compatibility mode). Who
-reads no files into GPUs needs none of it.
+cuFile's compatibility mode reads into host memory and copies (NVIDIA, cuFile API Reference, compatibility mode).
+Jobs that read no files into GPUs are not affected.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from railwright.topology.devices import Topology
 
 def _signs(facts: Facts) -> Findings:
     ways = storage_ways(facts.topology)
-    if ways and all(one.verdict == "missing" for one in ways):
-        lacking = "; ".join(f"{one.way}: {one.because}" for one in ways)
+    if ways and all(way.verdict == "missing" for way in ways):
+        lacking = "; ".join(f"{way.way}: {way.because}" for way in ways)
         yield CHECK.of_host(
             facts,
-            f"no way of GPUDirect Storage is complete, missing for {lacking}",
+            f"GPUDirect Storage is not available; missing for {lacking}",
             ("ways", "none", "modules, kernel, IOMMU and parameters of drivers"),
         )
 
 
 def _unread(topology: Topology) -> str:
-    """Only where no way is known to be possible."""
+    """Return the unknown prerequisites if no way is known to be possible."""
     ways = storage_ways(topology)
-    if any(one.verdict in ("possible", "in use") for one in ways):
+    if any(way.verdict in ("possible", "in use") for way in ways):
         return ""
-    return "; ".join(f"{one.way} cannot be told: {one.because}" for one in ways if one.verdict == "cannot be told")
+    return "; ".join(f"{way.way} is unknown: {way.because}" for way in ways if way.verdict == "cannot be told")
 
 
 CHECK = Check(
     name="gpudirect_storage_off",
     summary="drives do not reach GPU memory directly",
     certainty="possible",
-    costs="reads into GPU memory cross host memory, and take its bandwidth and CPU time",
-    remedy="install nvidia-fs (nvidia-gds), or set up P2PDMA; then gdscheck -p, and gdsio -x 0 against -x 2",
+    costs="reads into GPU memory cross host memory and use its bandwidth and CPU time",
+    remedy="install nvidia-fs (nvidia-gds), or set up P2PDMA; then run gdscheck -p, and compare gdsio -x 0 with -x 2",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.some(nvme_drives, "no NVMe drive")),
     asks=(_unread,),

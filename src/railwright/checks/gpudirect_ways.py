@@ -1,11 +1,11 @@
-"""The two ways in which a NIC reaches a GPU's memory, PeerDirect and dma-buf, and what each of them takes.
+"""The two ways in which a NIC reaches a GPU's memory, PeerDirect and dma-buf, with their prerequisites.
 
-PeerDirect: nvidia-peermem registers with an RDMA core that takes peer clients, which MLNX_OFED, DOCA-OFED and some
-distributions have (NVIDIA GPU Operator, GPUDirect RDMA and GPUDirect Storage; nv_peer_mem's README).
-dma-buf: Linux hands the memory over (same page: Linux 5.12, open kernel modules, CUDA 11.7, a GPU of Turing or later).
-What the CUDA driver says of the GPU itself (CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) decides where it was asked.
-The RDMA core counts the regions of each peer client, so that PeerDirect shows its use; of dma-bufs only a library's own
-log tells.
+PeerDirect: nvidia-peermem registers with an RDMA core that accepts peer clients, as those of MLNX_OFED, DOCA-OFED
+and some distributions do (NVIDIA GPU Operator, GPUDirect RDMA and GPUDirect Storage; nv_peer_mem's README).
+dma-buf: Linux exports the memory (same page: Linux 5.12, open kernel modules, CUDA 11.7, a GPU of Turing or later).
+The CUDA driver's CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED decides if it was read.
+The RDMA core counts the regions of each peer client, which shows the use of PeerDirect; only a library's own log
+shows the use of dma-bufs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PEERMEM = frozenset({"nvidia_peermem", "nv_peer_mem"})
 
 
 def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
-    """Both ways, PeerDirect first; empty for a description, and where there is no NVIDIA GPU."""
+    """Return both ways, PeerDirect first; empty for a description or without an NVIDIA GPU."""
     gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
     if topology.is_described or not gpus or not topology.of_kind("host"):
         return ()
@@ -44,7 +44,7 @@ def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
                 at_least("Linux", LINUX, setting(topology, "kernel")),
                 open_module(topology),
                 at_least("a driver for CUDA", CUDA, setting(topology, "cuda")),
-                *(at_least("compute capability", TURING, one) for one in dict.fromkeys(capabilities)),
+                *(at_least("compute capability", TURING, capability) for capability in dict.fromkeys(capabilities)),
                 Asked(what="the CUDA driver shares the GPUs' memory", there=told, seen="CUDA device attribute"),
             ),
             decided=told,
@@ -53,7 +53,7 @@ def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
 
 
 def _regions(topology: Topology) -> str:
-    """What shows that PeerDirect is in use now; empty where nothing does. Nothing counts the use of dma-bufs."""
+    """Return the evidence that PeerDirect is in use, or an empty string. The use of dma-bufs is not counted."""
     count = whole(setting(topology, "peer_regions"))
     return f"{count} regions of GPU memory are registered now" if count else ""
 
@@ -72,7 +72,7 @@ def _peer_direct(topology: Topology) -> tuple[Asked, ...]:
             there=bool(loaded) if modules else None,
             seen=f"/proc/modules{': ' + ', '.join(sorted(loaded)) if loaded else ''}",
         ),
-        # It cannot be loaded where the RDMA core takes no peer clients. Some distributions' own cores take them, too.
+        # The module loads only if the RDMA core accepts peer clients, as some distributions' own cores also do.
         Asked(
             what="the RDMA core takes peer clients (ib_register_peer_memory_client)",
             there=True if core or loaded else None,

@@ -1,4 +1,4 @@
-"""What several checks ask of a host's settings: a value, or why nobody could read it."""
+"""Access to a host's settings: a value, or the reason why it could not be read."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ IN_A_GUEST = (
     "have ATS switched on in the NICs, by the host: mlxconfig -d DEVICE set ATS_ENABLED=true; give NCCL a topology file"
     " of the real machine (NCCL_TOPO_FILE), because the guest's own shows no switches"
 )
-"""What helps in a guest. ACS is the host's, keeps guests apart, and stays on."""
+"""The remedy in a guest. ACS belongs to the host, isolates guests, and stays on."""
 
 
 def setting(topology: Topology, name: str) -> Scalar | None:
-    """A setting of the machine's only host; None where it was not read, and for several hosts."""
+    """Return a setting of the machine's only host; None if it was not read or if there are several hosts."""
     hosts = topology.of_kind("host")
     return hosts[0].facts.get(name) if len(hosts) == 1 else None
 
 
 def whole(value: Scalar | None) -> int | None:
-    """A value that is a whole number from 0 on."""
+    """Return the value if it is a non-negative integer, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def read(*names: str) -> Callable[[Topology], str]:
-    """For `Check.asks`: why one of these settings of the host could not be read; empty where all were."""
+    """Return a function for `Check.asks` that gives the reason why one of the settings could not be read."""
 
     def why(topology: Topology) -> str:
         lacking = next((name for name in names if setting(topology, name) is None), None)
@@ -37,24 +37,24 @@ def read(*names: str) -> Callable[[Topology], str]:
 
 
 def why_unread(topology: Topology, name: str) -> str:
-    """`thp: the capture does not hold it`, as the sources noted it."""
-    entries = [one for one in topology.unknown if one.what.startswith(_OF)]
-    named = (one for one in entries if name in one.what.removeprefix(_OF).split(", "))
-    # Of many that could not be read for one reason only the first are named.
-    found = next(named, None) or next((one for one in entries if one.what.endswith(" more")), None)
-    return f"{name}: {found.why if found else 'nobody read it'}"
+    """Return the reason that the source recorded, such as `thp: the capture does not hold it`."""
+    entries = [entry for entry in topology.unknown if entry.what.startswith(_OF)]
+    named = (entry for entry in entries if name in entry.what.removeprefix(_OF).split(", "))
+    # Entries that share a reason are truncated and end with " more".
+    match = next(named, None) or next((entry for entry in entries if entry.what.endswith(" more")), None)
+    return f"{name}: {match.why if match else 'nobody read it'}"
 
 
 def is_virtual(topology: Topology) -> bool:
-    """Whether the machine is a guest of a hypervisor."""
+    """Report whether the machine is a virtual machine."""
     return setting(topology, "is_virtual") is True
 
 
 def is_arm(topology: Topology) -> bool:
-    """Whether its CPUs are of Arm."""
+    """Report whether the CPUs are Arm CPUs."""
     return any(cpu.facts.get("architecture") == "arm64" for cpu in topology.of_kind("cpu"))
 
 
 def host_id(topology: Topology) -> str:
-    """The id of the machine's host."""
+    """Return the id of the machine's host."""
     return topology.of_kind("host")[0].id

@@ -1,7 +1,7 @@
-"""No huge pages at all: neither by madvise, nor for all, nor set aside.
+"""No huge pages: neither by madvise, nor always, nor reserved.
 
-Our own copies and MPI messages are measured on both kinds of pages, because they differ. RDMA registers each page, so
-that small ones also make registration slow.
+Our own copies and MPI messages are measured with both page sizes, because they differ. RDMA registers each page, so
+small pages also slow down registration.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _FILE = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
 def _signs(facts: Facts) -> Findings:
-    mode, kept = setting(facts.topology, "thp"), setting(facts.topology, "hugepages_bytes")
-    if mode in ("never", NONE) and kept in (0, NONE):
+    mode, reserved = setting(facts.topology, "thp"), setting(facts.topology, "hugepages_bytes")
+    if mode in ("never", NONE) and reserved in (0, NONE):
         why = "switched off" if mode == "never" else "not built into the kernel"
         yield CHECK.of_host(
             facts,
-            f"transparent huge pages are {why}, and no huge pages are set aside",
+            f"transparent huge pages are {why}, and no huge pages are reserved",
             ("transparent huge pages", str(mode), _FILE),
             ("Hugetlb", "0 kB", "/proc/meminfo"),
         )
@@ -28,10 +28,10 @@ def _signs(facts: Facts) -> Findings:
 
 CHECK = Check(
     name="huge_pages_off",
-    summary="memory has small pages only",
+    summary="memory uses only small pages",
     certainty="possible",
-    costs="copies and registration of large buffers: railwright prove shows huge and small pages",
-    remedy=f"echo madvise > {_FILE}: programs that ask for them get them, and no others",
+    costs="slower copies and registration of large buffers; railwright prove compares huge and small pages",
+    remedy=f"echo madvise > {_FILE}: programs that request huge pages get them, others do not",
     signs=_signs,
     needs=(needs.settings,),
     asks=(read("thp", "hugepages_bytes"),),

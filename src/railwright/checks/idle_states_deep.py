@@ -1,7 +1,7 @@
-"""Idle states from which a core takes long to wake: what waits for an interrupt or sleeps pays for it each time.
+"""Idle states with a long exit latency, which delays everything that sleeps or waits for an interrupt.
 
-The kernel's idle driver says how long each state takes to leave (`latency` in microseconds). Programs that poll, like
-NCCL's proxy and MPI, seldom let their own core get there.
+The kernel's idle driver reports the exit latency of each state (`latency` in microseconds). Programs that poll, such
+as NCCL's proxy and MPI, seldom let their own core enter them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _signs(facts: Facts) -> Findings:
     if isinstance(exit_s, float) and exit_s >= _LONG_S and name != NONE:
         yield CHECK.of_host(
             facts,
-            f"idle cores may sleep as deep as {name}, from which they take {exit_s * 1e6:.0f} us to wake",
+            f"idle cores may enter {name}, which takes {exit_s * 1e6:.0f} us to leave",
             ("idle state", str(name), "/sys/devices/system/cpu/cpu0/cpuidle/state*"),
             costs=f"up to {exit_s * 1e6:.0f} us for each interrupt that wakes a core (the kernel's own figure)",
         )
@@ -28,9 +28,9 @@ def _signs(facts: Facts) -> Findings:
 
 CHECK = Check(
     name="idle_states_deep",
-    summary="idle cores sleep too deep to wake fast",
+    summary="idle cores enter states that are slow to leave",
     certainty="possible",
-    remedy="cpupower idle-set -D 20 switches off states that take more than 20 us; for good: tuned-adm profile"
+    remedy="cpupower idle-set -D 20 switches off states that take more than 20 us; permanently: tuned-adm profile"
     " latency-performance",
     signs=_signs,
     needs=(needs.settings, needs.nic, needs.unless_none("idle_state", "no CPU idle states")),

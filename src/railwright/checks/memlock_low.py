@@ -1,6 +1,6 @@
-"""A limit on locked memory: RDMA locks every buffer that it registers, and fails or falls back where it may not.
+"""A limit on locked memory: RDMA locks every buffer that it registers, and fails or falls back at the limit.
 
-UCX and NCCL documentation ask for `ulimit -l unlimited`. A process with CAP_IPC_LOCK is not bound by it.
+UCX and NCCL documentation require `ulimit -l unlimited`. The limit does not apply to a process with CAP_IPC_LOCK.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ def _signs(facts: Facts) -> Findings:
     most, may = whole(setting(facts.topology, _READ[0])), setting(facts.topology, _READ[1])
     if most is None or may is None or needs.rdma_nic(facts.topology):
         return
-    held = "this process has CAP_IPC_LOCK and is not bound by it, others may be" if may else "RDMA registers no more"
+    effect = (
+        "the limit does not apply to this process (CAP_IPC_LOCK), but may apply to others"
+        if may
+        else "RDMA cannot register more"
+    )
     yield CHECK.of_host(
         facts,
-        f"memory that may be locked is limited to {most / 2**20:.0f} MiB: {held}",
+        f"locked memory is limited to {most / 2**20:.0f} MiB: {effect}",
         ("max locked memory", f"{most} B", "/proc/self/limits"),
         certainty="possible" if may else "seen",
     )
@@ -27,9 +31,9 @@ def _signs(facts: Facts) -> Findings:
 
 CHECK = Check(
     name="memlock_low",
-    summary="RDMA may not lock enough memory",
+    summary="RDMA cannot lock enough memory",
     costs="registration fails with ENOMEM: NCCL ends, UCX falls back to TCP or copies",
-    remedy="ulimit -l unlimited; for good LimitMEMLOCK=infinity of the service that starts jobs, or docker run"
+    remedy="ulimit -l unlimited; permanently, set LimitMEMLOCK=infinity in the service that starts jobs, or docker run"
     " --ulimit memlock=-1",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),

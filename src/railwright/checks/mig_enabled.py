@@ -1,4 +1,4 @@
-"""A GPU in MIG mode: it is cut into instances, and none of them reaches another GPU directly."""
+"""A GPU in MIG mode: it is divided into instances, none of which reaches another GPU directly."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from railwright.checks.check import Check, Facts, Findings
 
 
 def _signs(facts: Facts) -> Findings:
-    cut = [gpu.id for gpu in facts.topology.of_kind("gpu") if gpu.facts.get("mig") is True]
-    if cut:
-        yield CHECK.finding(cut, f"MIG mode is on in {', '.join(cut)}", ("MIG mode", "on", "NVML"))
+    divided = [gpu.id for gpu in facts.topology.of_kind("gpu") if gpu.facts.get("mig") is True]
+    if divided:
+        yield CHECK.finding(divided, f"MIG mode is on in {', '.join(divided)}", ("MIG mode", "on", "NVML"))
 
 
 CHECK = Check(
     name="mig_enabled",
-    summary="a GPU is cut into MIG instances",
-    costs="a program has a slice of the GPU, and neither NVLink nor PCIe peer-to-peer (NVIDIA MIG User Guide,"
+    summary="a GPU is divided into MIG instances",
+    costs="a program gets a slice of the GPU, without NVLink and PCIe peer-to-peer (NVIDIA MIG User Guide,"
     " Application Considerations)",
-    remedy="nvidia-smi -i GPU -mig 0 as root, where nobody needs the slices",
+    remedy="nvidia-smi -i GPU -mig 0 as root, if the instances are not needed",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(needs.told_by_nvml,),

@@ -1,4 +1,4 @@
-"""An MPI that was not built for buffers in GPU memory: a job that gives it one crashes, or copies through the host.
+"""An MPI built without support for GPU buffers: a job that passes one crashes, or copies through the host.
 
 Open MPI, FAQ, Running CUDA-aware (`ompi_info --parsable --all`, built_with_cuda_support); MPICH, `--with-cuda`.
 """
@@ -15,17 +15,17 @@ def _signs(facts: Facts) -> Findings:
     if setting(facts.topology, "mpi_cuda") is False and not needs.nvidia_gpu(facts.topology):
         yield CHECK.of_host(
             facts,
-            f"{name} was built without CUDA: it takes no buffer in GPU memory",
+            f"{name} was built without CUDA and does not support buffers in GPU memory",
             ("built with CUDA", "no", "ompi_info --parsable --all, or mpichversion"),
         )
 
 
 CHECK = Check(
     name="mpi_without_cuda",
-    summary="MPI takes no buffers in GPU memory",
+    summary="MPI does not support buffers in GPU memory",
     certainty="possible",
     costs="a job whose ranks pass GPU buffers crashes, or copies each message through host memory",
-    remedy="an Open MPI with --with-cuda, with such a UCX below it; none where MPI moves host memory",
+    remedy="use an Open MPI and a UCX that are built with --with-cuda; not needed if MPI moves only host memory",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.mpi),
     asks=(read("mpi", "mpi_cuda"),),

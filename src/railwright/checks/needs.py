@@ -1,6 +1,6 @@
-"""What a machine must have for a fault to be there at all. Each gives what is lacking in words, empty where nothing is.
+"""Prerequisites of checks. Each returns the missing part in words, or an empty string if the machine has it.
 
-A description of a machine has no settings, so that nobody can have set them wrong.
+A machine description has no settings, so checks of settings do not apply to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Need = Callable[[Topology], str]
 
 
 def some(found: Callable[[Topology], object], lacking: str) -> Need:
-    """A machine in which that finds something; else it lacks it in those words."""
+    """Return a need that is met if `found` finds anything; otherwise it reports `lacking`."""
     return lambda topology: "" if found(topology) else lacking
 
 
@@ -28,36 +28,36 @@ nic = some(ports, "no NIC")
 rdma_nic = some(rdma_ports, "no NIC with RDMA")
 pcie_link = some(pcie_links, "no PCIe link")
 pcie_switch = some(links_below_switches, "no GPU and no NIC below a PCIe switch")
-numa_nodes = some(lambda topology: topology.of_kind("cpu")[1:], "one NUMA node alone")
+numa_nodes = some(lambda topology: topology.of_kind("cpu")[1:], "only one NUMA node")
 
 
 def settings(topology: Topology) -> str:
-    """A machine that was looked at."""
-    return f"{topology.name} is a description, in which nothing is set" if topology.is_described else ""
+    """Require a discovered machine."""
+    return f"{topology.name} is a description and has no settings" if topology.is_described else ""
 
 
 def told_by_nvml(topology: Topology) -> str:
-    """For `Check.asks`, where NVIDIA's library alone says so: where it is silent nobody has looked."""
+    """Return the GPUs that NVML does not report, for `Check.asks` of facts that only NVML provides."""
     silent = silent_gpus(topology)
-    return f"NVIDIA's library NVML says nothing of {runs(silent)}" if silent else ""
+    return f"NVML does not report {runs(silent)}" if silent else ""
 
 
 def two_gpus(topology: Topology) -> str:
-    """GPUs that could reach each other."""
-    return gpu(topology) or ("" if len(topology.of_kind("gpu")) > 1 else "one GPU alone")
+    """Require at least two GPUs."""
+    return gpu(topology) or ("" if len(topology.of_kind("gpu")) > 1 else "only one GPU")
 
 
 def unless_none(fact: str, lacking: str) -> Need:
-    """A host that has it, or a machine of which nobody said whether it does."""
+    """Return a need that fails only if a host is known not to have the fact."""
     return lambda topology: lacking if any(host.facts.get(fact) == NONE for host in topology.of_kind("host")) else ""
 
 
-mpi = unless_none("mpi", "no MPI is found on the path")
-ucx = unless_none("ucx", "no ucx_info is found on the path")
+mpi = unless_none("mpi", "no MPI on the path")
+ucx = unless_none("ucx", "no ucx_info on the path")
 
 
 def nvlink(topology: Topology) -> str:
-    """A GPU that has NVLinks, or of which nobody could say so."""
+    """Require a GPU that has NVLinks or whose NVLinks are unknown."""
     gpus = topology.of_kind("gpu")
     known = any(isinstance(link.protocol, NvlinkLink) for link in topology.links)
     told = known or any(gpu.facts.get("nvlinks") for gpu in gpus) or (len(gpus) > 1 and nvlink_not_read(topology))

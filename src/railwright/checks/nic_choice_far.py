@@ -1,6 +1,6 @@
-"""NICs chosen in the environment that leave out the nearest NIC of a GPU: its traffic then takes a longer way.
+"""NICs selected in the environment that exclude the nearest NIC of a GPU, whose traffic then takes a longer path.
 
-`NCCL_IB_HCA` (prefixes; `=` for whole names, `^` for all others) and `UCX_NET_DEVICES` (`device:port`).
+`NCCL_IB_HCA` (prefixes; `=` for full names, `^` for all others) and `UCX_NET_DEVICES` (`device:port`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_NAMES = 64
 def _signs(facts: Facts) -> Findings:
     topology = facts.topology
     nics = [nic for nic in rdma_nics(topology) if nic.facts.get("rdma_device")]
-    for name, chosen in (("NCCL_IB_HCA", _of_nccl), ("UCX_NET_DEVICES", _of_ucx)):
+    for name, chosen in (("NCCL_IB_HCA", _select_for_nccl), ("UCX_NET_DEVICES", _select_for_ucx)):
         value = facts.environment.get(name, "").strip()
         taken = chosen(value, nics) if value else []
         if not taken or len(taken) == len(nics) or not topology.of_kind("gpu"):
@@ -32,32 +32,32 @@ def _signs(facts: Facts) -> Findings:
                 gpus,
                 f"{name}={short(value)} leaves out the nearest NIC of {runs(gpus)}: {way}",
                 ("setting", f"{name}={short(value)}", "environment"),
-                remedy=f"unset {name}, or name the NICs of all GPUs: railwright topo shows the nearest of each",
+                remedy=f"unset {name}, or name the NICs of all GPUs: railwright topo shows the nearest NIC of each",
             )
 
 
-def _of_nccl(value: str, nics: Iterable[Device]) -> list[Device]:
+def _select_for_nccl(value: str, nics: Iterable[Device]) -> list[Device]:
     inverted, exact = value.startswith("^"), value.lstrip("^").startswith("=")
     names = [word.partition(":")[0].strip() for word in value.lstrip("^=").split(",")[:_MOST_NAMES]]
 
     def named(device: str) -> bool:
-        return any(device == one if exact else bool(one) and device.startswith(one) for one in names)
+        return any(device == name if exact else bool(name) and device.startswith(name) for name in names)
 
     return [nic for nic in nics if named(str(nic.facts["rdma_device"])) != inverted]
 
 
-def _of_ucx(value: str, nics: Iterable[Device]) -> list[Device]:
-    """Empty where it names patterns, which stand for what they match, or all."""
+def _select_for_ucx(value: str, nics: Iterable[Device]) -> list[Device]:
+    """Select NICs as UCX does; empty for `all` and for patterns, which are not evaluated."""
     if value == "all" or set("*[^") & set(value):
         return []
     names = {word.partition(":")[0].strip() for word in value.split(",")[:_MOST_NAMES]}
     return [nic for nic in nics if str(nic.facts["rdma_device"]) in names]
 
 
-def _farther(topology: Topology, every: set[str], taken: set[str]) -> dict[str, list[str]]:
-    """`SYS to the nearest of those chosen, PIX to nic3` to the GPUs of which that is true."""
+def _farther(topology: Topology, usable: set[str], taken: set[str]) -> dict[str, list[str]]:
+    """Map a degradation such as `SYS instead of PIX` to the affected GPUs."""
     others = {nic.id for nic in topology.of_kind("nic")}
-    best, now = (Affinity(without(topology, others - kept)) for kept in (every, taken))
+    best, now = (Affinity(without(topology, others - kept)) for kept in (usable, taken))
     found: dict[str, list[str]] = {}
     for gpu in topology.of_kind("gpu"):
         near, chosen = best.nearest(gpu.id)[:1], now.nearest(gpu.id)[:1]
@@ -69,9 +69,9 @@ def _farther(topology: Topology, every: set[str], taken: set[str]) -> dict[str, 
 
 CHECK = Check(
     name="nic_choice_far",
-    summary="the NICs that were chosen leave out those near GPUs",
+    summary="the selected NICs exclude those near GPUs",
     certainty="likely",
-    costs="their traffic takes the longer way, and shares the NICs that are left",
+    costs="their traffic takes a longer path and shares the remaining NICs",
     signs=_signs,
     needs_results=True,
 )

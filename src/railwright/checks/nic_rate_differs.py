@@ -1,6 +1,6 @@
-"""A port that came up at a lower rate than others of its kind: fewer lanes, an older cable, or a switch port set so.
+"""A port that runs at a lower rate than others of its model: fewer lanes, an older cable, or the switch's setting.
 
-sysfs does not say what a port could do, so that the others are the reference; `mlxlink` does.
+sysfs does not show the maximum rate of a port, so the other ports are the baseline; `mlxlink` shows it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def _signs(facts: Facts) -> Findings:
             now, most = format_line_rate(rate), format_line_rate(best[nic.name])
             yield CHECK.finding(
                 (nic.id,),
-                f"the port of {nic.id} runs at {now}, others of its kind at {most}",
+                f"the port of {nic.id} runs at {now}, others of its model at {most}",
                 ("line rate", now, "speed of the netdev, rate of the RDMA port"),
                 costs=f"{1 - rate / best[nic.name]:.0%} of the port; a collective over all NICs waits for it",
             )
 
 
 def _best(topology: Topology) -> dict[str, float]:
-    """Name of a NIC to the highest rate of its ports; only of NICs that have a name and are not alone."""
+    """Map NIC names to the highest rate of their ports, for names with at least two ports."""
     rates: dict[str, list[float]] = {}
     for nic, link in ports(topology):
         if nic.name and (rate := _rate(link)) is not None:
@@ -43,27 +43,27 @@ def _rate(link: Link) -> float | None:
 
 
 def _alone(topology: Topology) -> str:
-    return "" if _best(topology) else "no two NICs of one kind whose rates are known"
+    return "" if _best(topology) else "no two NICs of one model with known rates"
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
     best = _best(topology)
-    of_port = {link.id: best[nic.name] for nic, link in ports(topology) if nic.name in best and _rate(link)}
+    best_rates = {link.id: best[nic.name] for nic, link in ports(topology) if nic.name in best and _rate(link)}
 
     def change(link: Link) -> Link:
-        if link.id not in of_port or not isinstance(link.protocol, NetworkLink):
+        if link.id not in best_rates or not isinstance(link.protocol, NetworkLink):
             return link
-        return replace(link, protocol=replace(link.protocol, line_rate_bits_per_s=of_port[link.id]))
+        return replace(link, protocol=replace(link.protocol, line_rate_bits_per_s=best_rates[link.id]))
 
     return topology, with_links(topology, change)
 
 
 CHECK = Check(
     name="nic_rate_differs",
-    summary="a port runs slower than others of its kind",
-    # Cards of one chip are sold for several rates, and those for storage are often slower ones.
+    summary="a port runs slower than others of its model",
+    # Cards with one chip are sold in several rates, and storage cards are often slower.
     certainty="possible",
-    remedy="mlxlink -d DEVICE shows what both ends can do; look at cable, optics and the switch port",
+    remedy="mlxlink -d DEVICE shows the capabilities of both ends; check the cable, the optics and the switch port",
     signs=_signs,
     needs=(needs.settings, needs.nic, _alone),
     mend=_mend,

@@ -1,7 +1,7 @@
-"""The kernel moves pages between NUMA nodes while programs run, and unmaps them first to see who uses them.
+"""The kernel migrates pages between NUMA nodes while programs run, and unmaps them first to observe accesses.
 
-RCCL warns of it at its start (src/init.cc), and ROCm's documentation switches it off: pages that a GPU or a NIC also
-uses fault again and again.
+RCCL warns about it at startup (src/init.cc), and ROCm's documentation disables it: pages that a GPU or a NIC also
+uses fault repeatedly.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ def _signs(facts: Facts) -> Findings:
     if isinstance(mode, int) and mode > 0 and not needs.numa_nodes(facts.topology):
         yield CHECK.of_host(
             facts,
-            f"the kernel balances pages between NUMA nodes (mode {mode})",
+            f"automatic NUMA balancing is on (mode {mode})",
             ("numa_balancing", str(mode), "/proc/sys/kernel/numa_balancing"),
         )
 
 
 CHECK = Check(
     name="numa_balancing_on",
-    summary="the kernel moves pages between NUMA nodes",
+    summary="the kernel migrates pages between NUMA nodes",
     certainty="possible",
-    costs="times that vary from run to run (RCCL src/init.cc)",
-    remedy="sysctl kernel.numa_balancing=0, and numa_balancing=disable on the kernel's command line",
+    costs="run times vary (RCCL src/init.cc)",
+    remedy="sysctl kernel.numa_balancing=0; permanently, numa_balancing=disable on the kernel's command line",
     signs=_signs,
     needs=(needs.settings, needs.numa_nodes),
     asks=(read(_FACT),),

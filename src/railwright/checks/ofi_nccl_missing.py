@@ -1,7 +1,7 @@
-"""GPUs and EFA without aws-ofi-nccl: NCCL then knows sockets alone.
+"""GPUs and EFA without aws-ofi-nccl: NCCL then uses sockets only.
 
-AWS, EFA and NCCL on Amazon EC2 (NCCL reaches EFA by this library alone). A container may bring it elsewhere, so that
-its absence here is only possible.
+AWS, EFA and NCCL on Amazon EC2 (NCCL needs this library for EFA). A container may install it elsewhere, so the
+finding is only possible.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ CHECK = Check(
     name="ofi_nccl_missing",
     summary="NCCL has no library for EFA",
     certainty="possible",
-    costs="as tcp_fallback: sockets instead of EFA",
-    remedy="install aws-ofi-nccl (the EFA installer has it); in a container NCCL_DEBUG=INFO says NET/OFI",
+    costs="sockets instead of EFA, as with tcp_fallback",
+    remedy="install aws-ofi-nccl (part of the EFA installer); with NCCL_DEBUG=INFO a working container logs NET/OFI",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.efa),
     asks=(read("ofi_nccl"),),

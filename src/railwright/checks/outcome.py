@@ -1,4 +1,4 @@
-"""What came of a check on one machine: a check that has nothing to look at is not fine."""
+"""The outcome of a check on one machine; a check with nothing to look at is not fine."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ State = Literal["found", "fine", "does not apply", "could not look"]
 
 
 class Slowed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A path or a collective that the fault slows down, by the limits of the machine with and without it."""
+    """A path or collective that the fault slows down, with its limit with and without the fault."""
 
     what: tuple[str, ...]
-    """Paths that lose the same, like `gpu0>nic0`, or one collective with its hosts."""
+    """Paths with the same loss, such as `gpu0>nic0`, or one collective with its hosts."""
     with_fault_bytes_per_s: float
     without_bytes_per_s: float
 
 
 class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="record", omit_defaults=True,
             forbid_unknown_fields=True):  # fmt: skip
-    """What came of looking for a fault."""
+    """The outcome of looking for a fault."""
 
     fault: str
     """The name of the check."""
     summary: str
     state: State
     because: str = ""
-    """Why it does not apply or could not be looked for; a finding says so itself."""
+    """The reason why the check does not apply or could not look; findings carry their own reason."""
     findings: tuple[Finding, ...] = ()
     checklist: tuple[Way, ...] = ()
     slows: tuple[Slowed, ...] = ()
 
 
 def look_for(check: Check, facts: Facts) -> CheckOutcome:
-    """Run a check. A finding counts wherever it was found; without one the machine must have what it needs."""
+    """Run a check. Findings decide first; without any, the check applies only if the machine has its needs."""
     findings = check.look(facts)
     state: State = "fine"
     because = ""

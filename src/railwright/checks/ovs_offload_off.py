@@ -1,8 +1,8 @@
-"""Open vSwitch that gives no flow to the NIC, or a NIC that takes none: every packet of a pod's VF crosses the CPU.
+"""Open vSwitch that offloads no flow to the NIC, or a NIC that accepts none: every packet of a VF crosses the CPU.
 
-ovs-vswitchd.conf.db(5): `other_config:hw-offload` is false by default, and a change takes a restart. A NIC takes flows
-of tc where its feature `hw-tc-offload` is on (ethtool(8)). That flows really are in the NIC, pod by pod, is asked by
-`railwright net check`.
+ovs-vswitchd.conf.db(5): `other_config:hw-offload` is false by default, and a change needs a restart. A NIC accepts
+tc flows if its feature `hw-tc-offload` is on (ethtool(8)). `railwright net check` verifies the offloaded flows of
+each pod.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FACT = "ovs_hw_offload"
 
 
 def _switching(topology: Topology) -> tuple[Device, ...]:
-    """The NICs that have representors: their VFs are ports of a switch inside the NIC."""
+    """Return the NICs that have representors: their VFs are ports of a switch inside the NIC."""
     return tuple(nic for nic in topology.of_kind("nic") if nic.facts.get("representors"))
 
 
@@ -28,26 +28,26 @@ def _signs(facts: Facts) -> Findings:
     if nics and offload == "false":
         yield CHECK.finding(
             nics,
-            f"{runs(nics)} have representors, and Open vSwitch offloads no flow",
+            f"{runs(nics)} have representors, but Open vSwitch does not offload flows",
             ("other_config:hw-offload", "false", "conf.db of Open vSwitch"),
             remedy="ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, restart openvswitch-switch; then"
             " ovs-appctl dpctl/dump-flows type=offloaded",
         )
-    deaf = [nic.id for nic in switching if nic.facts.get("tc_offload") is False]
-    if deaf and offload == "true":
+    refusing = [nic.id for nic in switching if nic.facts.get("tc_offload") is False]
+    if refusing and offload == "true":
         yield CHECK.finding(
-            deaf,
-            f"{runs(deaf)} take no flow from Open vSwitch, which would offload them",
+            refusing,
+            f"{runs(refusing)} accept no flows, although Open vSwitch offloads them",
             ("hw-tc-offload", "off", "ethtool -k"),
-            remedy="ethtool -K NETDEV hw-tc-offload on, of the uplink and its representors",
+            remedy="ethtool -K NETDEV hw-tc-offload on, for the uplink and its representors",
         )
 
 
 CHECK = Check(
     name="ovs_offload_off",
-    summary="Open vSwitch moves packets of VFs by the CPU",
+    summary="Open vSwitch forwards packets of VFs on the CPU",
     certainty="likely",
-    costs="what a few cores move, instead of the rate of the port",
+    costs="the forwarding rate of a few cores instead of the port's line rate",
     signs=_signs,
     needs=(
         needs.settings,

@@ -1,4 +1,4 @@
-"""Persistence mode is off: the driver lets go of a GPU when its last program ends, and starts it anew for the next."""
+"""Persistence mode is off: the driver unloads a GPU's state when its last program ends, and initializes it again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def _signs(facts: Facts) -> Findings:
 
 CHECK = Check(
     name="persistence_off",
-    summary="the driver lets go of idle GPUs",
+    summary="the driver deinitializes idle GPUs",
     certainty="possible",
-    costs="each first program waits 1 to 3 s for each GPU (NVIDIA Driver Persistence), and clocks and limits"
-    " that were set are lost",
+    costs="the first program waits 1 to 3 s for each GPU (NVIDIA Driver Persistence), and configured clocks"
+    " and limits are lost",
     remedy="start nvidia-persistenced, or nvidia-smi -pm 1 as root",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),

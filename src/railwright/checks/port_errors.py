@@ -1,7 +1,7 @@
-"""A port that counted errors since its driver started: a cable, its optics, or a link that went down and came back.
+"""A port that has counted errors since its driver started: a cable, optics, or a link that flapped.
 
-The counters are those of InfiniBand's PortCounters, which Ethernet ports of ConnectX have too, and of mlx5 those of
-packets that were lost or damaged. They tell no time: what moves while a benchmark runs is in its record.
+The counters are InfiniBand's PortCounters, which Ethernet ports of ConnectX also have, and mlx5's counters of lost
+and damaged packets. They carry no time; benchmark records hold the increments during a run.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def _signs(facts: Facts) -> Findings:
 
 def _unread(topology: Topology) -> str:
     blind = [nic.id for nic in rdma_nics(topology) if _FACT not in nic.facts and nic.facts.get("state") != "down"]
-    return f"nothing counts errors of {runs(blind)}, or nobody could read it" if blind else ""
+    return f"the error counters of {runs(blind)} do not exist or cannot be read" if blind else ""
 
 
 CHECK = Check(
     name="port_errors",
     summary="a port counted errors",
     certainty="possible",
-    costs="each error repeats packets, and waits; old ones cost nothing now",
-    remedy="look again under load: what still moves is a fault of cable or optics: mlxlink -d DEVICE -c",
+    costs="each error causes retransmissions and delays; past errors cost nothing now",
+    remedy="check again under load: counters that still increase point to the cable or optics (mlxlink -d DEVICE -c)",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
     asks=(_unread,),

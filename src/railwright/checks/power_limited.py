@@ -1,4 +1,4 @@
-"""A GPU whose power limit was set below its default: under load it lowers its clocks to stay below."""
+"""A GPU whose power limit is below its default, so that it lowers its clocks under load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from railwright.checks.parts import grouped
 from railwright.topology.devices import Device
 
 _MEANT_ABOVE = 0.995
-"""Limits are set in whole watts; less than this share of the default was asked for by somebody."""
+"""Limits are set in whole watts; a limit below this share of the default is deliberate."""
 
 
 def _signs(facts: Facts) -> Findings:
@@ -18,12 +18,12 @@ def _signs(facts: Facts) -> Findings:
             f"the power limit of {names[0] if len(names) == 1 else f'{len(names)} GPUs'} is {limit:.0f} W, the default"
             f" is {default:.0f} W",
             ("power limit", f"{limit:.0f} of {default:.0f} W", "NVML"),
-            remedy=f"nvidia-smi -pl {default:.0f} as root, or ask who set it: the rack may not carry more",
+            remedy=f"nvidia-smi -pl {default:.0f} as root, but first ask who set it: the rack may not supply more",
         )
 
 
 def _lowered(gpu: Device) -> tuple[float, float] | None:
-    """(limit, default) in watts of a GPU whose limit is below its default."""
+    """Return (limit, default) in watts if the GPU's limit is below its default."""
     limit, default = gpu.facts.get("power_limit_w"), gpu.facts.get("power_default_w")
     if isinstance(limit, int | float) and isinstance(default, int | float) and 0 < limit < _MEANT_ABOVE * default:
         return limit, default
@@ -33,7 +33,7 @@ def _lowered(gpu: Device) -> tuple[float, float] | None:
 CHECK = Check(
     name="power_limited",
     summary="a GPU's power limit is below its default",
-    costs="compute under load runs at lower clocks; copies and collectives seldom need that power",
+    costs="compute under load runs at lower clocks; copies and collectives seldom need the full power",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(needs.told_by_nvml,),

@@ -1,7 +1,7 @@
-"""Processes of a host may not read each other's memory (CMA), so that MPI and UCX copy each message twice.
+"""Processes of a host may not read each other's memory (CMA), so MPI and UCX copy each message twice.
 
-`process_vm_readv` asks the kernel what ptrace asks (Linux Documentation/admin-guide/LSM/Yama.rst). At scope 1 a
-process can let its peers in by itself (PR_SET_PTRACER); from 2 on only who has CAP_SYS_PTRACE may.
+`process_vm_readv` needs the same permission as ptrace (Linux Documentation/admin-guide/LSM/Yama.rst). At scope 1 a
+process can admit its peers itself (PR_SET_PTRACER); from 2 on a process needs CAP_SYS_PTRACE.
 """
 
 from __future__ import annotations

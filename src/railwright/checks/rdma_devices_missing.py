@@ -1,6 +1,6 @@
-"""RDMA devices that the kernel has and a process does not find in /dev: a container that was not given them.
+"""RDMA devices of the kernel that are missing from /dev, as in a container that was not given them.
 
-Nothing fails then: NCCL and UCX take TCP. RDMA needs one /dev/infiniband/uverbsN for each device (Linux
+Nothing fails: NCCL and UCX fall back to TCP. RDMA needs one /dev/infiniband/uverbsN for each device (Linux
 Documentation/infiniband/user_verbs.rst).
 """
 
@@ -16,9 +16,9 @@ _FACT = "verbs_devices"
 
 
 def _signs(facts: Facts) -> Findings:
-    there = setting(facts.topology, _FACT)
+    count = setting(facts.topology, _FACT)
     devices = {str(nic.facts.get("rdma_device", nic.id)) for nic in rdma_nics(facts.topology)}
-    given = 0 if there == NONE else whole(there)
+    given = 0 if count == NONE else whole(count)
     if given is None or given >= len(devices):
         return
     yield CHECK.of_host(
@@ -31,10 +31,10 @@ def _signs(facts: Facts) -> Findings:
 
 CHECK = Check(
     name="rdma_devices_missing",
-    summary="a process does not find the RDMA devices",
-    costs="RDMA's rate against that of TCP, without an error: NCCL and UCX take what they find",
-    remedy="docker run --device=/dev/infiniband --ulimit memlock=-1; in Kubernetes the RDMA device plugin; on hosts"
-    " modprobe ib_uverbs",
+    summary="RDMA devices are missing from /dev",
+    costs="the difference between RDMA and TCP, without an error: NCCL and UCX use the devices that they find",
+    remedy="docker run --device=/dev/infiniband --ulimit memlock=-1; in Kubernetes use the RDMA device plugin; on"
+    " hosts modprobe ib_uverbs",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
     asks=(read(_FACT),),

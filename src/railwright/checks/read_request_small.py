@@ -1,7 +1,7 @@
-"""A NIC that asks for less at a time than it may: with a read request of 512 bytes it needs eight for 4096.
+"""A NIC whose PCIe read requests are small: at 512 bytes it needs eight requests to read 4096.
 
-Mellanox, Understanding PCIe Configuration for Maximum Performance, sets 4096 (`MaxReadReq`): a NIC reads all that it
-sends. GPUs and drives keep many requests in flight, so that theirs cost nothing that is known.
+Mellanox, Understanding PCIe Configuration for Maximum Performance, sets 4096 (`MaxReadReq`): a NIC reads all data that
+it sends. GPUs and drives keep many requests in flight, so their request size has no known cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from railwright.topology.gpus import runs
 
 _BEST_BYTES = 4096
 _CERTAIN_BYTES = 256
-"""512 is what firmware sets and many machines run well with; below it is a mistake."""
+"""Firmware sets 512 and many machines run well with it; a smaller value is a mistake."""
 _FAST_BITS_PER_S = 100e9
 
 
@@ -26,14 +26,14 @@ def _signs(facts: Facts) -> Findings:
         if size < _BEST_BYTES:
             yield CHECK.finding(
                 names,
-                f"{runs(names)} may read {size} bytes with one PCIe request, {_BEST_BYTES} is possible",
+                f"PCIe read requests of {runs(names)} are {size} bytes, {_BEST_BYTES} is possible",
                 ("MaxReadRequest", f"{size} B", "PCIe Device Control register"),
                 certainty="likely" if size <= _CERTAIN_BYTES else "possible",
             )
 
 
 def _fast(topology: Topology) -> tuple[Device, ...]:
-    """The NICs whose port is fast enough for requests to matter, each once."""
+    """Return the NICs whose port is fast enough for the request size to matter, without duplicates."""
     fast = {nic.id: nic for nic, link in ports(topology) if _rate(link) >= _FAST_BITS_PER_S}
     return tuple(fast.values())
 
@@ -54,8 +54,8 @@ def _unread(topology: Topology) -> str:
 
 CHECK = Check(
     name="read_request_small",
-    summary="a NIC asks for less than it may with one PCIe request",
-    costs="not known from settings alone: measure with ib_write_bw or nccl-tests before and after"
+    summary="a NIC's PCIe read requests are smaller than possible",
+    costs="unknown from settings alone: measure with ib_write_bw or nccl-tests before and after"
     " (Mellanox, Understanding PCIe Configuration)",
     remedy="lspci -vv -s ADDRESS | grep MaxReadReq; setpci -s ADDRESS CAP_EXP+8.w shows the register: the"
     " first of its four digits is 5 for 4096 bytes; the BIOS or a service sets it at every start",

@@ -1,4 +1,4 @@
-"""The registry of checks that no fault has; `diagnosis.every_check` adds those of faults."""
+"""The registry of checks without a fault model; `faults.every_check` adds the faults."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Writes of a NIC that may not overtake each other: the memory of a NUMA node further away then holds up all of them.
+"""Writes of a NIC that must stay in order, so that writes to a distant NUMA node hold up all others.
 
 The bit is `Enable Relaxed Ordering` of the PCIe Device Control register. Linux clears it below root ports that
-mishandle such writes (drivers/pci/probe.c, pci_configure_relaxed_ordering), firmware or a BIOS elsewhere. NCCL, UCX and
-perftest mark their writes by themselves, unless they are told not to.
+mishandle such writes (drivers/pci/probe.c, pci_configure_relaxed_ordering); firmware or a BIOS may clear it elsewhere.
+NCCL, UCX and perftest mark their writes themselves unless configured otherwise.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from railwright.checks.parts import blind, rdma_nics
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.topology.gpus import runs
 
-_COSTS = "writes wait for each other, most of all in virtual machines (NCCL, NCCL_IB_PCI_RELAXED_ORDERING)"
+_COSTS = "writes wait for each other, especially in virtual machines (NCCL, NCCL_IB_PCI_RELAXED_ORDERING)"
 _SETTINGS = Settings(
     {
         "NCCL_IB_PCI_RELAXED_ORDERING": Cause(is_one_of("0"), "keeps NCCL's writes in order"),
         "UCX_IB_PCI_RELAXED_ORDERING": Cause(is_one_of("off", "no", "n", "0"), "keeps UCX's writes in order"),
     },
     costs=_COSTS,
-    remedy="unset it: both ask the NIC whether it can (NCCL: 2, UCX: auto)",
+    remedy="unset it: by default both query the NIC's capability (NCCL: 2, UCX: auto)",
 )
 
 
@@ -30,9 +30,9 @@ def _signs(facts: Facts) -> Findings:
     if off and not facts.topology.is_described:
         yield CHECK.finding(
             off,
-            f"{runs(off)} may not mark writes as relaxed in order",
+            f"{runs(off)} may not mark writes as relaxed-ordered",
             ("Enable Relaxed Ordering", "off", "PCIe Device Control register"),
-            # A hypervisor shows a register of its own.
+            # A hypervisor presents a virtual register.
             certainty="possible" if is_virtual(facts.topology) else "likely",
         )
 
@@ -41,9 +41,9 @@ _UNREAD = "the PCIe Device Control register of {} cannot be read (root may read 
 
 CHECK = Check(
     name="relaxed_ordering_off",
-    summary="a NIC's writes may not overtake each other",
+    summary="a NIC's writes must stay in order",
     costs=_COSTS,
-    remedy="switch it on in the BIOS and with mlxconfig -d DEVICE set PCI_WR_ORDERING=1, restart; then lspci"
+    remedy="enable it in the BIOS and with mlxconfig -d DEVICE set PCI_WR_ORDERING=1, and reboot; then lspci"
     " -vv -s ADDRESS | grep RlxdOrd shows RlxdOrd+",
     settings=_SETTINGS,
     signs=_signs,

@@ -1,7 +1,7 @@
-"""RoCE without ECN on a port: it is not told of congestion, and answers none.
+"""RoCE without ECN on a port, which then neither signals congestion nor reacts to it.
 
 NVIDIA, RoCE configuration of ConnectX (`ecn/roce_np/enable` and `roce_rp/enable` below the netdev). Only drivers of
-MLNX_OFED and DOCA-OFED show that in sysfs; flow control and trust are asked by netlink: `mlnx_qos`, `dcb`.
+MLNX_OFED and DOCA-OFED show that in sysfs; `mlnx_qos` and `dcb` read flow control and trust over netlink.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from railwright.checks.roce_gids import roce, roce_nics
 from railwright.topology.gpus import runs
 
 _FACT = "roce_ecn"
-_ASK = "mlnx_qos -i NETDEV, or dcb pfc show dev NETDEV and dcb app show dev NETDEV"
+_COMMANDS = "mlnx_qos -i NETDEV, or dcb pfc show dev NETDEV and dcb app show dev NETDEV"
 
 
 def _signs(facts: Facts) -> Findings:
@@ -28,11 +28,11 @@ def _signs(facts: Facts) -> Findings:
 
 CHECK = Check(
     name="roce_ecn_off",
-    summary="RoCE ports are not told of congestion",
+    summary="RoCE ports do not use congestion notification (ECN)",
     certainty="possible",
-    costs="under congestion packets are lost, or flow control spreads the congestion; none on an idle fabric",
-    remedy=f"as the fabric is set up: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3 and roce_rp; {_ASK}",
+    costs="under congestion packets are lost, or flow control spreads the congestion; no cost on an idle fabric",
+    remedy=f"for the fabric's priority: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3and roce_rp; {_COMMANDS}",
     signs=_signs,
     needs=(needs.settings, roce),
-    asks=(blind(roce_nics, _FACT, f"the driver of {{}} does not show ECN in sysfs; look with {_ASK}"),),
+    asks=(blind(roce_nics, _FACT, f"the driver of {{}} does not show ECN in sysfs; check with {_COMMANDS}"),),
 )

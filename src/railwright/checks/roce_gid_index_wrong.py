@@ -1,6 +1,6 @@
-"""A GID index in the environment that points at no RoCE v2 GID, or at one of an address that is not routed.
+"""A GID index in the environment that selects no RoCE v2 GID, or one whose address is not routable.
 
-Indices depend on the order in which addresses came and go. NCCL takes the GID by itself from 2.21 on
+Indices depend on the order in which addresses were added and removed. NCCL selects the GID itself since 2.21
 (NCCL User Guide, NCCL_IB_GID_INDEX), UCX does (`UCX_IB_GID_INDEX=auto`).
 """
 
@@ -27,26 +27,26 @@ def _signs(facts: Facts) -> Findings:
         for why, names in wrong.items():
             yield CHECK.finding(
                 names,
-                f"{name}={index}, and that of {runs(names)} is {why}",
+                f"{name}={index}, but that GID of {runs(names)} is {why}",
                 ("GID index", str(index), f"environment; {GIDS}"),
-                remedy=f"unset {name}: the library then looks for a GID of RoCE v2; show_gids lists them",
+                remedy=f"unset {name}: the library then selects a RoCE v2 GID; show_gids lists them",
             )
 
 
 def _wrong(table: tuple[Gid, ...], index: int) -> str:
-    """What is wrong with it; empty where nothing is."""
-    found = next((one for one in table if one.number == index), None)
-    if found is None:
+    """Return the problem of the GID at the index; empty if there is none."""
+    selected = next((gid for gid in table if gid.number == index), None)
+    if selected is None:
         return "empty"
-    if found.version == "v1":
-        return "of RoCE v1, which is not routed"
-    routable = any(one.is_routable for one in table)
-    return "link-local, while another has an address" if routable and not found.is_routable else ""
+    if selected.version == "v1":
+        return "a RoCE v1 GID, which is not routable"
+    routable = any(gid.is_routable for gid in table)
+    return "link-local, although another GID has an address" if routable and not selected.is_routable else ""
 
 
 CHECK = Check(
     name="roce_gid_index_wrong",
-    summary="a GID index that is set points at the wrong GID",
+    summary="a configured GID index selects the wrong GID",
     certainty="likely",
     costs="connections fail, or do not leave the subnet",
     signs=_signs,

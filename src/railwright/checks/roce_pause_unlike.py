@@ -1,8 +1,8 @@
-"""RoCE ports of one host that differ in pauses of all their traffic (IEEE 802.3x), by `ethtool -a`.
+"""RoCE ports of one host with different settings of link-level pause (IEEE 802.3x), according to `ethtool -a`.
 
-Whether a lossless fabric pauses whole ports, single priorities or none is its design; that the ports of a host differ
-is not. A pause stops every class, also what is not RDMA: NVIDIA/daqiri#250 measured a fifth of 400 Gb/s lost to them
-with no counter of drops moving. IEEE 802.3 annex 31B; ethtool(8).
+A fabric may pause whole ports, single priorities or none, but the ports of a host must agree. A pause stops every
+traffic class, including traffic other than RDMA: NVIDIA/daqiri#250 measured a fifth of 400 Gb/s lost to pauses while
+no drop counter moved. IEEE 802.3 annex 31B; ethtool(8).
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from railwright.checks.roce_unlike import unlike
 from railwright.topology.gpus import runs
 from railwright.topology.settings import NONE
 
-_WORDS = {NONE: "neither heed nor send pauses", "rx": "heed pauses", "tx": "send pauses", "rx tx": "heed and send them"}
+_WORDS = {
+    NONE: "pause off",
+    "rx": "pause on receive only",
+    "tx": "pause on transmit only",
+    "rx tx": "pause on both ways",
+}
 
 
 def _says(names: list[str], value: str, usual: str) -> str:
@@ -20,11 +25,11 @@ def _says(names: list[str], value: str, usual: str) -> str:
 
 CHECK = unlike(
     "roce_pause_unlike",
-    "RoCE ports of a host differ in pauses of all their traffic",
+    "RoCE ports of a host have different link-level pause settings",
     "pause",
     says=_says,
-    seen=("pauses of all traffic", "ethtool -a"),
-    unread="ethtool -a does not tell the pauses of {}",
-    costs="one side loses packets under congestion, or is stopped whole by it; none on an idle fabric",
-    remedy="ethtool -A NETDEV rx off tx off, or on, as the fabric is set up; beside PFC they are off",
+    seen=("link-level pause", "ethtool -a"),
+    unread="ethtool -a does not report the pause settings of {}",
+    costs="under congestion one side loses packets or stops completely; no cost on an idle fabric",
+    remedy="ethtool -A NETDEV rx off tx off, or on, to match the fabric; with PFC, pause is off",
 )

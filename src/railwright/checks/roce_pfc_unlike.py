@@ -1,7 +1,7 @@
-"""RoCE ports of one host whose lossless priorities are not the same, by `dcb pfc show`.
+"""RoCE ports of one host with different lossless priorities, according to `dcb pfc show`.
 
-Which priority is lossless, or none where ECN alone is to do, is the fabric's design; that the ports of a host differ is
-not. IEEE 802.1Qbb; iproute2, dcb-pfc(8).
+The fabric's design determines the lossless priority, or none if it relies on ECN, but the ports of a host must agree.
+ IEEE 802.1Qbb; iproute2, dcb-pfc(8).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def _words(value: str) -> str:
 
 CHECK = unlike(
     "roce_pfc_unlike",
-    "RoCE ports of a host differ in their lossless priorities",
+    "RoCE ports of a host have different lossless priorities",
     "lossless_priorities",
     says=_says,
     seen=("lossless priorities", "dcb pfc show"),
-    unread=f"dcb does not tell the priorities of {{}}{LOOK_WITH}",
-    costs="packets are lost under congestion on one side, or pauses spread it; none on an idle fabric",
-    remedy="dcb pfc set dev NETDEV prio-pfc 3:on, as the fabric is set up; mlnx_qos where that driver decides",
+    unread=f"dcb does not report the priorities of {{}}{LOOK_WITH}",
+    costs="under congestion one side loses packets, or pauses spread it; no cost on an idle fabric",
+    remedy="dcb pfc set dev NETDEV prio-pfc 3:on, with the fabric's values; mlnx_qos if that driver manages the port",
 )

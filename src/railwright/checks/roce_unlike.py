@@ -1,4 +1,4 @@
-"""What is set for each RoCE port and should be alike within a host; which value it is, the fabric decides."""
+"""Settings of RoCE ports that should be the same within a host; the right value depends on the fabric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railwright.checks.parts import blind
 from railwright.checks.roce_gids import roce, roce_nics
 from railwright.topology.devices import Topology
 
-LOOK_WITH = "; look with mlnx_qos -i NETDEV"
+LOOK_WITH = "; check with mlnx_qos -i NETDEV"
 
 
 def unlike(
@@ -25,10 +25,10 @@ def unlike(
     costs: str,
     remedy: str,
 ) -> Check:
-    """A check that a fact is alike on all RoCE ports of a host.
+    """Return a check that a fact is the same on all RoCE ports of a host.
 
-    `says` takes the NICs whose value differs from that of most, theirs and the usual one; `seen` is what the value is,
-    and which tool told it.
+    `says` takes the NICs that differ from the majority, their value and the usual value; `seen` is the claim and the
+    tool that reports it.
     """
 
     def signs(facts: Facts) -> Findings:

@@ -1,4 +1,4 @@
-"""Environment variables that make a fault: which, from which value on, and what that costs."""
+"""Environment variables that cause a fault, with the harmful values and the cost."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 _LONGEST_SHOWN = 80
 _LONGEST_NUMBER = 18
-"""Digits: more than any of these settings can mean, and what an int of 64 bits holds."""
+"""Digits; fits a 64-bit integer and exceeds every meaningful setting."""
 
 
 class Cause(NamedTuple):
-    """When a value makes the fault, and what it then does, as a clause."""
+    """A predicate for harmful values, and their effect as a clause."""
 
     when: Callable[[str], bool]
     does: str
 
 
 class Settings(NamedTuple):
-    """The variables that make a fault, with what all of them cost and what to do about them."""
+    """The variables that cause a fault, with their common cost and remedy."""
 
     causes: Mapping[str, Cause]
     costs: str
@@ -26,22 +26,22 @@ class Settings(NamedTuple):
 
 
 def is_one_of(*values: str) -> Callable[[str], bool]:
-    """Whether the value is one of these, in upper or lower case."""
+    """Return a predicate for these values, ignoring case."""
     upper = tuple(value.upper() for value in values)
     return lambda value: value.strip().upper() in upper
 
 
 def is_below(limit: int) -> Callable[[str], bool]:
-    """Whether the value is a whole number from 0 to below the limit."""
+    """Return a predicate for non-negative integers below the limit."""
     return lambda value: (number := whole_number(value)) is not None and number < limit
 
 
 def whole_number(value: str) -> int | None:
-    """A number that one of these settings can mean; None for other words."""
+    """Parse a non-negative integer of at most 18 digits; None for other text."""
     text = value.strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
 
 
 def short(value: str) -> str:
-    """As much of a value as is shown."""
+    """Truncate a value for display."""
     return value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]} ..."

@@ -1,6 +1,6 @@
-"""A /dev/shm of a few MiB, as containers get it: NCCL, MPI and data loaders put what they share there.
+"""A /dev/shm of a few MiB, the default in containers: NCCL, MPI and data loaders keep shared buffers there.
 
-Docker gives 64 MiB. NCCL's User Guide (Troubleshooting, Docker) asks for 1 GiB.
+Docker's default is 64 MiB. NCCL's User Guide (Troubleshooting, Docker) recommends 1 GiB.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ def _signs(facts: Facts) -> Findings:
     size_bytes = 0 if size == NONE else whole(size)
     if size_bytes is None or size_bytes >= _ENOUGH_BYTES or needs.two_gpus(facts.topology):
         return
-    holds = "is not there" if size == NONE else f"holds {size_bytes / 2**20:.0f} MiB"
+    state = "does not exist" if size == NONE else f"holds {size_bytes / 2**20:.0f} MiB"
     yield CHECK.of_host(
         facts,
-        f"the file system /dev/shm {holds}: processes of one host share their buffers there",
+        f"the file system /dev/shm {state}: processes of one host share buffers there",
         ("size of /dev/shm", str(size), "/proc/self/mounts"),
     )
 
 
 CHECK = Check(
     name="shared_memory_small",
-    summary="shared memory (/dev/shm) is too small for what processes share",
+    summary="shared memory (/dev/shm) is too small",
     certainty="likely",
-    costs="NCCL ends with `No space left on device`, or ranks use sockets (NCCL User Guide, Troubleshooting)",
-    remedy="docker run --shm-size=1g or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm",
+    costs="NCCL fails with `No space left on device`, or ranks use sockets (NCCL User Guide, Troubleshooting)",
+    remedy="docker run --shm-size=1g or --ipc=host; in Kubernetes mount an emptyDir of medium Memory at /dev/shm",
     signs=_signs,
     needs=(needs.settings, needs.two_gpus),
     asks=(read(_FACT),),

@@ -2,7 +2,7 @@
 
 NVIDIA, GPUDirect Storage Troubleshooting Guide: for nvidia-fs its module and an IOMMU that is off or passes addresses
 through; for P2PDMA (NVMe P2PDMA Troubleshooting) Linux 6.2, open kernel modules, a GPU of Ampere or later, no NVMe
-multipathing, and on x86 a static BAR1. `gdscheck -p` asks the same, and reads cufile.json.
+multipathing, and on x86 a static BAR1. `gdscheck -p` checks the same, and reads cufile.json.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _PASSED = frozenset({"identity", IOMMU_OFF})
 
 
 def nvme_drives(topology: Topology) -> tuple[Device, ...]:
-    """The drives on PCI that the kernel drives by NVMe."""
-    return tuple(one for one in topology.of_kind("drive") if one.address and one.id.startswith("nvme"))
+    """Return the NVMe drives that have a PCI address."""
+    return tuple(drive for drive in topology.of_kind("drive") if drive.address and drive.id.startswith("nvme"))
 
 
 def storage_ways(topology: Topology) -> tuple[Way, ...]:
-    """Both ways, nvidia-fs first; empty for a description, and where there is no NVIDIA GPU or no NVMe drive."""
+    """Return both ways, nvidia-fs first; empty for a description or without an NVIDIA GPU and an NVMe drive."""
     gpus, drives = nvidia_gpus(topology), nvme_drives(topology)
     if topology.is_described or not gpus or not drives:
         return ()
@@ -48,7 +48,7 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
             (
                 at_least("Linux", _LINUX, setting(topology, "kernel")),
                 open_module(topology),
-                *(at_least("compute capability", _AMPERE, one) for one in capabilities),
+                *(at_least("compute capability", _AMPERE, capability) for capability in capabilities),
                 Asked(
                     what="NVMe multipathing is off",
                     there=None if multipath is None else multipath != "Y",
@@ -66,6 +66,6 @@ def _static_bar1(told: object) -> Asked:
 
 
 def _not_translated(devices: tuple[Device, ...]) -> Asked:
-    domains = [one.facts.get(IOMMU_DOMAIN) for one in devices]
+    domains = [device.facts.get(IOMMU_DOMAIN) for device in devices]
     there = None if None in domains else set(domains) <= _PASSED
     return Asked(what="the IOMMU is off or passes addresses through", there=there, seen="/sys/kernel/iommu_groups")

@@ -1,1 +1,1 @@
-"""Explains what a known tool printed: its rows held against a machine, and the faults that give such a curve. Pure."""
+"""Explains a known tool's output: compares its rows with a machine, and finds faults that fit the curve. Pure."""

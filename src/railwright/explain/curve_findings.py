@@ -1,4 +1,4 @@
-"""What a table shows together with its machine and settings, without a curve of a fault: as findings with evidence."""
+"""Findings from a table, its machine and its settings that need no predicted curve of a fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLLAPSE = 3.0
 
 
 def seen_in(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) -> tuple[Finding, ...]:
-    """All findings. Without a machine there are none."""
+    """Return all findings; none without a machine."""
     return () if machine is None else tuple(_seen_in(file, machine, rows))
 
 
@@ -35,17 +35,17 @@ def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Ite
         at, before = format_size(fall.size_bytes), format_size(fall.before_bytes)
         yield uplinks_shared.FAULT.finding(
             (Place("network"),),
-            f"from {at} on the rate is 1/{fall.factor:.1f} of that at {before}: flows hinder each other in the"
-            " network once messages are long, as on shared uplinks; a slow link would not have carried the smaller",
+            f"from {at} on the rate is 1/{fall.factor:.1f} of that at {before}: flows collide in the"
+            " network once messages are long, as on shared uplinks; a slow link would have limited smaller sizes too",
             ("curve", f"1/{fall.factor:.1f} at {at}", "the table"),
             certainty="possible",
-            remedy="the same test with hosts of one leaf only; counters of discards, pauses and ECN marks of the"
-            " switches between them",
+            remedy="the same test with hosts of one leaf only; the counters of discards, pauses and ECN"
+            " marks on the switches between them",
         )
 
 
 def _copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
-    """Copies between GPUs that NVLink joins, all at a rate that PCIe has, too."""
+    """Find copies between NVLink-joined GPUs that are all within the rate of PCIe."""
     host = machine.cluster.host
     pairs = [row for row in rows if row.value and _is_between_gpus(row.path)] if isinstance(file.workload, Copy) else []
     if not host.joins_gpus or not pairs or any(row.verdict.state != "slow" for row in pairs):
@@ -56,7 +56,7 @@ def _copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[J
         rate, pcie = format_bandwidth(fastest), format_bandwidth(over_pcie.value)
         yield p2p_disabled.FAULT.finding(
             (Place("GPUs"),),
-            f"no copy between GPUs is faster than {rate}: that is a rate of PCIe ({pcie}), and not of NVLink",
+            f"no copy between GPUs is faster than {rate}, a rate of PCIe ({pcie}) and not of NVLink",
             ("curve", rate, "the table"),
             certainty="possible",
             remedy="nvidia-smi topo -p2p r and nvidia-smi nvlink -s; systemctl status nvidia-fabricmanager",
@@ -69,16 +69,16 @@ def _is_between_gpus(path: str) -> bool:
 
 
 def _fewer_nics_named(file: ForeignFile, machine: Machine) -> Iterator[Finding]:
-    """NCCL_IB_HCA that names fewer NICs than the host has, for more GPUs than it names."""
+    """Find an NCCL_IB_HCA that names fewer NICs than the host has and than GPUs take part."""
     value = file.environment.get(_HCA, "")
     named = [word for word in value.lstrip("=").split(",") if word]
     ports = len(rdma_ports(machine.cluster.host))
-    each = file.ranks // machine.cluster.hosts if file.ranks else 0
+    gpus = file.ranks // machine.cluster.hosts if file.ranks else 0
     exact = value and not value.startswith("^") and all(word.rstrip(":0123456789") != word for word in named)
-    if exact and len(named) < min(ports, each):
+    if exact and len(named) < min(ports, gpus):
         yield nic_unused.FAULT.finding(
             (Place("environment"),),
-            f"{_HCA}={value[:80]} names {len(named)} of the {ports} NICs of each host, for {each} GPUs",
+            f"{_HCA}={value[:80]} names {len(named)} of the {ports} NICs of each host, for {gpus} GPUs",
             ("setting", f"{_HCA}={value[:80]}", "environment of the run"),
             costs="",
             remedy=f"unset {_HCA}, or name one NIC for each GPU (NCCL User Guide, Environment Variables)",

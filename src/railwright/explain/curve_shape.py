@@ -1,4 +1,4 @@
-"""What the curve of a table looks like, in words: where it falls, where it ends, which sizes are slow."""
+"""The shape of a table's curve in words: where it falls, where it ends, and the slow sizes."""
 
 from __future__ import annotations
 
@@ -15,49 +15,51 @@ from railwright.results.records import size_of
 from railwright.units import format_bandwidth, format_duration, format_size
 
 _FALLS = 2.0
-"""From this factor on a rate that is lower at a larger size is no noise."""
+"""A rate lower by this factor at a larger size is not noise."""
 _LARGE = 16 * 1024 * 1024
 _APART = 1.25
 _FLAT = 0.95
 _LEAST_FLAT = 4
-"""Sizes, each twice the one before: eightfold bytes at the same rate are no chance."""
+"""Sizes, each twice the previous: the same rate over eight times the bytes is not by chance."""
 _ENOUGH = 64 * 1024
-"""Below it rates are those of a call, and their ups and downs say little."""
+"""Below this size the call determines the rate, and its variation means little."""
 
 
 class Fall(NamedTuple):
-    """Where a larger size is much slower than a smaller one."""
+    """A size that is much slower than the previous smaller size."""
 
     size_bytes: int
     before_bytes: int
     factor: float
     lasts: bool
-    """Whether no larger size reaches again what was there before."""
+    """Whether no larger size recovers the previous rate."""
 
 
 def fall_of(rows: Sequence[Judged]) -> Fall | None:
-    """The greatest fall between two sizes, None where there is none."""
+    """Return the largest fall between two consecutive sizes; None if there is none."""
     rates = sorted(_rates(rows).items())
     found = []
     for place, ((before, high), (size, low)) in enumerate(pairwise(rates)):
         if size >= _ENOUGH // 4 and high >= _FALLS * low:
             rest = [rate for _, rate in rates[place + 1 :]]
             found.append(Fall(size, before, high / low, lasts=max(rest) < high))
-    return max(found, key=lambda one: one.factor, default=None)
+    return max(found, key=lambda fall: fall.factor, default=None)
 
 
 _SURELY_ABOVE = 1.05
 _FALL = (
-    "NCCL and MPI change algorithm or protocol at some size, and a slow link alone makes no larger size slower than a"
-    " smaller one"
+    "NCCL and MPI change algorithm or protocol at some size, and a slow link alone does not make a larger size slower"
+    " than a smaller one"
 )
-_FALL_OF_FILES = "a cache was full there, or larger requests are divided otherwise: drives carry large ones best"
+_FALL_OF_FILES = (
+    "a cache filled up there, or larger requests are split differently: drives are fastest with large requests"
+)
 _BETWEEN_GPUS = re.compile(r"gpu\d+>gpu\d+")
 _MOST_PAIRS = 6
 
 
 def _rates(rows: Sequence[Judged]) -> dict[int, float]:
-    """Size -> the rate of the better placement, in bytes/s."""
+    """Map each size to the rate of the better placement, in bytes/s."""
     best: dict[int, float] = {}
     for row in rows:
         size = size_of(row.parameters)
@@ -67,18 +69,18 @@ def _rates(rows: Sequence[Judged]) -> dict[int, float]:
 
 
 def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool = False) -> tuple[str, ...]:
-    """Sentences for the notes, the most telling first; `call` is a fixed time that all slow sizes lack."""
+    """Return sentences for the notes, the most significant first; `call` explains all slow sizes."""
     notes = []
     if of_files and any((row.fraction_of_limit or 0.0) > _SURELY_ABOVE for row in rows):
         notes.append(
-            "no drive carries what is above the limit: it came from memory (the page cache, a cache of the storage), or"
-            " there are more or faster drives than were given"
+            "no drive exceeds its limit: the data came from memory (the page cache, a cache of the storage), or there"
+            " are more or faster drives than given"
         )
     if call is not None:
         span = f"from {format_size(call.first_bytes)} to {format_size(call.last_bytes)}"
         notes.append(
-            f"{span} each call takes up to {format_duration(call.extra_s)} more than expected, whatever its size: the"
-            " call is slow there (launch, plug-in, CPU), not a link"
+            f"{span} each call takes up to {format_duration(call.extra_s)} more than expected, regardless of size: the"
+            " call is slow (launch, plug-in, CPU), not a link"
         )
     fall = fall_of(rows)
     if fall is not None:
@@ -96,7 +98,7 @@ def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool
 
 
 def _placements(rows: Sequence[Judged]) -> str:
-    """Where one of the placements is much faster at large sizes, as where a buffer is not registered or too small."""
+    """Report a placement that is much faster at large sizes, as with an unregistered or too small buffer."""
     rates: dict[int, dict[str, float]] = {}
     for row in rows:
         size, placement = size_of(row.parameters) or 0, row.parameters.get("placement")
@@ -109,24 +111,24 @@ def _placements(rows: Sequence[Judged]) -> str:
     last = pairs[max(apart)]
     fast, slow = (pick(last, key=last.__getitem__).replace("_", " ") for pick in (max, min))
     factor = max(last.values()) / min(last.values())
-    return f"at large sizes {fast} is {factor:.1f} times as fast as {slow}: the two differ by their buffers alone"
+    return f"at large sizes {fast} is {factor:.1f} times as fast as {slow}: the two differ only in their buffers"
 
 
 def _joined_otherwise(rows: Sequence[Judged]) -> str:
-    """The pairs of GPUs that carry more than the links between them on the machine given can."""
+    """Report GPU pairs that are faster than the links between them on the given machine."""
     above = [row.path for row in rows if (row.fraction_of_limit or 0.0) > _SURELY_ABOVE]
     pairs = list(dict.fromkeys(path for path in above if _BETWEEN_GPUS.fullmatch(path)))
     if not pairs:
         return ""
     more = f" and {len(pairs) - _MOST_PAIRS} more" if len(pairs) > _MOST_PAIRS else ""
     return (
-        f"{', '.join(pairs[:_MOST_PAIRS])}{more} carry more than their links on the machine given: its GPUs may be"
-        " numbered otherwise; give what nvidia-smi topo -m prints as --host FILE"
+        f"{', '.join(pairs[:_MOST_PAIRS])}{more} are faster than their links on the given machine: its GPUs may be"
+        " numbered differently; give the output of nvidia-smi topo -m as --host FILE"
     )
 
 
 def _plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
-    """The rate that no larger size exceeds, where the table stays slow on it: that of the narrowest link."""
+    """Report a slow rate that stays constant over the largest sizes, which is the rate of the narrowest link."""
     rates = sorted(_rates(rows).items())
     slow = {size_of(row.parameters) for row in rows if row.verdict.state == "slow"}
     top = max((rate for _, rate in rates), default=0.0)
@@ -135,16 +137,16 @@ def _plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
     if fall is not None or not steady or flat[-1] not in slow:
         return ""
     return (
-        f"from {format_size(flat[0])} on the rate stays at {format_bandwidth(top)}, whatever the size: that is what the"
-        " narrowest link on the way carries"
+        f"from {format_size(flat[0])} on the rate stays at {format_bandwidth(top)}, regardless of size: the rate of the"
+        " narrowest link on the path"
     )
 
 
 def missing_sizes(file: ForeignFile) -> tuple[str, ...]:
-    """A sentence where sizes that the run was told to measure, or that follow a torn row, are not in the text."""
+    """Report sizes missing from the text: requested but not measured, or cut off inside a row."""
     found = _never_ran(file)
     if found is None and any(note.startswith(ENDS_INSIDE) for note in file.notes):
-        found = "the text ends inside a row: it was cut off there, and what follows is not known"
+        found = "the text ends inside a row: it was cut off there, and the rest is unknown"
     if found is None:
         found = next((note for note in file.notes if note.startswith(ENDED_BY_ERROR)), None)
     return () if found is None else (found,)
@@ -162,6 +164,5 @@ def _never_ran(file: ForeignFile) -> str | None:
         following = largest + step
     if following is None or following > last:
         return None
-    return (
-        f"the run was to go up to {format_size(last)}, the text ends at {format_size(largest)}: it was cut off or died"
-    )
+    end = format_size(largest)
+    return f"the run was configured up to {format_size(last)}, but the text ends at {end}: it was cut off or died"

@@ -1,7 +1,7 @@
-"""Which fault would give the curve that was seen: every fault's own curve, and how far the measured one is from it.
+"""Fits faults to a measured curve: predicts the curve of each fault, and its distance from the measurement.
 
-The distance is the factor by which the two differ over the sizes, each size weighing as much as its bytes decide its
-time: what small messages take depends on much that no fault changes.
+The distance is the factor between the two over the sizes, each weighted by the share of its time that the bytes take:
+the time of small messages depends on much that no fault changes.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ _MOST_SHOWN = 5
 _CLEARLY_BETTER = 0.9
 """A fault is shown if its distance (in logarithms) is at most this share of the healthy machine's."""
 _HALF_AS_FAR = 0.5
-"""A fault is shown if the table is at most this share as far outside of its band as of the healthy machine's: what the
-band of health explains needs no fault."""
+"""A fault is shown if the table is at most this share as far outside its band as outside the healthy band: values
+that the healthy band explains need no fault."""
 _MUCH_FARTHER = 2.0
 """A fault is left out if it is more than this factor farther from the table than the nearest."""
 _MEASURED_ABOVE = 1.02
 _CLEARLY_ABOVE = 1.5
-"""Bands of collectives are less certain than rates of links."""
+"""For collectives, whose bands are less certain than rates of links."""
 _EXCHANGES_FROM = 2**20
-"""Bytes of a collective of MPI from which they decide on any network."""
+"""The size in bytes from which bytes decide the time of an MPI collective on any network."""
 _ALL_BYTES = 2**40
-"""A size at which bytes alone decide the rate."""
+"""A size at which only bytes decide the rate."""
 _BYTES_DECIDE = 0.5
-"""Of that rate: where a stream of messages stays below it at its largest size, it tells of no link."""
-_OF_STREAMS = {
+"""Share of that rate: a stream of messages that stays below it at its largest size reveals nothing about links."""
+_STREAM_WORDS = {
     "tcp_fallback": (
-        "the data goes over TCP sockets and not over RDMA",
+        "the data goes over TCP sockets instead of RDMA",
         "rdma link and ibv_devices in the job's container; UCX_LOG_LEVEL=info, or FI_LOG_LEVEL=info and fi_info",
     ),
     "p2p_disabled": (
-        "the data does not go from GPU to GPU directly, so that no NVLink is used but host memory or the NICs",
-        "nvidia-smi topo -p2p r; UCX_PROTO_INFO=y (cuda_ipc should be in it), or FI_PROVIDER (shm or lnx beside it)",
+        "the data does not go directly from GPU to GPU over NVLink, but through host memory or the NICs",
+        "nvidia-smi topo -p2p r; UCX_PROTO_INFO=y (should list cuda_ipc), or FI_PROVIDER (should include shm or lnx)",
     ),
 }
-"""fault -> (what is supposed, how to tell it) for tools that send messages without NCCL."""
+"""Maps a fault to its hypothesis and its command, for tools that send messages without NCCL."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A hypothesis beside the measured curve."""
+    """A hypothesis, fitted to the measured curve."""
 
     fault: str
     says: str
     distance: float
-    """The typical factor between measured and predicted: 1.0 is the same, 2.0 is twice or half."""
+    """The typical factor between measured and predicted: 1.0 means equal, 2.0 twice or half."""
     predicted: tuple[tuple[int, float], ...]
-    """(size in bytes, algbw or bandwidth in bytes/s); of copies, which have one size, the number of the row for it."""
+    """(size in bytes, algbw or bandwidth in bytes/s); for copies, which have one size, the row number replaces it."""
     tell_apart: str = ""
 
 
 class Point(NamedTuple):
-    """What is predicted at one size, in bytes/s, and how much the size tells of a fault, from 0 to 1."""
+    """The prediction at one size in bytes/s, and the size's weight from 0 to 1."""
 
     middle: float
     low: float
@@ -81,18 +81,18 @@ class Point(NamedTuple):
     weight: float
 
     def beyond(self, measured: float) -> float:
-        """How far a value is outside of the band, as a logarithm; 0 inside."""
+        """Return the distance of a value from the band as a logarithm; 0 inside."""
         return max(0.0, math.log(self.low / measured), math.log(measured / self.high))
 
 
 Rows = Mapping[int, tuple[Result, float]]
-"""The rows that tell something, by size in bytes; of copies by the number of the row. Each with its rate in bytes/s."""
+"""The significant rows with their rates in bytes/s, by size in bytes, or by row number for copies."""
 Curve = dict[int, Point]
-"""What is predicted for each of them."""
+"""The prediction for each of the rows."""
 
 
 def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
-    """The healthy machine first, then the faults that come clearly nearer to the table, the nearest first."""
+    """Return the healthy machine first, then the faults that fit the table clearly better, the nearest first."""
     case = Case(cluster=machine.cluster, to_memory=_is_copies(file) or _to_memory(file, machine))
     rows = _telling_rows(file, machine)
     if not rows:
@@ -120,7 +120,7 @@ def _is_stream(file: ForeignFile) -> bool:
 
 
 def _to_memory(file: ForeignFile, machine: Machine) -> bool:
-    """Whether messages go between a GPU and the memory of its own host."""
+    """Report whether messages go between a GPU and the memory of its own host."""
     workload = file.workload
     return isinstance(workload, Message) and machine.cluster.hosts == 1 and workload.from_gpu != workload.to_gpu
 
@@ -134,21 +134,21 @@ def _is_by_mpi(file: ForeignFile) -> bool:
 
 
 def _supposed(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Supposed]:
-    """Every way in which a fault could be there, of the faults that the tool can have, in words that fit the tool."""
+    """Yield the hypotheses of all faults that can affect the tool, worded for the tool."""
     able = (fault for fault in FAULTS if fault.can_be_of(file.workload.transport, operation_of(file)))
-    alone = _slow_alone(file, machine) if _is_copies(file) else ""
+    only_slow = _find_slow_gpus(file, machine) if _is_copies(file) else ""
     for supposed in (way for fault in able for way in fault.suppose(case)):
         if _is_stream(file) or _is_by_mpi(file):
-            says, tell_apart = _OF_STREAMS.get(supposed.fault, (supposed.says, supposed.tell_apart))
+            says, tell_apart = _STREAM_WORDS.get(supposed.fault, (supposed.says, supposed.tell_apart))
             yield replace(supposed, says=says, tell_apart=tell_apart)
-        elif alone:
-            yield replace(supposed, says=f"{supposed.says} (here {alone} alone)")
+        elif only_slow:
+            yield replace(supposed, says=f"{supposed.says} (here only {only_slow})")
         else:
             yield supposed
 
 
 def _merged(found: list[Fitted]) -> list[Fitted]:
-    """Ways of one fault that give the same curve are one: the measurement cannot tell them apart."""
+    """Merge variants of one fault with the same curve, which the measurement cannot distinguish."""
     merged: dict[tuple[str, object], Fitted] = {}
     for fitted in found:
         key = (fitted.fault, fitted.predicted)
@@ -157,7 +157,7 @@ def _merged(found: list[Fitted]) -> list[Fitted]:
 
 
 def _telling_rows(file: ForeignFile, machine: Machine) -> Rows:
-    """Of each size the best placement, since a fault slows both; of streams what bytes decide; of copies the slow."""
+    """Select the significant rows: the best placement per size, large sizes of streams, slow copies."""
     if _is_copies(file):
         return _slow_copies(file, machine)
     if not (_is_stream(file) or _is_by_mpi(file) or is_collective(file)):
@@ -179,7 +179,7 @@ def _least_bytes(file: ForeignFile) -> int:
 
 
 def _size_and_rate(result: Result, file: ForeignFile) -> tuple[int, float]:
-    """Bytes and bytes/s of a row, of the whole operation where it is a time; (0, 0) of a row that has no rate."""
+    """Return bytes and bytes/s of a row, of the whole operation if it is a latency; (0, 0) without a rate."""
     workload = row_workload(result, file)
     value = result.summary.median if result.summary is not None else 0.0
     if isinstance(workload, Collective) and workload.by == "mpi":
@@ -193,11 +193,11 @@ def _is_rate(row: Result) -> bool:
 
 
 def _fitted(supposed: Supposed, file: ForeignFile, machine: Machine, rows: Rows) -> tuple[Fitted | None, float]:
-    """The hypothesis, and how far outside of its band the table is, as a logarithm."""
+    """Return the fitted hypothesis, and the table's distance from its band as a logarithm."""
     try:
-        curve = _curve(file, _with(machine, supposed.case), rows)
+        curve = _curve(file, _suppose_case(machine, supposed.case), rows)
     except RailwrightError:
-        return None, math.inf  # the machine with this fault cannot run the test at all, so it did not have it
+        return None, math.inf  # a machine with this fault cannot run the test, so the fault is excluded
     total = sum(point.weight for point in curve.values())
     if total <= 0:
         return None, math.inf
@@ -213,15 +213,15 @@ def _fitted(supposed: Supposed, file: ForeignFile, machine: Machine, rows: Rows)
     return fitted, math.sqrt(beyond / total)
 
 
-def _with(machine: Machine, case: Case) -> Machine:
-    """The machine with what is supposed of it. What a job asked for is not supposed."""
+def _suppose_case(machine: Machine, case: Case) -> Machine:
+    """Return the machine of a hypothesis, without the job's environment."""
     return dataclasses.replace(machine, cluster=case.cluster, case=case, environment={}, is_explained=False)
 
 
 def _curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
-    """What the machine is expected to reach of each row.
+    """Return the expected rates of the rows.
 
-    What a fault leaves at most no size can exceed, be it ever so small: a table with one that does has not this fault.
+    No size can exceed the highest rate that a fault allows: if a row does, the result is empty and excludes the fault.
     """
     points = {size: _point(row, file, machine) for size, (row, _) in rows.items()}
     curve = {size: point for size, point in points.items() if point is not None}
@@ -233,13 +233,13 @@ def _curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
         return {}
     large = _point(max(rows.items())[1][0], file, machine, size_bytes=_ALL_BYTES)
     most = large.middle if large is not None else highest
-    if _is_stream(file):  # below that a message takes longer than its bytes do, and a slow link hardly shows
+    if _is_stream(file):  # below that share the message's overhead decides, and a slow link hardly shows
         return curve if max(point.middle for point in curve.values()) >= _BYTES_DECIDE * most else {}
     return {size: point._replace(weight=min(1.0, point.middle / most)) for size, point in curve.items()}
 
 
 def _point(row: Result, file: ForeignFile, machine: Machine, size_bytes: int = 0) -> Point | None:
-    """The rates that are expected of a row, or of the same at another size."""
+    """Return the expected rates of a row, optionally at another size."""
     workload = row_workload(row, file)
     workload = replace(workload, size_bytes=size_bytes) if size_bytes else workload
     limit, band = expect(workload, machine)
@@ -255,7 +255,7 @@ def _point(row: Result, file: ForeignFile, machine: Machine, size_bytes: int = 0
 
 
 def _slow_copies(file: ForeignFile, machine: Machine) -> Rows:
-    """The copies below the band of health: of one GPU, it may be, and not of its siblings."""
+    """Return the copies below the healthy band, which may be those of a single GPU."""
     rows = {
         number: (row, row.summary.median)
         for number, row in enumerate(file.results)
@@ -272,24 +272,24 @@ def _is_one_way(row: Result) -> bool:
 
 
 def _is_refuted(file: ForeignFile, machine: Machine, case: Case, slow: set[str]) -> bool:
-    """Whether a slow path was faster another time, as through the host, than its link could be with that fault."""
+    """Report whether a slow path was faster in another row than its link could be with this fault."""
     best: dict[str, tuple[Result, float]] = {}
     for row in file.results:
         if row.path in slow and row.summary is not None and _is_one_way(row):
             best[row.path] = max((row, row.summary.median), best.get(row.path, (row, 0.0)), key=lambda pair: pair[1])
     for row, rate in best.values():
-        limit, _ = expect(row_workload(row, file), _with(machine, replace(case, gpu_cap_bytes_per_s=math.inf)))
+        limit, _ = expect(row_workload(row, file), _suppose_case(machine, replace(case, gpu_cap_bytes_per_s=math.inf)))
         if isinstance(limit, Limit) and rate > _MEASURED_ABOVE * limit.value:
             return True
     return False
 
 
-def _slow_alone(file: ForeignFile, machine: Machine) -> str:
-    """The GPUs that have slow copies and no others, as a run; empty where that is so of all of them or of none."""
+def _find_slow_gpus(file: ForeignFile, machine: Machine) -> str:
+    """Return the GPUs that have only slow copies; empty if all GPUs do or none does."""
     slow = _slow_copies(file, machine)
     ends = {
         number: {end for end in row.path.split(">") if end.startswith("gpu")} for number, row in enumerate(file.results)
     }
     fine = set().union(*(gpus for number, gpus in ends.items() if number not in slow))
-    alone = set().union(*(ends[number] for number in slow)) - fine
-    return runs(sorted(alone)) if fine else ""
+    only_slow = set().union(*(ends[number] for number in slow)) - fine
+    return runs(sorted(only_slow)) if fine else ""

@@ -1,4 +1,4 @@
-"""All that one text says: NCCL's log, the tables of a tool, or both, where a log's lines stand around a table."""
+"""Explains a pasted text: an NCCL log, tables of a tool, or a table surrounded by log lines."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from railwright.results.readers.pasted.long_text import LongText
 
 
 class Paste(msgspec.Struct, frozen=True, kw_only=True):
-    """What a text says."""
+    """The contents of a text and their explanation."""
 
     log: NcclLog | None = None
     findings: tuple[Finding, ...] = ()
-    """What the log shows."""
+    """The findings from the log."""
     files: tuple[ForeignFile, ...] = ()
     tables: tuple[Explained, ...] = ()
-    """One for each of the files."""
+    """The explanations of `files`, in the same order."""
     refused: RailwrightError | None = None
-    """Why the table in a log could not be read or judged; what the log says stands all the same."""
+    """The reason why the table in a log could not be read or judged; the log is valid regardless."""
 
     @property
     def status(self) -> int:
-        """The exit status. Where a table was judged it decides: what a log says around it is told, not counted."""
-        statuses = [one.status for one in self.tables]
+        """The exit status. A judged table decides it; findings from a surrounding log do not count."""
+        statuses = [table.status for table in self.tables]
         if self.refused is not None:
             statuses.append(EXIT_UNJUDGED)
-        judged = any(one.machine for one in self.tables)
+        judged = any(table.machine for table in self.tables)
         if self.log is not None and not judged:
             statuses.append(_status(self.findings))
         return EXIT_SLOW if EXIT_SLOW in statuses else max(statuses, default=EXIT_OK)
 
 
 def read_paste(given: str | LongText, machine: Machine | None, collective: str = "") -> Paste:
-    """What a text says of the machine. Raises UsageError where it is neither a log nor a table that can be read.
+    """Explain a text on a machine. Raises UsageError if it is neither a readable log nor a readable table.
 
-    Of several texts of one run, which a `LongText` may hold, those without a table are a part of the log.
+    A `LongText` may hold several texts of one run; those without a table belong to the log.
     """
     given = plain(given) if isinstance(given, str) else given
     texts = given.texts if isinstance(given, LongText) else (given,)
@@ -54,11 +54,13 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
         log = _log_of(given)
         findings = _contradictions(log, machine) if log else ()
     except UsageError:
-        if not tables:  # a few lines of a log beside a table may say nothing
+        if not tables:  # a few log lines around a table may hold nothing to read
             raise
     if log is not None and not tables:
         if machine is not None and machine.path:
-            raise UsageError("--path is for a point-to-point table, and the log has none", hint="leave --path out")
+            raise UsageError(
+                "--path needs a point-to-point table, but the text is a log without one", hint="omit --path"
+            )
         return Paste(log=log, findings=findings)
     try:
         chosen = tables or range(len(texts))
@@ -91,7 +93,7 @@ def _contradictions(log: NcclLog, machine: Machine | None) -> tuple[Finding, ...
 
 
 def _explained(files: tuple[ForeignFile, ...], machine: Machine | None, around: Beside) -> tuple[Explained, ...]:
-    """Every run. Raises UsageError, with the run's number among several."""
+    """Explain every run. Raises UsageError, with the run's number if there are several."""
     found = []
     for number, table in enumerate(files, 1):
         try:

@@ -1,4 +1,4 @@
-"""Is this table normal? A known tool's output on a machine that is given: rows, verdict, likely causes."""
+"""Explains a known tool's table on a given machine: rows, verdict and likely causes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from railwright.units import format_size
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_field="record", omit_defaults=True,
                 forbid_unknown_fields=True):  # fmt: skip
-    """One run of one tool: what `railwright explain --json` prints."""
+    """The explanation of one run of a tool, as printed by `railwright explain --json`."""
 
     tool: str
     version: str
@@ -47,34 +47,34 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     ranks: int | None = None
     hosts: int | None = None
     machine: str = ""
-    """Empty if no machine was given: then no row could be judged."""
+    """Empty if no machine was given, so that no row could be judged."""
     rows: tuple[Judged, ...]
     shown: tuple[str, ...]
-    """The tool's own string of each row, with its own unit."""
+    """The tool's own text of each row, with its own unit."""
     headline: int | None = None
-    """The row that stands for the table: the largest size."""
+    """The index of the row that represents the table: the largest size."""
     verdict: Verdict
     hypotheses: tuple[Fitted, ...] = ()
     """The healthy machine first, then the faults whose curves are nearest."""
     findings: tuple[Finding, ...] = ()
-    """What the table's own settings (evidence `setting`) and the machine given show."""
+    """Findings from the table's settings (evidence `setting`) and the given machine."""
     contradictions: tuple[str, ...] = ()
-    """What the table says of itself, where the machine given is another."""
+    """Contradictions between the table and the given machine."""
     notes: tuple[str, ...] = ()
     bandwidths_are: str = ""
-    """`busbw` where the rates of collectives are busbw."""
+    """`busbw` if the rates of collectives are busbw."""
     status: int
     """The exit status: 0 ok, 1 slow or misconfigured, 3 could not be judged."""
 
 
 def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside()) -> Explained:  # noqa: B008
-    """Judge one run, with what its text says `around` it.
+    """Judge a run, with the facts from the text `around` the table.
 
-    Raises UsageError where the machine cannot be the table's, CannotJudge where it is not known.
+    Raises UsageError if the table cannot be of the machine, and CannotJudge if the machine is unknown.
     """
     if machine is not None and machine.path and not isinstance(file.workload, Message):
         raise UsageError(
-            f"--path {machine.path[:80]!r} is about two devices, {file.test} is not of two", hint="leave --path out"
+            f"--path {machine.path[:80]!r} needs a test between two devices, got {file.test}", hint="omit --path"
         )
     fitting = machine_for(file, machine) if machine is not None else None
     placed, told = as_told(file, fitting) if fitting is not None else (None, ())
@@ -85,7 +85,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
         verdict = Verdict(state="unknown", why=f"{verdict.why}, but {ended}")
     curves = verdict.state in ("slow", "unknown", "failed")
     host = fitting.cluster.host if fitting is not None else NO_MACHINE
-    findings = (*_shown_by(file, host, verdict.state), *seen_in(file, placed, rows), *around.findings)
+    findings = (*_find_faults(file, host, verdict.state), *seen_in(file, placed, rows), *around.findings)
     notes: tuple[str, ...] = ()
     if machine is not None and placed is not None:
         notes = (*differences(file, machine, placed), *another_rate(file, rows, placed.cluster))
@@ -115,7 +115,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
 def _judged_rows(
     file: ForeignFile, placed: Machine | None, told: tuple[str, ...], nccl: tuple[int, ...]
 ) -> tuple[tuple[Judged, ...], int | None, CallTime | None]:
-    """(the rows, the one that stands for them, a fixed time that all slow ones lack)."""
+    """Return the rows, the headline's index, and the fixed call time that explains all slow rows."""
     if placed is None:
         rows = tuple(_unjudged(file))
         return rows, largest_row(rows), None
@@ -130,11 +130,11 @@ def _judged_rows(
     return weighed(rows, headline, placed.cluster.hosts, known), headline, call
 
 
-def _shown_by(file: ForeignFile, host: Topology, state: State) -> tuple[Finding, ...]:
-    """What the settings and the machine given show of faults that the tool can have.
+def _find_faults(file: ForeignFile, host: Topology, state: State) -> tuple[Finding, ...]:
+    """Return the findings from settings and machine for faults that can affect the tool.
 
-    What could not be looked at says nothing here. A shape is as the user changed it (`nvlink=4`, `nics=1`): where the
-    table is what such a machine reaches, that is no fault of it.
+    Facts that could not be read give no finding. A shape is as the user changed it (`nvlink=4`, `nics=1`): if the table
+    reaches the rate of such a machine, the change is not a fault.
     """
     facts = Facts(topology=host, environment=file.environment)
     operation = operation_of(file)
@@ -145,7 +145,7 @@ def _shown_by(file: ForeignFile, host: Topology, state: State) -> tuple[Finding,
 
 
 def _checks_for(facts: Facts) -> tuple[Check, ...]:
-    """Every check that can find something. A shape has no settings of its own: there the checks of faults are all."""
+    """Return the checks that can find something: for a shape without settings only those of faults."""
     if facts.environment or facts.topology.source != "shape":
         from railwright.faults.every_check import EVERY_CHECK
 
@@ -164,24 +164,24 @@ def _unjudged(file: ForeignFile) -> list[Judged]:
         Judged(
             benchmark=result.benchmark, quantity=result.quantity, path=result.path, parameters=result.parameters,
             outcome=result.outcome, value=result.summary.median * scale if result.summary else None, limit=none,
-            verdict=_wrong(result.verification) or Verdict(state="unknown", why=none.why),
+            verdict=_judge_data(result.verification) or Verdict(state="unknown", why=none.why),
             verification=result.verification, method=result.method,
         )
         for result in file.results
     ]  # fmt: skip
 
 
-def _wrong(checked: Verification | None) -> Verdict | None:
-    """Wrong data needs no machine to be seen."""
+def _judge_data(checked: Verification | None) -> Verdict | None:
+    """Return the verdict on wrong data, which needs no machine."""
     if checked is None or not checked.bytes_wrong:
         return None
     return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
 
 
 def _verdict(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
-    """The headline's, unless another row is worse: a collapse in the middle or wrong data is not ok at the end.
+    """Return the headline's verdict, unless another row is worse, such as a collapse in the middle.
 
-    Wrong data comes before everything: how fast it came does not matter then.
+    Wrong data overrides everything, regardless of speed.
     """
     if headline is None:
         return Verdict(state="unknown", why="the table has no row")
@@ -192,14 +192,14 @@ def _verdict(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
     state = min((row.verdict.state for row in telling), key=order.__getitem__, default=chosen.verdict.state)
     state = "failed" if wrong else state
     if state == chosen.verdict.state or state not in ("slow", "suspicious", "failed"):
-        return Verdict(state=chosen.verdict.state, why=_at(chosen))
+        return Verdict(state=chosen.verdict.state, why=_reason_at(chosen))
     alike = [row for row in rows if row.verdict.state == state]
     worst = min(alike, key=_share_of_band) if state == "slow" else max(alike, key=_share_of_limit)
-    return Verdict(state=state, why=f"{len(alike)} of {len(rows)} rows, like {_at(worst)}")
+    return Verdict(state=state, why=f"{len(alike)} of {len(rows)} rows, for example {_reason_at(worst)}")
 
 
 def _share_of_band(row: Judged) -> float:
-    """Measured over the low end of what is expected, below 1 for a slow row."""
+    """Return measured over the low end of the expected band, below 1 for a slow row."""
     if row.expected is not None and row.quantity == "latency_s":
         return row.expected.high / row.value if row.value and row.expected.high else 0.0
     return row.value / row.expected.low if row.value and row.expected and row.expected.low else 0.0
@@ -209,8 +209,8 @@ def _share_of_limit(row: Judged) -> float:
     return row.fraction_of_limit or 0.0
 
 
-def _at(row: Judged) -> str:
-    """Why, with the size and the placement of the row."""
+def _reason_at(row: Judged) -> str:
+    """Return the reason with the row's size and placement."""
     size, placement = size_of(row.parameters), row.parameters.get("placement", "")
     if isinstance(row.limit, NoLimit) and row.verdict.state == "unknown":
         return row.verdict.why
@@ -220,10 +220,10 @@ def _at(row: Judged) -> str:
 
 
 def _status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:
-    """As everywhere: 1 for slow or misconfigured, 3 for what could not be judged and nothing worse."""
+    """Return the exit status: 1 if slow or misconfigured, else 3 if something could not be judged."""
     slow = state == "slow" or any(row.verdict.state == "slow" for row in rows)
-    # What a setting may cost is no matter where nothing is slow.
-    telling = (one for one in findings if state != "ok" or not _is_setting(one))
+    # The possible cost of a setting does not matter if nothing is slow.
+    telling = (finding for finding in findings if state != "ok" or not _is_setting(finding))
     if slow or any(finding.certainty in ("seen", "likely") for finding in telling):
         return EXIT_SLOW
     return EXIT_OK if state in ("ok", "waived") else EXIT_UNJUDGED

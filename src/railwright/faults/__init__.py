@@ -1,1 +1,1 @@
-"""What can slow a curve down, one fault per file: its model, and the check that finds it. Pure."""
+"""Faults that slow a curve down, one per file, each with its model and the check that finds it. Pure."""

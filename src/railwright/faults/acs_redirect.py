@@ -1,7 +1,7 @@
-"""ACS sends peer-to-peer requests up to the root complex, where a GPU and a NIC under one switch could talk directly.
+"""ACS redirects peer-to-peer requests to the root complex, although GPU and NIC share a PCIe switch.
 
-nccl-tests issue 112 shows 9.84 GB/s where the direct path carries several times that. In a VM it cannot be switched
-off from inside, and ATS decides instead.
+nccl-tests issue 112 shows 9.84 GB/s where the direct path carries several times that. A VM cannot switch ACS off
+itself, and ATS decides instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _signs(facts: Facts) -> Findings:
     if redirected:
         yield FAULT.finding(
             redirected,
-            f"ACS sends peer-to-peer requests of {len(redirected)} ports below PCIe switches up to the root complex",
+            f"ACS redirects peer-to-peer requests of {len(redirected)} ports below PCIe switches to the root complex",
             ("acs", "request redirect on", "ACS control register"),
             remedy=IN_A_GUEST if is_virtual(facts.topology) else _REMEDY,
         )
@@ -45,19 +45,19 @@ def _state(link: Link) -> bool | None:
 
 
 def _degrade(topology: Topology, where: str) -> Topology:
-    """ACS redirect on the link `where`."""
+    """Return the machine with ACS redirect on the link `where`."""
     return with_pcie(topology, [where], lambda link: replace(link, acs_redirect=True))
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    every = [link.id for link in links_below_switches(topology)]
-    return topology, with_pcie(topology, every, lambda link: replace(link, acs_redirect=False))
+    ids = [link.id for link in links_below_switches(topology)]
+    return topology, with_pcie(topology, ids, lambda link: replace(link, acs_redirect=False))
 
 
 def redirected(case: Case) -> Case | None:
-    """The case with all peer-to-peer requests sent up to the root complex, None where that changes nothing.
+    """Return the case with all peer-to-peer requests redirected to the root complex; None if nothing changes.
 
-    It does only where peers share a switch and talk over it: GPU and NIC, or GPUs that have no NVLink.
+    The redirect matters only if peers communicate through a shared switch: GPU and NIC, or GPUs without NVLink.
     """
     host = case.cluster.host
     links = links_below_switches(host)
@@ -72,7 +72,7 @@ def redirected(case: Case) -> Case | None:
 def _ways(case: Case) -> Ways:
     if detour := redirected(case):
         yield FAULT.supposed(
-            "ACS sends peer-to-peer requests below PCIe switches up to the root complex",
+            "ACS redirects peer-to-peer requests below PCIe switches to the root complex",
             detour,
             "as root: lspci -vvv | grep ACSCtl: a switch port with ReqRedir+ redirects; or railwright audit",
         )
@@ -80,7 +80,7 @@ def _ways(case: Case) -> Ways:
 
 FAULT = Fault(
     name="acs_redirect",
-    summary="ACS detours peer-to-peer traffic through the root complex",
+    summary="ACS redirects peer-to-peer traffic through the root complex",
     costs="most of GPU-NIC and GPU-GPU bandwidth under one switch (nccl-tests issue 112: 9.84 GB/s)",
     signs=_signs,
     needs=(needs.settings, needs.pcie_switch),

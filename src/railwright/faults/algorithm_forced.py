@@ -1,4 +1,4 @@
-"""NCCL_ALGO or NCCL_PROTO leave NCCL what is not the best there, or NVLink SHARP (NVLS) is switched off.
+"""NCCL_ALGO or NCCL_PROTO exclude the best choice, or NVLink SHARP (NVLS) is switched off.
 
 LL reaches 25 to 50 % of the bandwidth (arXiv 2507.04786).
 """
@@ -23,8 +23,8 @@ from railwright.results.workload import Collective
 from railwright.topology.devices import Topology
 
 _ALGORITHM_CAUSES = {
-    "NCCL_ALGO": Cause(lambda value: bool(value.strip()), "leaves NCCL only these algorithms"),
-    "NCCL_PROTO": Cause(is_one_of("LL", "LL128", "LL,LL128"), "leaves NCCL protocols for small sizes at all sizes"),
+    "NCCL_ALGO": Cause(lambda value: bool(value.strip()), "restricts NCCL to these algorithms"),
+    "NCCL_PROTO": Cause(is_one_of("LL", "LL128", "LL,LL128"), "restricts NCCL to protocols for small sizes"),
 }
 _NVLS_CAUSES = {
     NVLS_VARIABLE: Cause(is_one_of("0"), "turns NVLink SHARP off"),
@@ -33,64 +33,64 @@ _NVLS_CAUSES = {
 _TOO_FEW_FOR_NVLS = 2
 _COSTS = "8 Hopper GPUs: NCCL plans 476 GB/s busbw with NVLS (src/graph/tuning.cc), 371 with rings (src/graph/topo.h)"
 _COLLECTIVE = "all_reduce"
-"""The only one whose algorithms differ at large sizes: the others are rings or direct (limits.traffic)."""
+"""The only collective whose algorithms differ at large sizes: the others are rings or direct (limits.traffic)."""
 
 
 def _signs(facts: Facts) -> Findings:
-    off = [result for result in _of_nccl(facts) if nvls_is_off(result.settings.get("nvls", ""), facts.environment)]
-    waived = bool(off) and has_nvls(facts.topology)
-    if waived:  # the variable is honoured, which is no fault
+    off = [result for result in _collectives(facts) if nvls_is_off(result.settings.get("nvls", ""), facts.environment)]
+    switched_off = bool(off) and has_nvls(facts.topology)
+    if switched_off:  # a deliberate setting, so no fault
         benchmarks = ", ".join(dict.fromkeys(result.benchmark for result in off))
         yield FAULT.finding(
             (Place("environment"),),
-            f"NVLS (NVLink SHARP) is not run: {NVLS_VARIABLE}=0 switches it off, and limits are those without it",
+            f"NVLS (NVLink SHARP) is switched off by {NVLS_VARIABLE}=0, and the limits assume no NVLS",
             Evidence(claim="setting", value=f"{NVLS_VARIABLE}=0", seen=f"{off[0].ranks} ranks, {benchmarks}"),
             certainty="possible",
             costs=_COSTS,
-            remedy="none where it is off on purpose, as on machines whose NVSwitches others share (NCCL User Guide,"
+            remedy="none if NVLS is off on purpose, as on machines with shared NVSwitches (NCCL User Guide,"
             " Environment Variables)",
         )
     settings = Settings(
-        _ALGORITHM_CAUSES | (_NVLS_CAUSES if not waived and _could_use_nvls(facts) else {}),
+        _ALGORITHM_CAUSES | (_NVLS_CAUSES if not switched_off and _could_use_nvls(facts) else {}),
         costs=f"{_COSTS}; 2 hosts: Ring sends 2(n-1)/n S over the NICs, Tree and NVLSTree S (NCCL issue 812)",
-        remedy="unset it; set it only for a comparison, or NVLS off where others share the NVSwitches (NCCL User Guide,"
+        remedy="unset it; set it only for comparisons, or to switch NVLS off on shared NVSwitches (NCCL User Guide,"
         " Environment Variables)",
     )
     yield from FAULT.made_by(settings, facts)
 
 
-def _of_nccl(facts: Facts) -> list[Result]:
-    """The results of our collectives over as many GPUs as NVLS needs."""
+def _collectives(facts: Facts) -> list[Result]:
+    """Return the results of our NCCL collectives over enough GPUs for NVLS."""
     ours = benchmarks_with(Collective, facts.declarations, by="nccl")
     enough = (result for result in facts.results if result.ranks > _TOO_FEW_FOR_NVLS)
     return [result for result in enough if result.benchmark in ours and result.outcome != "waived"]
 
 
 def _could_use_nvls(facts: Facts) -> bool:
-    """Whether settings of NVLS cost anything: not in a run that has no collective which could have used it."""
+    """Report whether NVLS settings can cost anything: not in a run without a collective that could use NVLS."""
     if not _may_have_nvls(facts.topology):
         return False
-    # The tables of other tools, which declare nothing, record NCCL's variables as settings.
-    of_others = (result.settings.keys() & _NVLS_CAUSES.keys() for result in facts.results)
-    return not facts.results or any(of_others) or bool(_of_nccl(facts))
+    # Tables of other tools have no declarations but record NCCL's variables as settings.
+    with_variables = (result.settings.keys() & _NVLS_CAUSES.keys() for result in facts.results)
+    return not facts.results or any(with_variables) or bool(_collectives(facts))
 
 
 def _may_have_nvls(topology: Topology) -> bool:
-    """False only for a machine that is known to have no use for it: NCCL takes NVLS for three ranks or more."""
+    """Report whether the machine may use NVLS, which NCCL uses for three or more ranks."""
     gpus = len(topology.of_kind("gpu"))
     return not gpus or (gpus > _TOO_FEW_FOR_NVLS and has_nvls(topology))
 
 
 def _ways(case: Case) -> Ways:
-    """Ring or Tree where another one is expected to be faster for large sizes."""
+    """Suppose Ring or Tree where another algorithm is expected to be faster at large sizes."""
     if case.algorithm != "auto" or not can_run(case):
         return
     try:
         found = reached(Collective(operation=_COLLECTIVE), Machine(cluster=case.cluster, case=case, is_explained=False))
     except RailwrightError:
-        return  # no collective can be computed for that cluster, so none would be slower
+        return  # without an expected rate no collective can be slower
     for name in ("ring", "tree") if domains(case.cluster) > 1 else ("ring",):
-        if name != found.likely.name and any(one.name == name for one in found.algorithms):
+        if name != found.likely.name and any(algorithm.name == name for algorithm in found.algorithms):
             yield FAULT.supposed(
                 _says(name, found.likely.name),
                 replace(case, algorithm=name),
@@ -103,7 +103,7 @@ def _says(name: str, best: str) -> str:
     if best == "nvls":
         return f"NVLink SHARP (NVLS) is off or {name} is forced, so all_reduce runs as {name}"
     cause = "NCCL_ALGO, or NVLS is off" if best == "nvlstree" else "NCCL_ALGO"
-    return f"all_reduce runs as {name} and not as {best} ({cause})"
+    return f"all_reduce runs as {name} instead of {best} ({cause})"
 
 
 FAULT = Fault(

@@ -1,6 +1,6 @@
-"""One connection carries no more than its bytes in flight over the time of a step, whatever the line rate.
+"""The rate of a connection is at most its bytes in flight divided by the time of a step, regardless of line rate.
 
-NCCL issue 2409: 128 KiB in flight for each step of 10 to 12 us is 13 GB/s, on a port where perftest shows line rate.
+NCCL issue 2409: 128 KiB in flight and steps of 10 to 12 us give 13 GB/s on a port where perftest reaches line rate.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _CEILING = Constant(13e9, "bytes/s of one connection, 128 KiB in flight", NCCL_2
 _BUFFER = Constant(4 * 2**20, "bytes, default of NCCL_BUFFSIZE", NCCL_BUFFSIZE)
 _CHUNK = Constant(128 * 1024, "bytes, default of NCCL_P2P_NET_CHUNKSIZE (src/init.cc)", NCCL_2409)
 _TWO_CONNECTIONS = 2
-"""A port needs at least two channels for two connections."""
+"""The least number of channels for two connections."""
 
 
 def _ways(case: Case) -> Ways:
-    """Only where a port carries more than one connection does."""
+    """Suppose the ceiling only if a port is faster than one connection."""
     if not over_network(case) or case.port_cap_bytes_per_s <= _CEILING.value:
         return
-    if any(_carries(link) > _CEILING.value for _, link in ports(case.cluster.host)):
+    if any(_link_rate(link) > _CEILING.value for _, link in ports(case.cluster.host)):
         yield FAULT.supposed(
             "each NIC carries one connection with 128 KiB in flight",
             replace(case, port_cap_bytes_per_s=_CEILING.value),
@@ -37,7 +37,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-def _carries(link: Link) -> float:
+def _link_rate(link: Link) -> float:
     limit = link_limit(link)
     return limit.value if isinstance(limit, Limit) else 0.0
 
@@ -48,11 +48,11 @@ FAULT = Fault(
     settings=Settings(
         {
             "NCCL_BUFFSIZE": Cause(
-                is_below(int(_BUFFER.value)), "is below the default of 4 MiB: fewer bytes are in flight"
+                is_below(int(_BUFFER.value)), "is below the default of 4 MiB and puts fewer bytes in flight"
             ),
             "NCCL_P2P_NET_CHUNKSIZE": Cause(is_below(int(_CHUNK.value)), "is below the default of 128 KiB"),
             "NCCL_NCHANNELS_PER_NET_PEER": Cause(
-                is_below(_TWO_CONNECTIONS), "leaves one channel, so one connection for each peer"
+                is_below(_TWO_CONNECTIONS), "leaves one channel and so one connection per peer"
             ),
         },
         costs="rate <= bytes in flight / time of a step: 13 GB/s with 128 KiB and 10 us (NCCL issue 2409)",

@@ -1,4 +1,4 @@
-"""Every check, those of faults among the others, in the order in which reports list them."""
+"""All checks, including those of faults, in the order of reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STANDS_BEFORE = {
     "connection_ceiling": "environment_contradicts",
     "uplinks_shared": "environment_contradicts",
 }
-"""Fault -> the check that its own check stands before, among checks of the same part of a machine."""
+"""Maps a fault to the check that follows it in reports, to keep checks of one part of a machine together."""
 
 
 def _in_order() -> Iterator[Check]:

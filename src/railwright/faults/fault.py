@@ -1,4 +1,4 @@
-"""The interface of a fault: it lays itself into a healthy topology, and supposes itself in a cluster for `explain`."""
+"""The interface of a fault, which can degrade a healthy topology and be supposed in a cluster for `explain`."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from railwright.topology.devices import Topology
 EVERY_TRANSPORT = frozenset({"nccl", "library", "verbs", "sockets"})
 ONLY_NCCL = frozenset({"nccl"})
 NOT_VERBS = EVERY_TRANSPORT - {"verbs", "sockets"}
-"""A tool of verbs, or of plain sockets, has no other transport, and no memory but the one it was given."""
+"""Tools for verbs or plain sockets have no alternative transport, and use only the memory given to them."""
 
 
 class Supposed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cluster would be if a fault were there: how it would be seen in measurements, and how to tell."""
+    """A hypothetical cluster with a fault: the case that predicts its measurements, and how to confirm the fault."""
 
     fault: str
     says: str
-    """What is supposed, as a clause: `one NIC of each host is not used`."""
+    """The hypothesis as a clause: `one NIC of each host is not used`."""
     case: Case
     tell_apart: str
-    """The command or look that would tell it from the others."""
+    """The command that distinguishes it from other hypotheses."""
 
 
 Ways = Iterator[Supposed]
 
 
 class Fault(Check, frozen=True, kw_only=True):
-    """One fault, as its file describes it: a check, with what it does to a machine. All of its functions are pure."""
+    """A fault, as its file defines it: a check together with the effect on a machine. All of its functions are pure."""
 
     ways: Callable[[Case], Ways]
-    """The ways in which it could be there, each with the case that gives its curve."""
+    """Yields the variants of the fault, each with the case that predicts its curve."""
     degrade: Callable[[Topology, str], Topology] | None = None
-    """(topology, device or link id) -> the topology as it would be with this fault; None where no topology shows it."""
+    """Adds the fault to a topology at a device or link id; None if no topology can represent it."""
     transports: frozenset[str] = EVERY_TRANSPORT
-    """What moves the data where it can be at all, in the words of `results.workload.Transport`."""
+    """The transports that can have the fault, as in `results.workload.Transport`."""
     collectives: frozenset[str] = frozenset()
-    """The collectives that it can slow at all, as NCCL calls them; empty where it can slow any."""
+    """The collectives that the fault can slow, by their NCCL names; empty means all."""
 
     def can_be_of(self, transport: str, operation: str) -> bool:
-        """Whether a tool with that transport can have it, in a collective of that name; no transport is none of these.
+        """Report whether the fault can affect a tool with this transport in this collective.
 
-        A fault of the machine itself can be of every tool.
+        Empty or unknown values match: a fault of the machine itself affects every tool.
         """
         known = transport not in EVERY_TRANSPORT or transport in self.transports
         return known and (not self.collectives or not operation or operation in self.collectives)
 
     def suppose(self, case: Case) -> tuple[Supposed, ...]:
-        """The case in every way in which the fault could be there."""
+        """Return the case in each variant of the fault."""
         return tuple(self.ways(case))
 
     def supposed(self, says: str, case: Case, tell_apart: str) -> Supposed:
-        """One way in which this fault could be there."""
+        """Return a variant of this fault."""
         return Supposed(fault=self.name, says=says, case=case, tell_apart=tell_apart)

@@ -1,6 +1,7 @@
-"""NCCL has fewer channels than the links need: each is a thread block of the GPU and carries only so much.
+"""NCCL has fewer channels than the links need: each channel is a GPU thread block with a limited rate.
 
-NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS or a communicator configured for few of them (to leave the GPU to compute) do that.
+The cause is NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS, or a communicator configured with few channels to leave the GPU free
+for compute.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FEWER = Cause(is_below(_ENOUGH), "leaves fewer channels than NVLink needs")
 
 
 def _ways(case: Case) -> Ways:
-    """Only where NVLink joins Hopper GPUs: what a channel carries elsewhere was not measured."""
+    """Suppose few channels only if NVLink joins Hopper GPUs: the rate of a channel elsewhere was not measured."""
     host = case.cluster.host
     if not can_run(case) or not host.joins_gpus or case.gpu_cap_bytes_per_s < math.inf:
         return
@@ -36,7 +37,7 @@ def _ways(case: Case) -> Ways:
         yield FAULT.supposed(
             f"NCCL has {count(channels, 'channel')}",
             replace(case, gpu_cap_bytes_per_s=_CHANNEL.value * channels),
-            "NCCL_DEBUG=INFO, then railwright explain LOG: it counts the channels; env | grep NCCL_MAX",
+            "NCCL_DEBUG=INFO, then railwright explain LOG, which counts the channels; env | grep NCCL_MAX",
         )
 
 
@@ -45,7 +46,7 @@ FAULT = Fault(
     summary="fewer NCCL channels than the links need",
     settings=Settings(
         dict.fromkeys(("NCCL_MAX_NCHANNELS", "NCCL_MAX_NRINGS", "NCCL_MAX_CTAS"), _FEWER),
-        costs="20.9 GB/s for each channel of a Hopper GPU is all there is (measured with NCCL 2.28.9 on 2 H200)",
+        costs="at most 20.9 GB/s per channel of a Hopper GPU (measured with NCCL 2.28.9 on 2 H200)",
         remedy="unset it, or raise it until the rate no longer grows (NCCL User Guide, Environment Variables)",
     ),
     needs_results=True,

@@ -1,8 +1,8 @@
-"""NIC and GPU do not talk directly: data bounces through host memory.
+"""GPUDirect RDMA is not in use: data between NIC and GPU goes through host memory.
 
-NCCL uses GPUDirect RDMA where nvidia-peermem is loaded or the kernel can hand GPU memory to the NIC as a dma-buf, and
-where NIC and GPU are near enough (NCCL src/graph/paths.cc, ncclTopoCheckGdr). NCCL issue 412: 16 GB/s is normal where
-the two meet at the CPU.
+NCCL uses GPUDirect RDMA if nvidia-peermem is loaded or the kernel can export GPU memory to the NIC as a dma-buf, and
+if NIC and GPU are close enough (NCCL src/graph/paths.cc, ncclTopoCheckGdr). NCCL issue 412: 16 GB/s is normal where
+their paths meet at the CPU.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import is_nvidia
 
 FACT = "gpudirect_rdma"
-"""Fact of a host: False where its NICs and GPUs are known not to talk directly."""
+"""A fact of a host: False if its NICs and GPUs are known not to use GPUDirect RDMA."""
 _COSTS = (
-    "data crosses PCIe and host memory twice: 79.7 GB/s instead of 96.1 on GH200 (NCCL issues), 16 GB/s a NIC through"
+    "data crosses PCIe and host memory twice: 79.7 GB/s instead of 96.1 on GH200 (NCCL issues), 16 GB/s per NIC through"
     " the CPU of older machines (NCCL issue 412)"
 )
 _REMEDY = (
-    "load nvidia-peermem, or use the open kernel modules with Linux 5.12 or later (dma-buf); then look for"
+    "load nvidia-peermem, or use the open kernel modules with Linux 5.12 or later (dma-buf); then check for"
     " /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET"
 )
 _SETTINGS = Settings(
     {
-        # Levels below PIX are never reached between a NIC and a GPU; 0 is the old number of LOC (ncclGetLevel).
+        # A NIC and a GPU are never closer than PIX; 0 is the old number for LOC (ncclGetLevel).
         "NCCL_NET_GDR_LEVEL": Cause(is_one_of("LOC", "NVL", "NVB", "C2C", "0"), "turns GPUDirect RDMA off"),
-        "NCCL_NET_GDR_READ": Cause(is_one_of("0"), "makes every send go through host memory"),
-        "NCCL_IB_CUDA_SUPPORT": Cause(is_one_of("0"), "turned GPUDirect RDMA off in old releases"),
+        "NCCL_NET_GDR_READ": Cause(is_one_of("0"), "sends all data through host memory"),
+        "NCCL_IB_CUDA_SUPPORT": Cause(is_one_of("0"), "turns GPUDirect RDMA off in old releases"),
         "UCX_IB_GPU_DIRECT_RDMA": Cause(is_one_of("0", "n", "no", "off"), "turns GPUDirect RDMA of UCX off"),
     },
     costs=_COSTS,
-    remedy="unset it: NCCL and UCX use GPUDirect RDMA where NIC and GPU are near enough (NCCL User Guide; UCX, FAQ)",
+    remedy="unset it: NCCL and UCX use GPUDirect RDMA if NIC and GPU are close enough (NCCL User Guide; UCX, FAQ)",
 )
 _NO_PEERMEM = Evidence(claim="modules", value="no nvidia_peermem", seen="/proc/modules")
 
 
 def _signs(facts: Facts) -> Findings:
     hosts = facts.topology.of_kind("host")
-    told = [host for host in hosts if host.facts.get(FACT) is False]
-    for host in told:
-        says = "NICs and GPUs do not talk directly: data bounces through host memory"
+    known_off = [host for host in hosts if host.facts.get(FACT) is False]
+    for host in known_off:
+        says = "NICs and GPUs do not use GPUDirect RDMA: data goes through host memory"
         yield _off(host, says, Evidence(claim=FACT, value="off", seen="topology"))
     yield from FAULT.made_by(_SETTINGS, facts)
-    if not told and hosts and not facts.topology.is_described and hosts[0].facts.get(FACT) is not True:
+    if not known_off and hosts and not facts.topology.is_described and hosts[0].facts.get(FACT) is not True:
         yield from _look_at_modules(facts.topology, hosts[0])
 
 
 def _look_at_modules(topology: Topology, host: Device) -> Findings:
-    """Peermem is seen in the list of modules; whether a dma-buf would do instead the CUDA driver says."""
+    """Check the loaded modules for peermem, and the CUDA driver's support of dma-buf as the alternative."""
     gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
     modules = set(str(host.facts.get("modules", "")).split())
     shared = {gpu.facts.get("dma_buf") for gpu in gpus}
@@ -70,15 +70,15 @@ def _look_at_modules(topology: Topology, host: Device) -> Findings:
         yield _off(host, says, _NO_PEERMEM, seen)
     elif modules and version_below(str(host.facts.get("kernel", "")), LINUX):
         kernel = str(host.facts["kernel"])[:80]
-        says = f"nvidia-peermem is not loaded, and Linux {kernel} is older than 5.12, from which on dma-buf can"
-        yield _off(host, f"{says} do without it", _NO_PEERMEM, certainty="likely")
+        says = f"nvidia-peermem is not loaded, and Linux {kernel} is older than 5.12, which dma-buf needs"
+        yield _off(host, says, _NO_PEERMEM, certainty="likely")
     else:
         lack = "nvidia-peermem is not loaded" if modules else "the loaded kernel modules cannot be read"
         yield FAULT.blind(
             (host.id,),
-            f"{lack}, and whether the driver can share GPU memory as a dma-buf is not shown",
-            remedy="look for /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET; `modinfo -F license nvidia`"
-            " says Dual MIT/GPL for the open modules that dma-buf needs",
+            f"{lack}, and the driver's support of dma-buf is unknown",
+            remedy="check for /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET; `modinfo -F license nvidia`"
+            " prints Dual MIT/GPL for the open modules that dma-buf needs",
         )
 
 
@@ -87,7 +87,7 @@ def _off(host: Device, says: str, *evidence: Evidence, certainty: Certainty = "s
 
 
 def _degrade(topology: Topology, _: str) -> Topology:
-    """The machine without GPUDirect RDMA; where is its host."""
+    """Return the machine without GPUDirect RDMA."""
     return with_host_facts(topology, **{FACT: False})
 
 
@@ -100,16 +100,16 @@ def _ways(case: Case) -> Ways:
     known_off = any(device.facts.get(FACT) is False for device in host.of_kind("host"))
     if over_network(case) and rdma_ports(host) and not known_off:
         yield FAULT.supposed(
-            "NICs and GPUs do not talk directly (no GPUDirect RDMA)",
+            "NICs and GPUs do not use GPUDirect RDMA",
             with_host(case, _degrade(host, "host0")),
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: without it the connections"
-            " say NET/IB/N and not NET/IB/N/GDRDMA; `lsmod | grep peermem`",
+            " are NET/IB/N and not NET/IB/N/GDRDMA; `lsmod | grep peermem`",
         )
 
 
 FAULT = Fault(
     name="gpudirect_off",
-    summary="data between NIC and GPU bounces through host memory",
+    summary="data between NIC and GPU goes through host memory",
     costs=_COSTS,
     remedy=_REMEDY,
     signs=_signs,

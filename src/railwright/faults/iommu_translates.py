@@ -1,7 +1,7 @@
-"""An IOMMU that translates the addresses of GPUs, NICs and drives, instead of passing them through.
+"""An IOMMU that translates the addresses of GPUs, NICs and drives instead of passing them through.
 
-Translated requests go up to the root complex, also those to a neighbour under the same switch, and each misses or hits
-a table on its way (NCCL User Guide, Troubleshooting; NVIDIA GPUDirect Storage, Installation and Troubleshooting).
+Translated requests go to the root complex, even those to a device under the same switch, and each needs a table
+lookup (NCCL User Guide, Troubleshooting; NVIDIA GPUDirect Storage, Installation and Troubleshooting).
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from railwright.topology.settings import IOMMU_DOMAIN
 
 _KINDS: tuple[DeviceKind, ...] = ("gpu", "nic", "drive")
 _TRANSLATED = frozenset({"DMA", "DMA-FQ"})
-_REMEDY = "on the kernel's command line, restart; then the type of the group is identity"
+_REMEDY = "on the kernel's command line, and reboot; the type of the group must then be identity"
 _VIRTIO = "1af4:"
-"""Its devices reach no memory but the guest's own."""
+"""The PCI vendor of virtio, whose devices access only the guest's memory."""
 
 
 def _signs(facts: Facts) -> Findings:
     topology = facts.topology
-    devices = [one for one in topology.of_kind(*_KINDS) if not str(one.facts.get("pci_id", "")).startswith(_VIRTIO)]
+    devices = [
+        device for device in topology.of_kind(*_KINDS) if not str(device.facts.get("pci_id", "")).startswith(_VIRTIO)
+    ]
     translated = {kind: names for kind, names in grouped(devices, _domain).items() if kind in _TRANSLATED}
-    direct = {one.id for one in devices if one.kind != "drive"}
+    direct = {device.id for device in devices if device.kind != "drive"}
     for kind, names in translated.items():
         guest, peers = is_virtual(topology), direct & set(names)
         change = "iommu=pt" if not is_arm(topology) else "iommu.passthrough=1"
@@ -47,22 +49,22 @@ def _domain(device: Device) -> str | None:
 
 
 def _unread(topology: Topology) -> str:
-    blind = [one.id for one in topology.of_kind(*_KINDS) if one.address and IOMMU_DOMAIN not in one.facts]
+    blind = [device.id for device in topology.of_kind(*_KINDS) if device.address and IOMMU_DOMAIN not in device.facts]
     return f"{why_unread(topology, IOMMU_DOMAIN)} (of {runs(blind)})" if blind else ""
 
 
-def _pci(topology: Topology) -> str:
-    return "" if any(one.address for one in topology.of_kind(*_KINDS)) else "no GPU, NIC or drive on PCI"
+def _no_pci_device(topology: Topology) -> str:
+    return "" if any(device.address for device in topology.of_kind(*_KINDS)) else "no GPU, NIC or drive on PCI"
 
 
 def _ways(case: Case) -> Ways:
-    """The detour is that of ACS; between hosts it is named there alone, since no measurement tells the two apart."""
+    """Suppose the detour of ACS within one host; between hosts no measurement distinguishes the two, so ACS stands."""
     detour = redirected(case) if case.cluster.hosts == 1 else None
     if detour is not None:
         yield FAULT.supposed(
-            "the IOMMU translates the GPUs' addresses, so that peer-to-peer requests go up to the root complex",
+            "the IOMMU translates the GPUs' addresses, so peer-to-peer requests go to the root complex",
             detour,
-            "cat /proc/cmdline (iommu=pt or intel_iommu=off is fine), cat /sys/kernel/iommu_groups/*/type (DMA"
+            "cat /proc/cmdline (iommu=pt or intel_iommu=off is correct), cat /sys/kernel/iommu_groups/*/type (DMA"
             " translates, identity does not)",
         )
 
@@ -72,7 +74,7 @@ FAULT = Fault(
     summary="the IOMMU translates every address of a GPU, NIC or drive",
     costs="peer-to-peer traffic crosses the root complex, and may hang (NCCL User Guide, Troubleshooting)",
     signs=_signs,
-    needs=(needs.settings, _pci),
+    needs=(needs.settings, _no_pci_device),
     asks=(_unread,),
     ways=_ways,
 )

@@ -1,7 +1,7 @@
-"""PCIe packets that carry less than every port between a device and the CPU could.
+"""PCIe packets with a smaller payload than every port between a device and the CPU supports.
 
-The least of a tree's ports decides (Linux drivers/pci/probe.c, `pcie_bus_config`), so that a device is held against
-the least that any link of its way can do, and not against its own.
+The lowest capability in a tree decides (Linux drivers/pci/probe.c, `pcie_bus_config`), so a device is compared with
+the lowest capability on its path and not with its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from railwright.topology.gpus import runs
 
 _KINDS: tuple[DeviceKind, ...] = ("gpu", "nic", "drive")
 _USUAL_BYTES = 256
-"""What servers use where nothing is wrong: below it the loss is more than 7 % of a link."""
+"""The usual payload of servers; a smaller one loses more than 7 % of a link."""
 
 
 def _signs(facts: Facts) -> Findings:
@@ -42,7 +42,7 @@ def _signs(facts: Facts) -> Findings:
         lost = 1 - payload_rate(1.0, now) / payload_rate(1.0, best)
         yield FAULT.finding(
             devices,
-            f"PCIe packets of {runs(devices)} carry {now} bytes, all ports on their way could {best}",
+            f"PCIe packets of {runs(devices)} carry {now} bytes, but all ports on the path support {best}",
             ("MaxPayload", f"{now} B", "PCIe Device Control register"),
             certainty="seen" if certain else "possible",
             costs=f"{lost:.1%} of the link in headers (limits of PCIe, TLP overhead)",
@@ -50,7 +50,7 @@ def _signs(facts: Facts) -> Findings:
 
 
 def _way_up(topology: Topology, device_id: str) -> list[Link]:
-    """The links between a device and its CPU, nearest first."""
+    """Return the links between a device and its CPU, nearest first."""
     way: list[Link] = []
     while (link := above(topology, device_id)) is not None and link not in way:
         way.append(link)
@@ -59,7 +59,7 @@ def _way_up(topology: Topology, device_id: str) -> list[Link]:
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    """Every link at the most that its whole tree can do: the least of its ports decides."""
+    """Raise every link to the payload that all ports support."""
     able = (link.protocol.max_payload_supported_bytes for link in topology.links if isinstance(link.protocol, PcieLink))
     least = min((size for size in able if size), default=0)
 
@@ -76,7 +76,7 @@ def _unread(topology: Topology) -> str:
 
 
 def _ways(case: Case) -> Ways:
-    """Of the GPUs' links inside a host: what is lost at NICs is less than their bands allow."""
+    """Suppose small payloads only for GPU links inside a host: the loss at NICs is within their bands."""
     if not gpus_use_pcie(case) or case.cluster.hosts > 1:
         return
     links = pcie_above(case.cluster.host, case.cluster.host.of_kind("gpu"))
@@ -93,8 +93,8 @@ def _ways(case: Case) -> Ways:
 
 FAULT = Fault(
     name="max_payload_small",
-    summary="PCIe packets are smaller than all ports on the way could carry",
-    remedy="pci=pcie_bus_perf on the kernel's command line, or MaxPayload in the BIOS; then lspci -vv -s"
+    summary="PCIe packets are smaller than all ports on the path support",
+    remedy="pci=pcie_bus_perf on the kernel's command line, or MaxPayload in the BIOS; check with lspci -vv -s"
     " ADDRESS | grep -A1 DevCtl",
     signs=_signs,
     needs=(needs.settings, needs.pcie_link),

@@ -1,9 +1,9 @@
-"""An MTU below what RDMA can use: more headers for the same data, and more packets for NIC and switch to handle.
+"""An MTU too small for RDMA's largest packets: more headers for the same data, and more packets to process.
 
 RDMA packets carry 256 to 4096 bytes (InfiniBand Architecture Specification 1.5). Over Ethernet Linux takes the largest
-that leaves room for all headers there could be (include/rdma/ib_addr.h, iboe_get_mtu): an MTU of 1500 gives 1024, and
-4096 gives 2048. With 1500 the headers cost 5.5 % of the line rate more than with 9000, and small packets cost time: DGX
-Spark, published nccl-tests: 18.9 GB/s instead of 23.7.
+size that leaves room for all possible headers (include/rdma/ib_addr.h, iboe_get_mtu): an MTU of 1500 gives 1024, and
+4096 gives 2048. At 1500 the headers cost 5.5 % more of the line rate than at 9000, and small packets cost time:
+18.9 GB/s instead of 23.7 in published nccl-tests of a DGX Spark.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topo
 
 _BEST = max(int(mtu.value) for mtu in RDMA_MTUS)
 _JUMBO = 9000
-"""What remedies ask for: any Ethernet MTU from 4192 gives RDMA packets of 4096 bytes, and switches take 9000."""
+"""The recommended MTU: any Ethernet MTU from 4192 gives RDMA packets of 4096 bytes, and switches support 9000."""
 
 
 class _Small(NamedTuple):
-    """An MTU of the port and the RDMA packets that it leaves, in bytes."""
+    """An Ethernet MTU and the size of the RDMA packets that fit in it, in bytes."""
 
     ethernet: int
     rdma: int
 
 
 _SUPPOSED = (_Small(1500, 1024), _Small(4096, 2048))
-"""Ethernet's own MTU, and the mistake of giving the payload's size as the MTU."""
+"""Ethernet's default MTU, and the mistake of setting the MTU to the payload size."""
 
 
 def _signs(facts: Facts) -> Findings:
@@ -45,17 +45,17 @@ def _signs(facts: Facts) -> Findings:
     for nic, link in rdma_ports(facts.topology):
         protocol = link.protocol
         if nic.facts.get("state") == "down" or not isinstance(protocol, EthernetLink | InfinibandLink):
-            continue  # EFA cuts its packets itself
+            continue  # EFA segments by itself
         if speaks_iwarp(nic):
-            continue  # TCP does
+            continue  # TCP segments
         where = [OfPart(nic.id), OfPart(link.id)]
         packet = _packet(protocol)
         if protocol.mtu_bytes is None:
             unknown += where
         elif packet < _BEST:
             ethernet = isinstance(protocol, EthernetLink)
-            leaves = f" leaves RDMA packets of {packet} bytes" if ethernet else ""
-            change = f"set MTU {_JUMBO} on the port and on every switch between"
+            leaves = f" limits RDMA to packets of {packet} bytes" if ethernet else ""
+            change = f"set MTU {_JUMBO} on the port and on every switch on the path"
             if not ethernet:
                 change = "set MTU 4096 for the partition in the subnet manager"
             yield FAULT.finding(
@@ -64,18 +64,18 @@ def _signs(facts: Facts) -> Findings:
                 ("mtu", str(protocol.mtu_bytes), "MTU of the port"),
                 certainty="seen" if _is_for_gpus(facts.topology, protocol) else "possible",
                 costs=_costs(protocol),
-                remedy=f"{change}, then look at active_mtu of ibv_devinfo",
+                remedy=f"{change}, then check active_mtu with ibv_devinfo",
             )
     if unknown:
         yield FAULT.blind(
             unknown,
             f"the RDMA MTU of {len(unknown) // 2} NICs cannot be read",
-            remedy="ibv_devinfo -d mlx5_N | grep active_mtu: 4096 is the best",
+            remedy="ibv_devinfo -d mlx5_N | grep active_mtu must show 4096",
         )
 
 
 def _packet(protocol: EthernetLink | InfinibandLink) -> int:
-    """Payload bytes of an RDMA packet on that port, 0 where not even the least fits."""
+    """Return the payload of an RDMA packet on the port in bytes, 0 if not even the smallest fits."""
     mtu = protocol.mtu_bytes or 0
     if isinstance(protocol, InfinibandLink):
         return mtu
@@ -83,7 +83,7 @@ def _packet(protocol: EthernetLink | InfinibandLink) -> int:
 
 
 def _is_for_gpus(topology: Topology, protocol: EthernetLink | InfinibandLink) -> bool:
-    """Ports slower than the machine's fastest are for management, where a small MTU is usual."""
+    """Report whether the port serves GPUs; slower ports than the fastest are for management, with a small MTU."""
     rates = [
         link.protocol.line_rate_bits_per_s or 0.0
         for _, link in rdma_ports(topology)
@@ -98,18 +98,18 @@ def _costs(protocol: EthernetLink | InfinibandLink) -> str:
     assert healthy is not None
     assert now is not None
     return (
-        f"{healthy.share - now.share:.1%} of the line rate in headers alone (limits), and more where packets cost time:"
-        " 18.9 GB/s instead of 23.7 at MTU 1500 (DGX Spark, published nccl-tests)"
+        f"{healthy.share - now.share:.1%} of the line rate in headers alone (limits), and more where the packet rate"
+        " limits: 18.9 GB/s instead of 23.7 at MTU 1500 (DGX Spark, published nccl-tests)"
     )
 
 
 def _degrade(topology: Topology, where: str) -> Topology:
-    """The port `where` (its NIC's id or its link's) with Ethernet's own MTU, or with InfiniBand packets of 1024."""
-    return with_links(topology, lambda link: _with_mtu(link, _SUPPOSED[0]) if where in (link.id, link.a) else link)
+    """Set the port of a NIC or link id to Ethernet's default MTU, or to InfiniBand packets of 1024 bytes."""
+    return with_links(topology, lambda link: _lower_mtu(link, _SUPPOSED[0]) if where in (link.id, link.a) else link)
 
 
-def _with_mtu(link: Link, small: _Small) -> Link:
-    """A port at that MTU; one that is no RDMA port or has a smaller MTU already stays as it is."""
+def _lower_mtu(link: Link, small: _Small) -> Link:
+    """Lower the MTU of an RDMA port; other ports and smaller MTUs stay unchanged."""
     protocol = link.protocol
     if isinstance(protocol, InfinibandLink) and (protocol.mtu_bytes or 0) > small.rdma:
         return replace(link, protocol=replace(protocol, mtu_bytes=small.rdma))
@@ -119,11 +119,11 @@ def _with_mtu(link: Link, small: _Small) -> Link:
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    return topology, with_links(topology, _with_room)
+    return topology, with_links(topology, _raise_mtu)
 
 
-def _with_room(link: Link) -> Link:
-    """A port with an MTU that gives RDMA its largest packets."""
+def _raise_mtu(link: Link) -> Link:
+    """Raise the MTU of an RDMA port to allow the largest packets."""
     protocol = link.protocol
     if isinstance(protocol, InfinibandLink) and protocol.mtu_bytes:
         return replace(link, protocol=replace(protocol, mtu_bytes=_BEST))
@@ -138,9 +138,9 @@ def _ways(case: Case) -> Ways:
         return
     roce = any(isinstance(link.protocol, EthernetLink) for _, link in rdma_ports(host))
     for small in _SUPPOSED:
-        changed = with_links(host, partial(_with_mtu, small=small))
+        changed = with_links(host, partial(_lower_mtu, small=small))
         if changed != host:
-            ethernet = f"an Ethernet MTU of {small.ethernet}, so that RDMA packets carry {small.rdma} bytes"
+            ethernet = f"an Ethernet MTU of {small.ethernet}, so RDMA packets carry {small.rdma} bytes"
             yield FAULT.supposed(
                 f"the NICs have {ethernet if roce else f'an InfiniBand MTU of {small.rdma}'}",
                 with_host(case, changed),
@@ -150,7 +150,7 @@ def _ways(case: Case) -> Ways:
 
 FAULT = Fault(
     name="mtu_small",
-    summary="an MTU that leaves RDMA less than its largest packets",
+    summary="an MTU too small for RDMA's largest packets",
     signs=_signs,
     needs=(needs.rdma_nic,),
     mend=_mend,

@@ -1,7 +1,7 @@
-"""GPUs use NICs of the other socket: wrong pinning of a pod or VM, wrong order in NCCL_IB_HCA, or wrong pairing.
+"""GPUs use NICs of the other socket, because of a pod's or VM's pinning, the order in NCCL_IB_HCA, or wrong pairing.
 
 Measured across sockets: 140 of 400 Gb/s with ib_write_bw and 31.9 of 49 GB/s all_reduce (GKE A3 Ultra, GPU and NIC of
-different sockets); a test of four B200 pods that were misaligned on purpose fell from 22.2 to 11.2 GB/s busbw.
+different sockets); four deliberately misaligned B200 pods fell from 22.2 to 11.2 GB/s busbw.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COSTS = (
 
 
 def _signs(facts: Facts) -> Findings:
-    """A GPU that has no NIC on its side. Where there are fewer NICs than sockets with GPUs that cannot be otherwise."""
+    """Find GPUs without a NIC on their socket, which is unavoidable with fewer NICs than sockets with GPUs."""
     topology = facts.topology
     nics = {nic.id for nic, _ in rdma_ports(topology)}
     if not nics or not topology.of_kind("gpu"):
@@ -47,7 +47,7 @@ def _signs(facts: Facts) -> Findings:
 
 
 class _Move(NamedTuple):
-    """A PCIe link of NICs that is to hang from another socket."""
+    """A PCIe link of NICs to move to another socket."""
 
     link: Link
     home: Device
@@ -55,10 +55,10 @@ class _Move(NamedTuple):
 
 
 def _degrade(topology: Topology, where: str) -> Topology:
-    """The NIC `where`, or all of them for a host's id, behind the other socket.
+    """Move the NIC `where` to the other socket, or all NICs if `where` is a host's id.
 
-    If the NICs of both sockets simply changed sides, each socket's GPUs would find the other's NICs nearby. Every GPU
-    must keep the NIC that was its own, so each side gets a copy of the other socket that only passes data on.
+    If the NICs of both sockets were swapped, each socket's GPUs would find the other's NICs nearby. Every GPU must keep
+    its own NIC, so each side gets a copy of the other socket that only forwards data.
     """
     moves = _moves(topology, where)
     devices = {device.id: device for device in topology.devices}
@@ -88,7 +88,7 @@ def _moves(topology: Topology, where: str) -> tuple[_Move, ...]:
 
 
 def _cpu_of(topology: Topology, device_id: str) -> Device | None:
-    """The CPU that a device hangs from: in a link the end nearer the CPU is `a`."""
+    """Return the CPU above a device; in a link `a` is the end nearer the CPU."""
     here: str | None = device_id
     for _ in topology.devices:
         device = topology.device(here) if here is not None else None
@@ -135,7 +135,7 @@ FAULT = Fault(
     summary="GPUs reach their NICs only across sockets",
     costs=_COSTS,
     remedy="give each pod or VM NICs of the sockets of its GPUs, or move a card; nvidia-smi topo -m shows SYS"
-    " where a pair crosses sockets",
+    " for pairs that cross sockets",
     signs=_signs,
     needs=(needs.gpu, needs.rdma_nic),
     degrade=_degrade,

@@ -1,4 +1,4 @@
-"""A NIC that carries nothing: its port is down, it was left out of NCCL_IB_HCA, or a container was not given it."""
+"""An idle NIC: its port is down, NCCL_IB_HCA excludes it, or the container does not have it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from railwright.topology.cluster import ports
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Topology
 
 _MANY = 4
-"""From so many NICs on half of them are supposed to be unused too: one of two ports of each card, or of two rails."""
+"""With at least this many NICs, half of them unused is a further hypothesis: one port of each card, or one rail."""
 
 
 def _signs(facts: Facts) -> Findings:
-    """Ports that are down on a machine with GPUs.
+    """Find ports that are down on a machine with GPUs.
 
-    The second port of a card is often left uncabled; a card of its own whose like is up elsewhere hardly ever is.
+    The second port of a card is often uncabled; a single-port card seldom is if others of its model are up.
     """
     topology = facts.topology
     nics = [nic for nic, _ in ports(topology)] if topology.of_kind("gpu") else []
@@ -28,31 +28,31 @@ def _signs(facts: Facts) -> Findings:
     for nic in nics:
         if nic.facts.get("state") != "down":
             continue
-        own = {link.a for link in topology.links if link.b == nic.id} & cards
-        siblings = {link.b for link in topology.links if link.a in own} - {nic.id}
+        cards_of_nic = {link.a for link in topology.links if link.b == nic.id} & cards
+        siblings = {link.b for link in topology.links if link.a in cards_of_nic} - {nic.id}
         alike_up = any(other.facts.get("state") == "up" and other.name == nic.name for other in nics)
         likely = alike_up and bool(nic.facts.get("rdma_device")) and not siblings
         yield FAULT.finding(
             (nic.id,),
-            f"the port of {nic.id} is down" + (", while others of its kind are up" if alike_up else ""),
+            f"the port of {nic.id} is down" + (", while others of its model are up" if alike_up else ""),
             ("port", "down", "operstate and RDMA port state"),
             certainty="likely" if likely else "possible",
         )
 
 
 def _degrade(topology: Topology, where: str) -> Topology:
-    """The machine without the NIC `where`."""
+    """Return the machine without the NIC `where`."""
     return without(topology, [where])
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    """Without the NICs that are down, and with the ports of others of their kind that are up."""
-    every = ports(topology)
-    up = {nic.name: link.protocol for nic, link in every if nic.facts.get("state") == "up" and nic.name}
-    down = {nic.id: up.get(nic.name) for nic, _ in every if nic.facts.get("state") == "down"}
+    """Return the machine without the NICs that are down, and with them up like others of their model."""
+    all_ports = ports(topology)
+    up = {nic.name: link.protocol for nic, link in all_ports if nic.facts.get("state") == "up" and nic.name}
+    down = {nic.id: up.get(nic.name) for nic, _ in all_ports if nic.facts.get("state") == "down"}
     known = without(topology, {name for name, protocol in down.items() if protocol is None})
-    of_port = {link.id: protocol for nic, link in every if (protocol := down.get(nic.id)) is not None}
-    mended = with_links(known, lambda link: replace(link, protocol=of_port.get(link.id, link.protocol)))
+    new_protocols = {link.id: protocol for nic, link in all_ports if (protocol := down.get(nic.id)) is not None}
+    mended = with_links(known, lambda link: replace(link, protocol=new_protocols.get(link.id, link.protocol)))
     return without(topology, down.keys()), mended
 
 
@@ -62,7 +62,7 @@ def _ways(case: Case) -> Ways:
         return
     ways = [("one NIC of each host carries nothing", nics[-1:])]
     if len(nics) >= _MANY:
-        # Halves of halves: an instance or a pod is often given the number of NICs of a smaller one.
+        # Repeated halving: instances and pods often have the number of NICs of a smaller size.
         left = nics[::2]
         while left:
             unused = [nic for nic in nics if nic not in left]
@@ -78,7 +78,7 @@ def _ways(case: Case) -> Ways:
 
 
 def _fastest(host: Topology) -> list[str]:
-    """The NICs at the machine's highest line rate: slower ones are for management, and NCCL leaves them out."""
+    """Return the NICs at the highest line rate: slower ones are for management, and NCCL does not use them."""
     rates = {
         nic.id: link.protocol.line_rate_bits_per_s or 0.0
         for nic, link in ports(host)
@@ -90,8 +90,8 @@ def _fastest(host: Topology) -> list[str]:
 FAULT = Fault(
     name="nic_unused",
     summary="a NIC that could carry data carries none",
-    costs="what it would carry: large collectives over N equal NICs lose 1/N for each (NCCL issue 687)",
-    remedy="look at cable, optics and switch port (rdma link, ibstat, mlxlink -d mlx5_N), then set the link up",
+    costs="the NIC's share: large collectives over N equal NICs lose 1/N for each (NCCL issue 687)",
+    remedy="check the cable, optics and switch port (rdma link, ibstat, mlxlink -d mlx5_N), then bring the link up",
     signs=_signs,
     needs=(needs.gpu, needs.nic),
     mend=_mend,

@@ -1,4 +1,4 @@
-"""A GPU with fewer active NVLinks than it could have: a bad board or cable, or a link that was switched off."""
+"""A GPU with fewer active NVLinks than its maximum: a bad board or cable, or a disabled link."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railwright.limits.case import Case
 from railwright.topology.changes import with_links
 from railwright.topology.devices import Link, NvlinkLink, Topology
 
-_REMEDY = "nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then the board"
+_REMEDY = "nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then replace the board"
 
 
 def _signs(facts: Facts) -> Findings:
@@ -26,19 +26,18 @@ def _signs(facts: Facts) -> Findings:
                 (link.id,),
                 f"{active} NVLinks of {link.id} are active",
                 ("nvlinks", active, "NVLink state"),
-                costs=f"{1 - nvlink.links / nvlink.max_links:.0%} of the GPU's NVLink rate; a ring goes at the rate of"
+                costs=f"{1 - nvlink.links / nvlink.max_links:.0%} of the GPU's NVLink rate; a ring runs at the rate of"
                 " its slowest GPU (NCCL plans links x the rate of one, src/graph/topo.h)",
                 remedy=_REMEDY,
             )
     gpus = topology.of_kind("gpu")
-    # A GPU without a single active NVLink has no link in the topology; where none has one, they are cards without
-    # bridges.
+    # A GPU without any active NVLink has no link in the topology; if no GPU has one, the cards have no bridges.
     active_links = {gpu.id: gpu.facts.get("nvlinks_active") for gpu in gpus if gpu.facts.get("nvlinks")}
     for name, number in active_links.items():
         if number == 0 and any(active_links.values()):
             yield FAULT.finding(
                 (name,),
-                f"none of the NVLinks of {name} is active, those of other GPUs are",
+                f"none of the NVLinks of {name} is active, unlike those of other GPUs",
                 ("nvlinks", "0 active", "NVLink state"),
                 costs="all of its NVLink rate: its data goes over PCIe",
                 remedy=_REMEDY,
@@ -47,12 +46,12 @@ def _signs(facts: Facts) -> Findings:
         yield FAULT.blind(
             (gpu.id for gpu in gpus),
             "the active NVLinks of the GPUs cannot be read",
-            remedy="nvidia-smi nvlink -s lists the active links of each GPU; all GPUs should have as many",
+            remedy="nvidia-smi nvlink -s lists the active links of each GPU; all GPUs should have the same number",
         )
 
 
 def _degrade(topology: Topology, where: str) -> Topology:
-    """Half of the NVLinks of the GPU or link `where`."""
+    """Halve the NVLinks of the GPU or link `where`."""
     return with_links(topology, lambda link: _halved(link) if where in (link.id, link.a, link.b) else link)
 
 
@@ -78,10 +77,10 @@ def _whole(link: Link) -> Link:
 def _ways(case: Case) -> Ways:
     host = case.cluster.host
     gpus = host.of_kind("gpu")
-    every = with_links(host, _halved)
+    all_halved = with_links(host, _halved)
     for says, changed in (
         ("one GPU of a host has half of its NVLinks", _degrade(host, gpus[0].id) if gpus else host),
-        ("the GPUs of a host have half of their NVLinks", every),
+        ("the GPUs of a host have half of their NVLinks", all_halved),
     ):
         if changed == host or not can_run(case):
             continue
@@ -95,7 +94,7 @@ def _ways(case: Case) -> Ways:
 
 FAULT = Fault(
     name="nvlink_below_maximum",
-    summary="a GPU has fewer active NVLinks than it could have",
+    summary="a GPU has fewer active NVLinks than its maximum",
     signs=_signs,
     needs=(needs.nvlink,),
     mend=_mend,

@@ -1,6 +1,6 @@
-"""GPUs of one host may not reach each other's memory, so that data between them goes over PCIe and host memory.
+"""GPUs of one host cannot access each other's memory, so their data crosses PCIe and host memory.
 
-NCCL_P2P_DISABLE, GPUs of different containers, and virtual machines without NVLink partitions do that.
+Causes are NCCL_P2P_DISABLE, GPUs in different containers, and virtual machines without NVLink partitions.
 """
 
 from __future__ import annotations
@@ -28,61 +28,61 @@ _SOCKETS = Constant(3.5e9, "bytes/s of a GPU over loopback sockets", NO_P2P_MEAS
 _ACROSS_HOSTS = "nvlink_domain_hosts"
 _PEERS = "peer_to_peer"
 _COSTS = (
-    "NVLink's rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
+    "the NVLink rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
     " (src/graph/topo.h)"
 )
-_LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a host say"
+_LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a host are"
 
 
 def _signs(facts: Facts) -> Findings:
     yield from _refused(facts.topology)
     yield from _not_in_fabric(facts.topology)
     gpus = facts.topology.of_kind("gpu")
-    asked = any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus)
-    if len(gpus) > 1 and nvlink_not_read(facts.topology) and not asked:
+    known = any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus)
+    if len(gpus) > 1 and nvlink_not_read(facts.topology) and not known:
         yield FAULT.blind(
             (gpu.id for gpu in gpus),
-            "which GPUs may reach each other's memory cannot be read",
-            remedy="nvidia-smi topo -p2p r: every pair should say OK",
+            "peer access between GPUs cannot be read",
+            remedy="nvidia-smi topo -p2p r: every pair should be OK",
         )
 
 
 def _refused(topology: Topology) -> Findings:
-    """GPUs whose driver says that they may not reach each other: a fault where NVLink joins them. All pairs in one."""
+    """Find GPUs without peer access according to the driver, which is a fault if NVLink joins them."""
     linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
     refusing = [gpu for gpu in topology.of_kind("gpu") if gpu.facts.get("peers_refused")]
     for is_linked, gpus in grouped(refusing, lambda gpu: gpu.id in linked):
         names = [gpu.id for gpu in gpus]
         yield FAULT.finding(
             names,
-            "; ".join(_who_reaches_whom(gpus)),
+            "; ".join(_format_refusals(gpus)),
             ("peer access", f"refused by {runs(names)}", "CUDA and NVML"),
             certainty="seen" if is_linked else "possible",
             costs=_COSTS,
-            remedy="nvidia-smi topo -p2p r shows all pairs; look for NVreg_RegistryDwords in"
-            " /proc/driver/nvidia/params, for MIG, and for GPUs of different partitions",
+            remedy="nvidia-smi topo -p2p r shows all pairs; check for NVreg_RegistryDwords in"
+            " /proc/driver/nvidia/params, for MIG, and for different partitions",
         )
 
 
-def _who_reaches_whom(gpus: list[Device]) -> Iterator[str]:
-    """One clause for each reason where all of its GPUs refuse each other, else for each set of GPUs refused."""
-    refused: dict[str, dict[str, tuple[str, ...]]] = {}  # reason -> GPU -> those that it may not reach
+def _format_refusals(gpus: list[Device]) -> Iterator[str]:
+    """Yield a clause per reason if all of its GPUs refuse each other, otherwise a clause per set of refused GPUs."""
+    refused: dict[str, dict[str, tuple[str, ...]]] = {}  # reason -> GPU -> GPUs that it may not access
     for gpu in gpus:
         for part in str(gpu.facts["peers_refused"]).split("; "):
             names, _, why = part.partition(" (")
             refused.setdefault(why.removesuffix(")"), {})[gpu.id] = tuple(names.split(","))
-    for why, of_gpu in refused.items():
+    for why, refused_by in refused.items():
         reason = f" ({why})" if why else ""
-        if len(of_gpu) > 1 and all({*others} == {*of_gpu} - {name} for name, others in of_gpu.items()):
-            yield f"{runs(of_gpu)} may not reach each other's memory{reason}"
+        if len(refused_by) > 1 and all({*others} == {*refused_by} - {name} for name, others in refused_by.items()):
+            yield f"{runs(refused_by)} may not access each other's memory{reason}"
             continue
-        for others in dict.fromkeys(of_gpu.values()):
-            alike = runs(name for name, theirs in of_gpu.items() if theirs == others)
-            yield f"{alike} may not reach the memory of {runs(others)}{reason}"
+        for others in dict.fromkeys(refused_by.values()):
+            alike = runs(name for name, theirs in refused_by.items() if theirs == others)
+            yield f"{alike} may not access the memory of {runs(others)}{reason}"
 
 
 def _not_in_fabric(topology: Topology) -> Findings:
-    """GPUs behind NVSwitches that the fabric manager has not let in yet; `completed` with a problem is a refusal."""
+    """Find GPUs that have not joined the NVLink fabric; `completed` with a problem means refused."""
     out = {
         gpu.id: str(gpu.facts.get("nvlink_fabric_problem") or gpu.facts["nvlink_fabric"])
         for gpu in topology.of_kind("gpu")
@@ -95,13 +95,13 @@ def _not_in_fabric(topology: Topology) -> Findings:
             f"{', '.join(out)} did not join the NVLink fabric: {states}",
             ("NVLink fabric", states, "NVML"),
             costs=_COSTS,
-            remedy="systemctl status nvidia-fabricmanager: it must run in the driver's own version, in a VM on the"
+            remedy="systemctl status nvidia-fabricmanager: it must run in the driver's version, and for a VM on the"
             " host; then nvidia-smi -q | grep -A3 Fabric",
         )
 
 
 def _degrade(topology: Topology, _: str) -> Topology:
-    """The machine without NVLink or Infinity Fabric between its GPUs; where is its host."""
+    """Return the machine without NVLink or Infinity Fabric between its GPUs."""
     lone = without(topology, {switch.id for switch in topology.of_kind("nvswitch")})
     devices = tuple(
         replace(device, facts={key: value for key, value in device.facts.items() if key != _ACROSS_HOSTS})
@@ -112,27 +112,27 @@ def _degrade(topology: Topology, _: str) -> Topology:
 
 
 def _ways(case: Case) -> Ways:
-    """What GPUs lose without NVLink is not in the topology; those on PCIe alone lose the way past host memory."""
+    """Suppose measured rates if NVLink joins the GPUs; GPUs with only PCIe fall back to copies through host memory."""
     without = with_host(case, _degrade(case.cluster.host, "host0"))
     joined = case.cluster.host.joins_gpus
-    # Between hosts the network decides what GPUs on PCIe alone reach.
+    # Between hosts the network limits GPUs that have only PCIe.
     if case.cluster.gpus_per_host < 2 or not can_run(without) or not (joined or case.cluster.hosts == 1):
         return
     yield FAULT.supposed(
-        "GPUs of a host have neither peer-to-peer nor shared memory, so that sockets are used inside the host",
+        "GPUs of a host have neither peer-to-peer nor shared memory and use sockets inside the host",
         replace(without, gpu_cap_bytes_per_s=_SOCKETS.value, through_memory=True),
         f"{_LOG} NET/Socket; df /dev/shm in the container; env | grep NCCL_SHM",
     )
     tell = f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P"
     if joined:
         yield FAULT.supposed(
-            "GPUs of a host do not reach each other directly, so that no NVLink is used",
+            "GPUs of a host have no peer-to-peer access and do not use NVLink",
             replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value, through_memory=True),
             tell,
         )
     elif not any(host.facts.get(_PEERS) is False for host in case.cluster.host.of_kind("host")):
         yield FAULT.supposed(
-            "GPUs of a host do not reach each other directly, so that all goes through its memory",
+            "GPUs of a host have no peer-to-peer access and copy through host memory",
             with_host(replace(case, through_memory=True), with_host_facts(case.cluster.host, **{_PEERS: False})),
             tell,
         )
@@ -140,13 +140,13 @@ def _ways(case: Case) -> Ways:
 
 FAULT = Fault(
     name="p2p_disabled",
-    summary="GPUs of one host do not reach each other directly",
+    summary="GPUs of one host have no peer-to-peer access",
     settings=Settings(
         {
-            "NCCL_P2P_DISABLE": Cause(is_one_of("1"), "takes NVLink and PCIe peer-to-peer away from NCCL"),
-            # 0 is the old number of LOC (NCCL src/graph/paths.cc, ncclGetLevel).
-            "NCCL_P2P_LEVEL": Cause(is_one_of("LOC", "0"), "takes NVLink and PCIe peer-to-peer away from NCCL"),
-            "NCCL_SHM_DISABLE": Cause(is_one_of("1"), "sends over the network what shared memory could carry"),
+            "NCCL_P2P_DISABLE": Cause(is_one_of("1"), "keeps NCCL from using NVLink and PCIe peer-to-peer"),
+            # 0 is the old number for LOC (NCCL src/graph/paths.cc, ncclGetLevel).
+            "NCCL_P2P_LEVEL": Cause(is_one_of("LOC", "0"), "keeps NCCL from using NVLink and PCIe peer-to-peer"),
+            "NCCL_SHM_DISABLE": Cause(is_one_of("1"), "replaces shared memory with the network"),
         },
         costs=_COSTS,
         remedy="unset it; give containers of one job all GPUs and the host's IPC namespace (NCCL User Guide)",

@@ -1,7 +1,7 @@
-"""A PCIe link that trained slower or narrower than both its ends could.
+"""A PCIe link that trained slower or narrower than both ends support.
 
 The usual causes are a badly seated card or cable, a wrong slot, or a BIOS setting. GPUs lower their rate when idle
-(power saving), so that a lower rate of an idle GPU is only possibly a fault, while a lower width always is one.
+to save power, so a lower rate of a GPU is only possibly a fault, while a lower width always is one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from railwright.topology.devices import GT_PER_S, Device, Link, PcieLink, Topolo
 from railwright.units import count
 
 _PARTS = {1: "half", 2: "a quarter"}
-"""What is left of the lanes after so many halvings."""
+"""The number of halvings and the remaining share of lanes."""
 
 
 def _signs(facts: Facts) -> Findings:
@@ -44,7 +44,7 @@ def _signs(facts: Facts) -> Findings:
             may_be_idle = bool(gpus & {link.a, link.b}) and not pcie.width < width
             yield FAULT.finding(
                 (link.id,),
-                f"{link.id} runs at {trained}, both ends can do {rate:g} GT/s x{width}",
+                f"{link.id} runs at {trained}, both ends support {rate:g} GT/s x{width}",
                 ("link", trained, "current_link_speed, current_link_width"),
                 certainty="possible" if may_be_idle else "seen",
                 costs=f"{1 - now / best:.0%} of the link's raw rate" if now and best else "",
@@ -53,12 +53,12 @@ def _signs(facts: Facts) -> Findings:
         yield FAULT.blind(
             (link.id for link in unknown),
             f"the trained rate and width of {len(unknown)} PCIe links cannot be read",
-            remedy="look at current_link_speed and current_link_width of their ends in /sys/bus/pci/devices",
+            remedy="check current_link_speed and current_link_width of their ends in /sys/bus/pci/devices",
         )
 
 
 def _degrade(topology: Topology, where: str) -> Topology:
-    """The link `where` at half its width."""
+    """Halve the width of the link `where`."""
     return with_pcie(topology, [where], lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
 
 
@@ -71,20 +71,20 @@ def _at_its_best(link: PcieLink) -> PcieLink:
 
 
 def _ways(case: Case) -> Ways:
-    """The links of all GPUs or of all NICs: a collective waits for the slowest, so one such link costs as much."""
+    """Suppose slower links of all GPUs or NICs: a collective waits for the slowest, so one such link costs as much."""
     host = case.cluster.host
     if over_network(case) or gpus_use_pcie(case):
-        yield from _ways_of(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
+        yield from _ways_for(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
     if over_network(case):
-        yield from _ways_of(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
+        yield from _ways_for(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
 
 
-def _ways_of(case: Case, what: str, devices: tuple[Device, ...], steps: Iterable[int]) -> Ways:
+def _ways_for(case: Case, parts: str, devices: tuple[Device, ...], steps: Iterable[int]) -> Ways:
     links = [link.id for link in pcie_above(case.cluster.host, devices)]
     for step in steps:
         for says, change in (
-            (f"the {what} have {_PARTS[step]} of their PCIe lanes", partial(_narrower, by=2**step)),
-            (f"the PCIe links of the {what} run {count(step, 'generation')} lower", partial(_slower, by=step)),
+            (f"the {parts} have {_PARTS[step]} of their PCIe lanes", partial(_narrower, by=2**step)),
+            (f"the PCIe links of the {parts} run {count(step, 'generation')} lower", partial(_slower, by=step)),
         ):
             host = with_pcie(case.cluster.host, links, change)
             if host != case.cluster.host:
@@ -93,7 +93,7 @@ def _ways_of(case: Case, what: str, devices: tuple[Device, ...], steps: Iterable
 
 
 def _narrower(link: PcieLink, *, by: int) -> PcieLink:
-    """A part of the lanes that it could have; a link that is known to be narrower still stays as it is."""
+    """Divide the maximum width of a link; a link that is already narrower stays unchanged."""
     most = link.max_width or link.width
     if not most or most < by:
         return link
@@ -102,7 +102,7 @@ def _narrower(link: PcieLink, *, by: int) -> PcieLink:
 
 
 def _slower(link: PcieLink, *, by: int) -> PcieLink:
-    """So many rates below the one that it could have; a link that is known to be slower still stays as it is."""
+    """Lower a link by generations below its maximum; a link that is already slower stays unchanged."""
     most = link.max_gt_per_s or link.gt_per_s
     below = sorted(rate for rate in GT_PER_S.values() if most and rate < most)
     if len(below) < by or (link.gt_per_s is not None and link.gt_per_s <= below[-by]):
@@ -112,7 +112,7 @@ def _slower(link: PcieLink, *, by: int) -> PcieLink:
 
 FAULT = Fault(
     name="pcie_below_maximum",
-    summary="a PCIe link trained below what both its ends can do",
+    summary="a PCIe link trained below the maximum of both its ends",
     remedy="reseat the card or cable, check slot and BIOS, then compare current_link_speed and "
     "current_link_width with their maximum under load",
     signs=_signs,

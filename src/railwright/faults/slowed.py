@@ -1,7 +1,7 @@
-"""What a fault that was found slows down, and by how much: the machine's limits with it, held against those without.
+"""The paths that a fault slows down, and by how much: the machine's limits with and without the fault.
 
-Limits only: what a fault costs beyond them (stalls, retries, jitter) shows in a measurement alone. A path whose limit
-is not known on either side is left out, so that an empty answer says nothing of what a fault costs.
+Other costs of a fault (stalls, retries, jitter) need a measurement. Paths with an unknown limit on either side are
+left out, so an empty answer does not mean that the fault costs nothing.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from railwright.topology.routes import paths_that_matter
 Mend = Callable[[Topology], tuple[Topology, Topology]]
 _COLLECTIVES = ("all_reduce", "all_to_all")
 _HOSTS = (1, 2)
-"""The machine alone, and with another like it, where NICs decide."""
+"""A single machine, and two of them, where NICs decide."""
 _SAME = 1 - 1e-6
 
 
 def slowed(mend: Mend, topology: Topology) -> tuple[Slowed, ...]:
-    """Paths that lose the same are told together, those that lose most first."""
+    """Return the slowed paths, those with the same loss together and the largest loss first."""
     now, without = mend(topology)
     losses: dict[tuple[float, float], list[str]] = {}
-    for what, is_now, could_be in (*_paths(now, without), *_collectives(now, without)):
+    for name, is_now, could_be in (*_paths(now, without), *_collectives(now, without)):
         if is_now < could_be * _SAME:
-            losses.setdefault((is_now, could_be), []).append(what)
+            losses.setdefault((is_now, could_be), []).append(name)
     return tuple(
         Slowed(what=tuple(names), with_fault_bytes_per_s=is_now, without_bytes_per_s=could_be)
-        for (is_now, could_be), names in sorted(losses.items(), key=lambda one: one[0][0] / one[0][1])
+        for (is_now, could_be), names in sorted(losses.items(), key=lambda item: item[0][0] / item[0][1])
     )
 
 
 def _paths(now: Topology, without: Topology) -> Iterator[tuple[str, float, float]]:
     both = [path for path in paths_that_matter(without) if path in set(paths_that_matter(now))]
     rows = (rows_inside(Machine(cluster=cluster_of(host, 1)), both) for host in (now, without))
-    for one, other in zip(*rows, strict=True):
-        rates = [_rate(limit) for limit in (one.limit, other.limit)]
+    for row, other in zip(*rows, strict=True):
+        rates = [_rate(limit) for limit in (row.limit, other.limit)]
         if None not in rates:
-            yield one.path, rates[0] or 0.0, rates[1] or 0.0
+            yield row.path, rates[0] or 0.0, rates[1] or 0.0
 
 
 def _rate(limit: Limit | NoLimit) -> float | None:
@@ -63,7 +63,7 @@ def _collectives(now: Topology, without: Topology) -> Iterator[tuple[str, float,
 
 
 def _busbw(machine: Topology, hosts: int, collective: str) -> float | None:
-    """In bytes/s; None where the machine's limits do not tell it."""
+    """Return the busbw limit in bytes/s; None if the machine's limits do not determine it."""
     if not machine.of_kind("gpu"):
         return None
     try:

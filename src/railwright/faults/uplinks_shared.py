@@ -1,6 +1,6 @@
-"""Flows meet on the uplinks of switches: hashing puts two on one link while another is empty, or there are too few.
+"""Flows collide on the uplinks of switches: hashing puts two on one link while another is idle, or uplinks are few.
 
-Two flows that meet on a link get half of it each. Meta (SIGCOMM 2024, RDMA over Ethernet for distributed training)
+Two flows on a link get half of it each. Meta (SIGCOMM 2024, RDMA over Ethernet for distributed training)
 gained up to 40 % AllReduce by spreading flows over more hash values than one for each pair.
 """
 
@@ -15,7 +15,7 @@ from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster, Fabric, Tier
 
 _FLOWS_ON_A_LINK = 2.0
-"""The least collision there is."""
+"""The smallest collision."""
 
 
 def _ways(case: Case) -> Ways:
@@ -24,15 +24,15 @@ def _ways(case: Case) -> Ways:
         yield FAULT.supposed(
             "two flows share each uplink of the leaf switches (hashing, or too few uplinks)",
             replace(case, cluster=replace(case.cluster, fabric=fabric)),
-            "the same test with hosts of one leaf only: it is fast there; the switches' counters of uplinks differ, and"
+            "the same test is fast with hosts of one leaf only; the switches' uplink counters differ, and"
             " NCCL_IB_QPS_PER_CONNECTION=4 or adaptive routing changes the rate",
         )
 
 
 def _shared(cluster: Cluster) -> Fabric | None:
-    """The fabric with half of the uplink rate at its lowest tier; None where no traffic leaves that tier.
+    """Return the fabric with half the uplink rate at its lowest tier; None if no traffic leaves that tier.
 
-    Where no tiers are known each NVLink domain is given a leaf of its own: whether hosts share one is not known.
+    If the tiers are unknown, each NVLink domain gets its own leaf, because it is unknown whether hosts share one.
     """
     fabric = cluster.fabric
     if not fabric.tiers:
@@ -50,7 +50,7 @@ def _shared(cluster: Cluster) -> Fabric | None:
 
 FAULT = Fault(
     name="uplinks_shared",
-    summary="flows meet on the uplinks of switches",
+    summary="flows collide on the uplinks of switches",
     needs_results=True,
     ways=_ways,
 )

@@ -105,11 +105,12 @@ def test_pairs_of_hosts_are_lines_too():
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [({"path": "no_such"}, "no_such"), ({"path": " # "}, "names no path"), ({"path": "hpl", "least": "fast"}, "'fast'"),
-     ({"path": "hpl", "least": "1.5 of the limit"}, "no share"),
-     ({"path": "hpl", "most": "0.5 of the limit"}, "no share"),
-     ({"path": "hpl", "size": "x"}, "not a size"), ({"path": "hpl", "note": "a\nb"}, "does not print"),
-     ({"path": "hpl", "least": "5 gb/s"}, "not a value")],
+    [({"path": "no_such"}, "no_such"), ({"path": " # "}, "not be empty"),
+     ({"path": "hpl", "least": "fast"}, "'fast'"),
+     ({"path": "hpl", "least": "1.5 of the limit"}, "a share of"),
+     ({"path": "hpl", "most": "0.5 of the limit"}, "a share of"),
+     ({"path": "hpl", "size": "x"}, "not a size"), ({"path": "hpl", "note": "a\nb"}, "text must be printable"),
+     ({"path": "hpl", "least": "5 gb/s"}, "bound must be a value")],
 )  # fmt: skip
 def test_a_line_that_says_nothing_possible_is_refused_by_its_number(line, said):
     with pytest.raises(UsageError, match=said) as refused:

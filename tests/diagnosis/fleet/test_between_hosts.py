@@ -23,7 +23,7 @@ HOSTS = ("a", "b", "c", "d")
 
 
 def tried(rate: float = 1.15e9, **other: float) -> list[PairTried]:
-    """Every ordered pair twice at that rate, but those that are named: `ab=...`."""
+    """Build two tries of every ordered pair at the rate, with exceptions by name: `ab=...`."""
     return [PairTried(one, two, (other.get(one + two, rate),) * 2) for one, two in permutations(HOSTS, 2)]
 
 

@@ -1,4 +1,4 @@
-"""What a container lacks slows without failing: it comes out of holding it against its host."""
+"""A container that lacks parts of its host is slow without failing; comparing it with its host shows the parts."""
 
 from tests.checks.machines import tuned, with_facts
 

@@ -14,7 +14,7 @@ from railwright.results.statistics import summarise
 
 def path(benchmark: str, launches: tuple[float, ...], quantity: str = "bandwidth_bytes_per_s",
          state: State = "ok", **varied: str) -> JudgedPath:  # fmt: skip
-    """One path of one host, with the medians of its launches."""
+    """Build a path of a host with the medians of its launches."""
     verdict = Verdict(state=state, why="")
     head = Judged(benchmark=benchmark, quantity=quantity, path="memory0>memory0", parameters=varied, outcome="measured",
                   value=sorted(launches)[len(launches) // 2] if launches else None,
@@ -90,7 +90,7 @@ def test_a_host_without_results_comes_first_and_is_never_like_the_others():
     fleet["f"] = host(path("copy", (), state="failed"))
     table = host_table(fleet)
     assert [one.name for one in table.hosts][:3] == ["d", "e", "c"]
-    assert [one.trouble for one in table.hosts][:2] == ["silent for 60 s", "it measured nothing"]
+    assert [one.trouble for one in table.hosts][:2] == ["silent for 60 s", "nothing was measured"]
     (failed,) = [one for one in table.hosts if one.name == "f"]
     assert [cell.state for cell in failed.telling] == ["failed"]
     assert [cell.standing for cell in failed.cells] == ["alone"]

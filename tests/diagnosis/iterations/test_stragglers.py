@@ -1,4 +1,4 @@
-"""Hosts of one job held against each other, and iterations one by one, from curves whose truth is known."""
+"""Compares hosts of one job, and single iterations, from curves with a known truth."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from railwright.diagnosis.iterations.updates import Steps, rates, update_s
 
 
 def counted(total_at, updates_s, ticks_s):
-    """How far a counter moved between ticks, if the kernel or a driver writes it anew every `updates_s` only."""
+    """Return the increments of a counter between ticks, if it is updated only every `updates_s`."""
     seen = [total_at(math.floor(tick / updates_s) * updates_s) for tick in ticks_s]
     return Steps(ticks_s, [math.nan, *(after - before for before, after in pairwise(seen))])
 

@@ -1,4 +1,4 @@
-"""Cables that were seen are held against the plan: each difference once, healthy fabrics without any."""
+"""Observed cables are compared with the plan: each difference is reported once, and healthy fabrics have none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_exchanged_moved_and_missing_cables_are_named_with_what_to_do() -> None:
     assert {one.kind: one.action for one in found.findings} == {
         "exchanged": "exchange the plugs at spine1 port 2 and spine0 port 2",
         "elsewhere": "move the plug from leaf2 port 7 to leaf2 port 1",
-        "missing": "plug the cable in: leaf3 port 4 ↔ spine1 port 4; if it is, see whether both ports are up",
+        "missing": "plug in the cable leaf3 port 4 ↔ spine1 port 4; "
+        "if it is plugged in, check whether both ports are up",
     }
     assert (len(found.findings), found.right) == (3, 12)
 

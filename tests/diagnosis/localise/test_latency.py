@@ -1,4 +1,4 @@
-"""Pairs are held against those whose packets cross as many switches, and none against the others."""
+"""Pairs are compared only with those whose packets cross the same number of switches."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_the_cover_is_of_every_pair():
     pairs = [(flow.source, flow.destination) for one in rounds for flow in one.flows]
     assert len(pairs) == len(set(pairs)) == 16 * 15
     assert all(max(filled(found, one.flows).values()) <= 1 + 1e-6 for one in rounds)
-    with pytest.raises(UsageError, match="one way for each pair"):
+    with pytest.raises(UsageError, match="one path for each pair"):
         cover_of(found, "leaf")
 
 
@@ -140,7 +140,7 @@ def test_what_is_no_subnet_is_refused():
             subnet_of(*given)
     to_spine = next(line for line in cables.splitlines() if line.startswith("[5]") and '"spine0"' in line)
     mesh = cables.replace(to_spine, '[5]\t"S-0000000000200000"[9]\t\t# "leaf0" lid 2 4xSDR')
-    with pytest.raises(UsageError, match="this is no tree"):
+    with pytest.raises(UsageError, match="the subnet is not a tree"):
         fabric_of_subnet(subnet_of(mesh))
 
 

@@ -72,7 +72,7 @@ def test_a_line_card_accuses_neither_its_switch_nor_what_is_cabled_to_it(words: 
 
 
 def test_what_lies_on_the_same_flows_counts_as_one() -> None:
-    """Of two pods, each core joins one link to another: what goes up the one comes down the other."""
+    """With two pods each core joins two links: traffic up one comes down the other."""
     fabric = parse_fat_tree(["hosts=48", "gpus=4", "tiers=3", "leaf-down=12"])
     names = {fabric.class_name(number): number for number in range(fabric.classes)}
     assert fabric.twin_of(names["spine0 to core0"]) == fabric.twin_of(names["core0 to spine12"])
@@ -129,7 +129,7 @@ def test_what_no_flow_can_fill_is_not_called_tested() -> None:
 
 
 def test_two_parts_of_one_chain_are_each_others_alternative() -> None:
-    """One host below each leaf and one spine: no flow tells a host's port from its leaf's uplink."""
+    """With a single host per leaf and one spine no flow distinguishes a host's port from its leaf's uplink."""
     fabric = parse_fat_tree(["hosts=4", "gpus=2", "leaf-down=2", "oversubscription=2"])
     fault = Fault(kind="link", id="leaf1-spine0", direction="up", capacity=0.5)
     found = run(fabric, "", truth_of(fabric, [fault]), Weather(), seed=3, rounds=Rounds(screen=8))
@@ -187,7 +187,7 @@ def test_a_wrong_map_sends_flows_over_other_links_than_believed() -> None:
 
 @pytest.mark.parametrize(("below", "leaves"), [(8, 4), (4, 4), (2, 4)])
 def test_a_slow_uplink_that_several_share_accuses_nobody_below_it(below: int, leaves: int) -> None:
-    """One spine: all that leaves a leaf shares one link, and where both its ways are slow, so is half of all flows."""
+    """With one spine all traffic of a leaf shares one link; if both directions are slow, so is half of all flows."""
     hosts = [f"host{number}" for number in range(below * leaves)]
     cables = [CableSpec(host, "", f"leaf{number // below}", "", 1.0) for number, host in enumerate(hosts)]
     cables += [CableSpec(f"leaf{leaf}", "", "spine0", "", below) for leaf in range(leaves)]

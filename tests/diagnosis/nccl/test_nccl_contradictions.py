@@ -1,4 +1,4 @@
-"""Every contradiction is found where it is laid into a log, and not found where the log is sound."""
+"""Contradictions are found in logs that contain them, and not in sound logs."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_ring_without_a_rank_is_found():
 def test_sockets_between_hosts_are_found_with_the_rdma_devices_that_could_be_used():
     text = ready(16) + net(8, 3, 8, "receive", "Socket/0")
     assert "no RDMA device" in certain(text, "nccl_sockets").says
-    assert "machine given" in certain(text, "nccl_sockets", EIGHT_NICS).says
+    assert "given machine" in certain(text, "nccl_sockets", EIGHT_NICS).says
     listed = text + said(0, "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:192.0.2.1<0>")
     assert "mlx5_0" in certain(listed, "nccl_sockets").says
     assert "nccl_sockets" not in find(ready(8) + said(0, "Using network Socket"))

@@ -21,15 +21,15 @@ def test_a_sampler_that_failed_is_no_clean_bill_of_health():
     dead = {"gpu_samples": 0, "gpu_not_watched": "the sampler ended: killed by SIGABRT"}
     (found,) = findings([*host_copies(), *measured("gpu0>gpu1", 390e9, settings=dead)])
     assert (found.fault, found.certainty) == ("gpu_not_watched", "could not look")
-    assert found.says == "24 of 27 GPU results were watched: the sampler ended: killed by SIGABRT"
-    assert found.costs == "whether GPUs were slowed down during the others is not known"
+    assert found.says == "24 of 27 GPU results were sampled: the sampler ended: killed by SIGABRT"
+    assert found.costs == "throttling of GPUs during the others is unknown"
 
 
 def test_where_nothing_was_watched_there_are_no_others():
     dead = {"gpu_samples": 0, "gpu_not_watched": "NVML does not list gpu0"}
     (found,) = findings(measured("gpu0>gpu1", 390e9, settings=dead))
-    assert found.says == "0 of 3 GPU results were watched: NVML does not list gpu0"
-    assert found.costs == "whether GPUs were slowed down is not known"
+    assert found.says == "0 of 3 GPU results were sampled: NVML does not list gpu0"
+    assert found.costs == "throttling of GPUs is unknown"
 
 
 @pytest.mark.parametrize("why", [SWITCHED_OFF, TOO_SHORT])
@@ -64,13 +64,13 @@ def test_a_low_clock_without_a_reason_is_named():
         ("gpu5", "gpu_copy"),
         "possible",
     )
-    assert finding.says == "the SM clock of gpu5 was 1410 MHz under load, 1980 MHz are due"
+    assert finding.says == "the SM clock of gpu5 was 1410 MHz under load instead of 1980 MHz"
     barely = HEALTHY | {"gpu_clock_min_hz": 1900e6, "gpu_clock_median_hz": 1900e6, "gpu_clock_min_of": "gpu5"}
     assert findings(measured("gpu5>gpu6", 300e9, settings=barely)) == []
 
 
 def test_one_low_sample_among_others_is_a_gpu_that_has_just_begun():
-    """As on four H200: 690 MHz once, at the start of a launch, and 1980 in the other samples of that GPU."""
+    """Four H200 showed 690 MHz once, at the start of a launch, and 1980 in the other samples of that GPU."""
     begun = HEALTHY | {"gpu_clock_min_hz": 690e6, "gpu_clock_min_of": "gpu2"}
     assert findings(measured("gpu2>gpu3", 300e9, settings=begun)) == []
 
@@ -80,7 +80,7 @@ def test_the_gpu_that_is_slow_all_the_time_is_named_and_not_the_one_with_the_low
             "gpu_clock_median_of": "gpu5"}  # fmt: skip
     (finding,) = findings([*host_copies(), *measured("gpu5>gpu6", 300e9, settings=HEALTHY | slow)])
     assert (finding.fault, finding.where) == ("gpu_clock_dropped", ("gpu5", "gpu_copy"))
-    assert finding.says == "the SM clock of gpu5 was 1410 MHz under load, 1980 MHz are due"
+    assert finding.says == "the SM clock of gpu5 was 1410 MHz under load instead of 1980 MHz"
 
 
 def test_results_without_samples_say_nothing():
@@ -119,15 +119,15 @@ def test_one_line_says_what_was_watched_and_what_was_not():
         " launch, 2 not: too short, 1 not: sampling is switched off"
     )
     assert watched(warm, HOT | {"gpu_clock_min_hz": 1410e6}).startswith(
-        "clocks from 1410 MHz, up to 245 W and 61 C, slowed down: hardware thermal slowdown; 2 of 2"
+        "clocks from 1410 MHz, up to 245 W and 61 C, throttled: hardware thermal slowdown; 2 of 2"
     )
 
 
 def test_what_nobody_saw_is_not_said_to_be_fine():
     assert watched({"gpu_samples": 0, "gpu_not_watched": "NVML may hang"}) == (
-        "clocks not known, throttling not known; 0 of 1 GPU results sampled themselves, 1 not: NVML may hang"
+        "clocks unknown, throttling unknown; 0 of 1 GPU results sampled themselves, 1 not: NVML may hang"
     )
-    assert watched({"gpu_samples": 4}).startswith("clocks not known, throttling not known; 1 of 1")
+    assert watched({"gpu_samples": 4}).startswith("clocks unknown, throttling unknown; 1 of 1")
 
 
 def test_a_run_without_gpus_has_no_line_of_them():

@@ -18,7 +18,7 @@ def test_a_gpu_slower_than_its_siblings_is_named_with_both_values():
     (finding,) = findings(host_copies(slow=5))
     assert (finding.fault, finding.certainty) == ("gpu_slower_than_siblings", "likely")
     assert finding.where == ("gpu5", "memory1>gpu5")
-    assert finding.says == "gpu5 is 25% slower than its siblings in gpu_copy at 512 MiB: 41.0 GB/s, they have 55.0 GB/s"
+    assert finding.says == "gpu5 is 25% slower than its siblings in gpu_copy at 512 MiB: 41.0 GB/s instead of 55.0 GB/s"
     assert finding.costs == "", "no collective goes through host memory"
     assert [one.value for one in finding.evidence] == ["41.0 GB/s (gpu5)", "55.0 GB/s (others)"]
 
@@ -46,7 +46,7 @@ def test_of_pairs_the_gpu_that_they_share_is_named():
     (finding,) = findings(pairs)
     assert finding.where[0] == "gpu2"
     assert len(finding.where) == 7
-    assert finding.costs == "a collective goes at the rate of its slowest GPU"
+    assert finding.costs == "a collective runs at the rate of its slowest GPU"
 
 
 def test_two_gpus_that_only_reach_each_other_cannot_be_told_apart():

@@ -78,7 +78,7 @@ def test_the_merge_is_named_where_nothing_tells_its_halves_apart():
     results, _ = grown(names(2), slow)
     assert accused(results) == {("hosts host0", "hosts host1"): "likely"}
     (finding,) = losing_merges(results)
-    assert "either of them, or what lies between" in finding.says
+    assert "the cause is in either group or between them" in finding.says
 
 
 def test_a_route_between_two_leaves_accuses_no_host():

@@ -51,7 +51,7 @@ def test_a_host_that_is_slower_than_the_others_is_named():
     thrice = [solved(host, value, launch=launch) for launch in range(3) for host, value in values.items()]
     assert slow(thrice) == {"host c": "likely"}
     (finding,) = slower_hosts(thrice)
-    assert finding.says == "c is 20% slower than the other hosts in hpl: 80.0 GFLOP/s, they have 100 GFLOP/s"
+    assert finding.says == "c is 20% slower than the other hosts in hpl: 80.0 GFLOP/s instead of 100 GFLOP/s"
 
 
 def test_a_healthy_host_is_not_called_slow():

@@ -1,4 +1,4 @@
-"""Which findings stand beside a slow path: those about it, and not those about its neighbours."""
+"""A slow path lists the findings about itself, and not those about its neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which paths must be ok: named by benchmark and way, with wildcards, and nothing else decides the exit status."""
+"""Required paths, named by benchmark and path with wildcards, alone decide the exit status."""
 
 from __future__ import annotations
 

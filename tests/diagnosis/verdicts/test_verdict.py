@@ -86,7 +86,7 @@ def test_wrong_bytes_fail_whatever_the_speed() -> None:
 
 
 def test_only_a_measured_value_can_be_ok() -> None:
-    """Every combination of outcome, value, limit, band and data check: ok only for a verified value in its band."""
+    """Only a verified value in its band is ok, in all combinations of outcome, value, limit, band and data check."""
     values = (None, -1.0, 0.0, float("nan"), float("inf"), 90e9)
     all_bounds = (bandwidth(), bandwidth(low=None), (NoLimit(quantity="bandwidth_bytes_per_s", why="?"), None))
     outcomes = ("measured", "waived", "failed")

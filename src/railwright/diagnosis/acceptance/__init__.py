@@ -1,1 +1,1 @@
-"""Runs held against what a vendor and a customer agreed on. Pure."""
+"""Compares runs with the agreement between a vendor and a customer. Pure."""

@@ -1,4 +1,4 @@
-"""What a vendor and a customer agreed on: each line a path and what it must reach, as a TOML file holds it."""
+"""The agreement between a vendor and a customer: a TOML file with paths and the values that they must reach."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from railwright.topology.devices import Scalar
 from railwright.units import BITS_PER_BYTE, format_size, parse_line_rate, parse_size
 
 PAIRS = "pairs"
-"""What `prove --hosts` measures from each host to each other one: it is no benchmark of its own."""
+"""The name of the measurement between all hosts by `prove --hosts`, which is not a benchmark."""
 _MOST_TEXT = 200
 _MOST_HOSTS = 100_000
-_OF_LIMIT = re.compile(r"(\d(?:\.\d{1,6})?)\s*of\s+(?:the\s+)?limit", re.ASCII)
+_LIMIT_SHARE = re.compile(r"(\d(?:\.\d{1,6})?)\s*of\s+(?:the\s+)?limit", re.ASCII)
 _AMOUNT = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([A-Za-z/]{1,10})", re.ASCII)
 _UNITS: dict[str, tuple[float, Quantity]] = {
     **{unit: (factor, "latency_s") for unit, factor in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))},
@@ -31,36 +31,36 @@ _HINT = "write it like '6 GB/s', '2 us', '50 kop/s', '40 TFLOP/s' or '0.9 of the
 
 
 class AskedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One `[[line]]`. Without `least` and `most` the path must be ok by its own limit and band."""
+    """A `[[line]]` of the file. Without `least` and `most` the path must be ok by its own limit and band."""
 
     path: str
-    """As `--require` takes it: a benchmark, or that and a path; `pairs host0>*`."""
+    """The path as in `--require`: a benchmark, optionally with a path; `pairs host0>*`."""
     least: str = ""
     """`6 GB/s`, `48 Gb/s`, `50 kop/s`, `40 TFLOP/s`, or `0.9 of the limit`."""
     most: str = ""
     """`2 us`."""
     size: str = ""
-    """`1MiB`: the point of the curve that counts; else the one that stands for it."""
+    """The size of the point that counts, such as `1MiB`; by default the headline of the curve."""
     where: dict[str, Scalar] = {}
-    """What was varied: `{ transport = "shm", threads = 2 }`; only what has all of it counts."""
+    """Parameters that a result must have to count: `{ transport = "shm", threads = 2 }`."""
     note: str = ""
 
 
 class AskedSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The file."""
+    """The contents of the file."""
 
     title: str
     reference: str = ""
-    """Order, contract, version of the specification: it is printed as it is."""
+    """Order, contract or version of the specification, printed verbatim."""
     between: tuple[str, ...] = ()
-    """Who sign."""
+    """The parties that sign."""
     hosts: int | None = None
-    """How many must have taken part."""
+    """The number of hosts that must take part."""
     line: tuple[AskedLine, ...]
 
 
 class Bound(NamedTuple):
-    """A value that must be reached, or not be exceeded."""
+    """A lower or upper bound of a value."""
 
     is_least: bool
     value: float
@@ -73,7 +73,7 @@ class Bound(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One line, understood."""
+    """A parsed line."""
 
     required: Requirement
     bounds: tuple[Bound, ...]
@@ -83,7 +83,7 @@ class Item(NamedTuple):
 
     @property
     def quantities(self) -> set[Quantity]:
-        """What it has values of: of a benchmark that tells several, only the curves of these are meant."""
+        """The quantities of the bounds; only curves of these quantities match."""
         return {bound.quantity for bound in self.bounds if bound.quantity is not None}
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Item(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What must be met for a machine or a cluster to be accepted."""
+    """The conditions for the acceptance of a machine or cluster."""
 
     title: str
     reference: str
@@ -104,18 +104,21 @@ class Spec(NamedTuple):
 
 
 def understood(asked: AskedSheet, known: Sequence[str]) -> Spec:
-    """The lines with their values. Raises UsageError for the first that says nothing or nothing possible."""
+    """Parse the lines. Raises UsageError for the first invalid line."""
     for text in (asked.title, asked.reference, *asked.between, *(line.note for line in asked.line)):
         if len(text) > _MOST_TEXT or not text.isprintable():
             raise UsageError(
-                f"the text {text[:40]!r} is too long or does not print", hint=f"up to {_MOST_TEXT} characters"
+                f"text must be printable and at most {_MOST_TEXT} characters, got {text[:40]!r}",
+                hint="shorten the text",
             )
     if not asked.title.strip() or not asked.line:
-        raise UsageError("a specification needs a title and at least one [[line]]", hint="see docs/acceptance.md")
+        raise UsageError("a specification must have a title and at least one [[line]]", hint="see docs/acceptance.md")
     if len(asked.line) > MOST or len(asked.between) > 10:
-        raise UsageError(f"more than {MOST} lines, or more than 10 who sign", hint="write fewer")
+        raise UsageError(f"a specification must have at most {MOST} lines and 10 parties", hint="remove some")
     if asked.hosts is not None and not 1 <= asked.hosts <= _MOST_HOSTS:
-        raise UsageError(f"{asked.hosts} hosts", hint=f"give 1 to {_MOST_HOSTS}")
+        raise UsageError(
+            f"hosts must be 1 to {_MOST_HOSTS}, got {asked.hosts}", hint="give the number of hosts that take part"
+        )
     items = []
     for number, line in enumerate(asked.line, 1):
         try:
@@ -128,17 +131,20 @@ def understood(asked: AskedSheet, known: Sequence[str]) -> Spec:
 def _item(line: AskedLine, known: Sequence[str]) -> Item:
     parsed = parse_requirements([line.path], [*known, PAIRS])
     if not parsed:
-        raise UsageError("it names no path", hint="write path = 'BENCHMARK' or 'BENCHMARK PATH'")
+        raise UsageError("path must not be empty", hint="write path = 'BENCHMARK' or 'BENCHMARK PATH'")
     bounds = tuple(_bound(text, is_least=least) for text, least in ((line.least, True), (line.most, False)) if text)
     size_bytes = parse_size(line.size) if line.size else None
     return Item(parsed[0], bounds, size_bytes, tuple(sorted(line.where.items())), line.note)
 
 
 def _bound(text: str, *, is_least: bool) -> Bound:
-    share = _OF_LIMIT.fullmatch(text.strip())
+    share = _LIMIT_SHARE.fullmatch(text.strip())
     if share is not None:
         if not is_least or not 0 < float(share[1]) <= 1:
-            raise UsageError(f"{text[:40]!r} is no share that must be reached", hint="write least = '0.9 of the limit'")
+            raise UsageError(
+                f"a share of the limit must be in `least` and at most 1, got {text[:40]!r}",
+                hint="write least = '0.9 of the limit'",
+            )
         return Bound(is_least, float(share[1]), None)
     amount = _AMOUNT.fullmatch(text.strip())
     if amount is not None and amount[2] in _UNITS:
@@ -147,4 +153,4 @@ def _bound(text: str, *, is_least: bool) -> Bound:
     try:
         return Bound(is_least, parse_line_rate(text) / BITS_PER_BYTE, "bandwidth_bytes_per_s")
     except UsageError as error:
-        raise UsageError(f"not a value: {text[:40]!r}", hint=_HINT) from error
+        raise UsageError(f"bound must be a value with a unit, got {text[:40]!r}", hint=_HINT) from error

@@ -1,4 +1,4 @@
-"""A judged run held against what a vendor and a customer agreed on: each line met, not met, or not judged."""
+"""Compares a judged run with an agreement: each line is met, not met, or not judged."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _BY_VERDICT: Mapping[State, Standing] = {"ok": "met", "slow": "not met"}
 
 
 class Seen(NamedTuple):
-    """A curve or a point of one, that a line may mean."""
+    """A curve or point that a line may match."""
 
     host: str
-    """Empty: it is between hosts, or the only one."""
+    """Empty for traffic between hosts, and for a single host."""
     benchmark: str
     path: str
     varied: tuple[tuple[str, Scalar], ...]
@@ -35,24 +35,24 @@ class Seen(NamedTuple):
     value: float | None
     limit: Limit | NoLimit | None
     verdict: Verdict
-    """Of the whole curve, where it stands for that."""
+    """The verdict of the point, or of the curve if this is its headline."""
     records: tuple[str, ...] = ()
-    """Where its records stand: `hosts/node1/results.jsonl:12`."""
+    """The locations of its records: `hosts/node1/results.jsonl:12`."""
     is_headline: bool = True
-    """Whether it stands for its curve."""
+    """Whether it represents its curve."""
 
     @property
     def size_bytes(self) -> Scalar | None:
-        """Of what was moved; None where no size was varied."""
+        """The size moved in bytes; None if the size was not varied."""
         return dict(self.varied).get("size_bytes")
 
 
 class SheetLine(msgspec.Struct, frozen=True, kw_only=True, tag="acceptance_line", tag_field="record",
                 omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
-    """One measured value beside what was asked of it."""
+    """A measured value and the requirement on it."""
 
     item: int
-    """Which line of the specification, counted from 1; 0: what is asked of the run as a whole."""
+    """The line of the specification, counted from 1; 0 for requirements on the whole run."""
     asked: str
     state: Standing
     why: str
@@ -68,21 +68,21 @@ class SheetLine(msgspec.Struct, frozen=True, kw_only=True, tag="acceptance_line"
 
 
 class RecordFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A file that lines point into, so that nobody can change it afterwards unseen."""
+    """A file with the records of lines; the hash reveals later changes."""
 
     name: str
-    """Below the folder of the sheet."""
+    """The path relative to the sheet's folder."""
     sha256: str
     lines: int
     host: str = ""
     started_at: str = ""
     railwright: str = ""
-    """The version that measured."""
+    """The version of Railwright that measured."""
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True, tag="acceptance", tag_field="record", omit_defaults=True,
             forbid_unknown_fields=True):  # fmt: skip
-    """The whole answer."""
+    """The result of an acceptance."""
 
     title: str
     reference: str = ""
@@ -93,12 +93,12 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True, tag="acceptance", tag_fie
 
     @property
     def exit_status(self) -> int:
-        """0: every line is met; 1: one is not; 3: one could not be judged, and nothing is worse."""
+        """0: every line is met; 1: a line is not met; 3: a line could not be judged, and none is worse."""
         return _STATUS[self.state]
 
 
 def worst(states: Iterable[Standing]) -> Standing:
-    """The one that counts for all of them."""
+    """Return the worst of the states."""
     found = set(states)
     return next((state for state in WORST_FIRST if state in found), "not judged")
 
@@ -112,13 +112,13 @@ def sheet_of(
     *,
     is_cut_off: bool = False,
 ) -> Sheet:
-    """Every line of the specification with everything that it means.
+    """Build the sheet with the results of every line of the specification.
 
-    `hosts` are those that gave results, `lost` those that did not, each with the reason.
+    `hosts` are the hosts with results, `lost` those without, each with the reason.
     """
-    lines = [*_of_the_run(spec, hosts, lost, is_cut_off=is_cut_off)]
+    lines = [*_check_run(spec, hosts, lost, is_cut_off=is_cut_off)]
     for number, item in enumerate(spec.items, 1):
-        lines += _of_item(number, item, seen, hosts)
+        lines += _check_item(number, item, seen, hosts)
     return Sheet(
         title=spec.title,
         reference=spec.reference,
@@ -129,81 +129,85 @@ def sheet_of(
     )
 
 
-def _of_the_run(spec: Spec, hosts: Sequence[str], lost: dict[str, str], *, is_cut_off: bool) -> Iterable[SheetLine]:
+def _check_run(spec: Spec, hosts: Sequence[str], lost: dict[str, str], *, is_cut_off: bool) -> Iterable[SheetLine]:
     if spec.hosts is not None:
-        took_part = len(hosts) if hosts or lost else 1  # one machine by itself has no name
+        took_part = len(hosts) if hosts or lost else 1  # a single machine has no name
         state: Standing = "met" if took_part >= spec.hosts else "not judged"
         yield SheetLine(item=0, asked=count(spec.hosts, "host"), state=state, why=f"{took_part} gave results")
     for host, why in lost.items():
         yield SheetLine(item=0, asked="every host gives results", state="not judged", why=why, host=host)
     if is_cut_off:
-        why = "it was interrupted: what it did not reach, nobody has judged"
-        yield SheetLine(item=0, asked="the run is whole", state="not judged", why=why)
+        why = "it was interrupted, and the rest was not judged"
+        yield SheetLine(item=0, asked="the run is complete", state="not judged", why=why)
 
 
-def _of_item(number: int, item: Item, seen: Sequence[Seen], hosts: Sequence[str]) -> Iterable[SheetLine]:
-    """A line for each point that is meant, and for each host that has none."""
-    named = [one for one in seen if item.required.names(one.benchmark, one.path) and {*item.where} <= {*one.varied}]
-    meant = [one for one in named if _is_point(one, item.size_bytes)]
-    meant = [one for one in meant if one.quantity in item.quantities] or meant
-    for one in meant:
-        state, why = _held(item, one)
+def _check_item(number: int, item: Item, seen: Sequence[Seen], hosts: Sequence[str]) -> Iterable[SheetLine]:
+    """Yield a line for each matching point, and for each host without one."""
+    named = [
+        result
+        for result in seen
+        if item.required.names(result.benchmark, result.path) and {*item.where} <= {*result.varied}
+    ]
+    meant = [result for result in named if _is_point(result, item.size_bytes)]
+    meant = [result for result in meant if result.quantity in item.quantities] or meant
+    for result in meant:
+        state, why = _check_bounds(item, result)
         yield SheetLine(
             item=number,
             asked=str(item),
             state=state,
             why=why,
-            host=one.host,
-            benchmark=one.benchmark,
-            path=one.path,
-            parameters=dict(one.varied),
-            quantity=one.quantity,
-            value=one.value,
-            limit=one.limit.value if isinstance(one.limit, Limit) else None,
-            verdict=one.verdict.state,
-            records=one.records,
+            host=result.host,
+            benchmark=result.benchmark,
+            path=result.path,
+            parameters=dict(result.varied),
+            quantity=result.quantity,
+            value=result.value,
+            limit=result.limit.value if isinstance(result.limit, Limit) else None,
+            verdict=result.verdict.state,
+            records=result.records,
         )
     size = f" at {format_size(item.size_bytes)}" if named and item.size_bytes is not None else ""
     if not meant:
-        yield SheetLine(item=number, asked=str(item), state="not judged", why=f"nothing of it was measured{size}")
-    elif any(one.host for one in meant):
-        for host in [host for host in hosts if host not in {one.host for one in meant}]:
-            why = f"nothing of it was measured there{size}"
+        yield SheetLine(item=number, asked=str(item), state="not judged", why=f"nothing was measured{size}")
+    elif any(result.host for result in meant):
+        for host in [host for host in hosts if host not in {result.host for result in meant}]:
+            why = f"nothing was measured there{size}"
             yield SheetLine(item=number, asked=str(item), state="not judged", why=why, host=host)
 
 
-def _is_point(one: Seen, size_bytes: int | None) -> bool:
-    return one.is_headline if size_bytes is None else not one.is_headline and one.size_bytes == size_bytes
+def _is_point(result: Seen, size_bytes: int | None) -> bool:
+    return result.is_headline if size_bytes is None else not result.is_headline and result.size_bytes == size_bytes
 
 
-def _held(item: Item, one: Seen) -> tuple[Standing, str]:
-    """One value against what is asked of it."""
-    state, why = one.verdict.state, one.verdict.why
+def _check_bounds(item: Item, result: Seen) -> tuple[Standing, str]:
+    """Compare a value with the bounds of a line."""
+    state, why = result.verdict.state, result.verdict.why
     if state == "failed":
         return "not met", f"failed: {why}"
-    if one.value is None or state in ("waived", "suspicious"):
+    if result.value is None or state in ("waived", "suspicious"):
         return "not judged", f"{state_word(state)}: {why}"
     if not item.bounds:
         return _BY_VERDICT.get(state, "not judged"), why if state == "ok" else f"{state_word(state)}: {why}"
-    found = [_against(bound, one, one.value) for bound in item.bounds]
-    standing = worst(each for each, _ in found)
-    return standing, next(words for each, words in found if each == standing)
+    found = [_check_bound(bound, result, result.value) for bound in item.bounds]
+    standing = worst(state_of_bound for state_of_bound, _ in found)
+    return standing, next(words for state_of_bound, words in found if state_of_bound == standing)
 
 
-def _against(bound: Bound, one: Seen, value: float) -> tuple[Standing, str]:
+def _check_bound(bound: Bound, result: Seen, value: float) -> tuple[Standing, str]:
     if bound.quantity is None:
-        if not isinstance(one.limit, Limit):
-            return "not judged", "its limit is not known"
-        share = fraction_of_limit(value, one.limit)
+        if not isinstance(result.limit, Limit):
+            return "not judged", "its limit is unknown"
+        share = fraction_of_limit(value, result.limit)
         return "met" if share >= bound.value else "not met", f"{share:.3f} of its limit"
-    if bound.quantity != one.quantity:
-        return "not judged", f"{bound} is of another quantity than what was measured"
+    if bound.quantity != result.quantity:
+        return "not judged", f"{bound} is of another quantity than the measurement"
     is_met = value >= bound.value if bound.is_least else value <= bound.value
-    return "met" if is_met else "not met", f"{value / bound.value:.3f} of that"
+    return "met" if is_met else "not met", f"{value / bound.value:.3f} of the bound"
 
 
 def seen_in(diagnosis: Diagnosis, host: str, records: Mapping[Point, tuple[str, ...]]) -> list[Seen]:
-    """Every curve and every point of a judged run; `records` says where those of a point stand."""
+    """Return every curve and point of a judged run; `records` maps points to the locations of their records."""
     found = []
     for path in diagnosis.paths:
         if path.headline is None:
@@ -231,19 +235,19 @@ def _seen(point: Judged, host: str, records: Mapping[Point, tuple[str, ...]]) ->
 
 
 def seen_of_pairs(pairs: Iterable[PairJudged], record: str) -> list[Seen]:
-    """What each host sent to each other one."""
+    """Return the traffic of each pair of hosts."""
     quantity: Quantity = "bandwidth_bytes_per_s"
     return [
         Seen(
             "",
             PAIRS,
-            f"{one.source}>{one.destination}",
+            f"{pair.source}>{pair.destination}",
             (),
             quantity,
-            one.value,
-            Limit(quantity=quantity, value=one.limit, kind="derived", because=one.because) if one.limit else None,
-            one.verdict,
+            pair.value,
+            Limit(quantity=quantity, value=pair.limit, kind="derived", because=pair.because) if pair.limit else None,
+            pair.verdict,
             (record,),
         )
-        for one in pairs
+        for pair in pairs
     ]

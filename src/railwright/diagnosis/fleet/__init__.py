@@ -1,1 +1,1 @@
-"""Hosts of a fleet that should be alike, and the traffic between them. Pure."""
+"""Differences between hosts of a fleet that should be alike, and the traffic between them. Pure."""

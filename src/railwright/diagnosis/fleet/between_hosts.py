@@ -1,7 +1,7 @@
-"""What crosses between hosts, judged: each pair against the ports at its ends, and against the other pairs.
+"""Judges the traffic between hosts: each pair by the ports at its ends, and in comparison with the other pairs.
 
-A pair that is slow may be so because of one of its hosts, which a search names as a suspect; what is left is a pair
-whose ends are well with others.
+A pair may be slow because of one of its hosts, which a search names as a suspect; otherwise both ends are fast with
+other hosts.
 """
 
 from __future__ import annotations
@@ -28,75 +28,75 @@ from railwright.topology.changes import over_tcp
 from railwright.topology.devices import Topology
 
 BENCHMARK = "pairs"
-_NEEDS_PORTS = "the ports of the hosts: --cluster FILE, or --interfaces NAME where hosts have several"
-SHARED = "the hosts share CPUs, which may be what held it back"
-_NEEDS_OWN = "hosts that are machines of their own"
+_NEEDS_PORTS = "the ports of the hosts: --cluster FILE, or --interfaces NAME if hosts have several"
+SHARED = "the hosts share CPUs, which may be the cause"
+_NEEDS_OWN = "hosts on separate machines"
 
 
 class PairTried(msgspec.Struct, frozen=True):
-    """What one host sent to another, in every round in which it did."""
+    """The rates from one host to another, in all rounds of the pair."""
 
     source: str
     destination: str
     values: tuple[float, ...]
-    """Bytes/s; empty where it was tried and did not run."""
+    """Bytes/s; empty if every try failed."""
     share: float = 1.0
-    """The part of a port's rate that was to be had where links are shared."""
+    """The available share of a port's rate on shared links."""
 
 
 class BetweenHosts(msgspec.Struct, frozen=True, kw_only=True, tag="between", tag_field="record", omit_defaults=True,
                    forbid_unknown_fields=True):  # fmt: skip
-    """What was done between hosts, and whom it accuses."""
+    """The measurements between hosts, and the suspects."""
 
     described: str
     hosts: tuple[str, ...]
     rounds: int = 0
-    """Of pairs and of the search that goes before them."""
+    """The rounds of the search and of the pairs after it."""
     seconds: float = 0.0
     sent_bytes: float = 0.0
     suspects: tuple[Suspect, ...] = ()
     unjudged: tuple[str, ...] = ()
-    """What was slow, and may be so for a reason that is no fault."""
+    """Slow parts that may have a cause other than a fault."""
     cannot_tell: tuple[str, ...] = ()
     left_out: dict[str, str] = {}
-    """Hosts that did not take part, or not to the end, each with the reason."""
+    """Hosts that did not take part until the end, each with the reason."""
     not_measured: dict[str, str] = {}
     """Parts that were not measured, each with the reason."""
 
     @property
     def is_bad(self) -> bool:
-        """Whether anything is accused."""
+        """Whether there are suspects."""
         return bool(self.suspects)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all hosts took part in all, and nothing is left that nobody could judge."""
+        """Whether all hosts took part until the end and everything was judged."""
         return not (self.left_out or self.not_measured or self.unjudged)
 
 
 @dataclass(frozen=True)
 class Joined:
-    """What is known of that which joins the hosts."""
+    """The known facts about the network between the hosts."""
 
     machines: Mapping[str, Topology]
-    """Each host's own topology, as it sent it, or the machine of a cluster file."""
+    """Each host's topology, as sent by the host or from a cluster file."""
     interfaces: Sequence[str] = ()
-    """Those in use, where it is known."""
+    """The interfaces in use, if known."""
     lab: Fabric | None = None
-    """The lab's own cables, which hold rather than any port."""
+    """The lab's links, which override the ports."""
     compare: bool = True
-    """False where hosts share CPUs: then nothing is slow and nobody behind."""
+    """False if hosts share CPUs: then nothing is reported as slow or behind."""
 
     def of_pair(self, tried: PairTried) -> Bounds:
-        """The narrower port of the two, and what one flow of TCP is expected to reach of it."""
+        """Return the limit of the narrower port, and the expected rate of one TCP flow over it."""
         if self.lab is not None:
             value = tried.share * self.lab.flow_bytes_per_s
             return rate_over(self.lab, value, f"one connection over {self.lab.narrowest}", tried.share)
         found = [self._port(host) for host in (tried.source, tried.destination)]
-        missing = next((one for one in found if isinstance(one[0], NoLimit)), None)
+        missing = next((bounds for bounds in found if isinstance(bounds[0], NoLimit)), None)
         if missing is not None:
             return missing
-        limit, band = min(found, key=lambda one: one[0].value if isinstance(one[0], Limit) else 0.0)
+        limit, band = min(found, key=lambda bounds: bounds[0].value if isinstance(bounds[0], Limit) else 0.0)
         assert isinstance(limit, Limit)
         if tried.share >= 1:
             return limit, band
@@ -105,18 +105,18 @@ class Joined:
         return shared, tcp_band(shared) if band is not None else None
 
     def _port(self, host: str) -> tuple[Limit | NoLimit, Expected | None]:
-        """The port that a flow of a host leaves by. Where that is not known, the fastest, and nothing is expected."""
+        """Return the port that a host's flow uses; if unknown, the fastest port without an expected band."""
         limits = self._ports(host)
-        unknown = next((one for one in limits if isinstance(one, NoLimit)), None)
-        known = [one for one in limits if isinstance(one, Limit)]
+        unknown = next((limit for limit in limits if isinstance(limit, NoLimit)), None)
+        known = [limit for limit in limits if isinstance(limit, Limit)]
         if unknown is not None or not known:
-            return unknown or no_bandwidth(f"no port of {host} leads out of it as far as is known"), None
-        best = max(known, key=lambda one: one.value)
-        alike = min(one.value for one in known) == best.value
+            return unknown or no_bandwidth(f"no external port of {host} is known"), None
+        best = max(known, key=lambda limit: limit.value)
+        alike = min(limit.value for limit in known) == best.value
         return best, tcp_band(best) if alike else None
 
     def _ports(self, host: str) -> list[Limit | NoLimit]:
-        """Of those in use, or of all."""
+        """Return the limits of the ports in use, or of all ports."""
         machine = self.machines.get(host)
         if machine is None:
             return [no_bandwidth(f"no port of {host} is known")]
@@ -126,15 +126,15 @@ class Joined:
         return [link_limit(over_tcp(link)) for _, link in ports]
 
     def fabric(self, hosts: Sequence[str], pairs: Iterable[PairJudged]) -> Fabric | None:
-        """What collectives of these hosts are held against: all ports of each, and the slowest pair that was measured.
+        """Return the fabric that limits collectives of these hosts: the ports of each, and the slowest measured pair.
 
-        None where a port's rate is not known, or a pair was not measured.
+        None if a port's rate is unknown or a pair was not measured.
         """
         if self.lab is not None:
             return self.lab
-        values = [one.value for one in pairs]
+        values = [pair.value for pair in pairs]
         each = [self._ports(host) for host in hosts]
-        known = [[one.value for one in ports if isinstance(one, Limit)] for ports in each]
+        known = [[limit.value for limit in ports if isinstance(limit, Limit)] for ports in each]
         if not values or any(len(ports) != len(all_of) or not ports for ports, all_of in zip(known, each, strict=True)):
             return None
         flows = [value for value in values if value]
@@ -145,26 +145,28 @@ class Joined:
 
 
 def judge_pairs(tried: Sequence[PairTried], joined: Joined) -> tuple[PairJudged, ...]:
-    """Every pair with its verdict, the slowest against its siblings first."""
-    best = {one: max(one.values, default=0.0) / one.share for one in tried}
-    standings = among_others({one: [value] if value > 0 else [] for one, value in best.items()}, compare=joined.compare)
-    found = [_judged(one, joined, *standings[one]) for one in tried]
-    return tuple(sorted(found, key=lambda one: (one.part or 0.0, one.source, one.destination)))
+    """Judge every pair; the pair furthest below the others comes first."""
+    best = {pair: max(pair.values, default=0.0) / pair.share for pair in tried}
+    standings = among_others(
+        {pair: [value] if value > 0 else [] for pair, value in best.items()}, compare=joined.compare
+    )
+    found = [_judged(pair, joined, *standings[pair]) for pair in tried]
+    return tuple(sorted(found, key=lambda pair: (pair.part or 0.0, pair.source, pair.destination)))
 
 
-def _judged(one: PairTried, joined: Joined, part: float | None, standing: Standing) -> PairJudged:
-    value = max(one.values, default=None)
-    limit, expected = joined.of_pair(one)
-    reason = "" if one.values else "it was tried, and nothing arrived"
-    verdict = judge("measured" if one.values else "failed", reason, value, limit, expected, None, must_check=False)
+def _judged(pair: PairTried, joined: Joined, part: float | None, standing: Standing) -> PairJudged:
+    value = max(pair.values, default=None)
+    limit, expected = joined.of_pair(pair)
+    reason = "" if pair.values else "no data arrived"
+    verdict = judge("measured" if pair.values else "failed", reason, value, limit, expected, None, must_check=False)
     if not joined.compare:
-        verdict = _doubted(verdict)
+        verdict = _doubt(verdict)
     if verdict.state == "unknown" and isinstance(limit, NoLimit):
         verdict = Verdict(state="unknown", why=verdict.why, needs=_NEEDS_PORTS)
     return PairJudged(
-        source=one.source,
-        destination=one.destination,
-        tries=len(one.values),
+        source=pair.source,
+        destination=pair.destination,
+        tries=len(pair.values),
         value=value,
         part=None if part is None else round(part, 4),
         limit=limit.value if isinstance(limit, Limit) else None,
@@ -178,21 +180,23 @@ _BY_RATE = ("slow", "slow or occupied", "occupied", "lossy", "stalls", "flapping
 
 
 def accused(suspects: Iterable[Suspect], *, compare: bool) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
-    """The suspects, and what is none where hosts share CPUs: nobody can say there why a flow was slow."""
-    every = tuple(suspects)
+    """Split suspects into valid ones and notes on those that shared CPUs may explain."""
+    all_suspects = tuple(suspects)
     if compare:
-        return every, ()
-    doubted = [one for one in every if one.verdict in _BY_RATE]
-    words = tuple(f"{one.kind} {one.id} was at {one.capacity:.0%} of its rate: {SHARED}" for one in doubted)
-    return tuple(one for one in every if one not in doubted), words
+        return all_suspects, ()
+    doubted = [suspect for suspect in all_suspects if suspect.verdict in _BY_RATE]
+    words = tuple(
+        f"{suspect.kind} {suspect.id} was at {suspect.capacity:.0%} of its rate: {SHARED}" for suspect in doubted
+    )
+    return tuple(suspect for suspect in all_suspects if suspect not in doubted), words
 
 
 def unless_shared(diagnosis: Diagnosis, *, compare: bool) -> Diagnosis:
-    """The same, with nothing slow where hosts share CPUs."""
+    """Turn slow verdicts into unknown ones if hosts share CPUs."""
     if compare:
         return diagnosis
-    paths = tuple(replace(one, verdict=_doubted(one.verdict), causes=()) for one in diagnosis.paths)
-    points = tuple(replace(one, verdict=_doubted(one.verdict)) for one in diagnosis.points)
+    paths = tuple(replace(path, verdict=_doubt(path.verdict), causes=()) for path in diagnosis.paths)
+    points = tuple(replace(point, verdict=_doubt(point.verdict)) for point in diagnosis.points)
     status = exit_status(paths, diagnosis.findings)
     if diagnosis.required:
         unmet = tuple((name, "unknown" if state == "slow" else state) for name, state in diagnosis.unmet)
@@ -200,29 +204,29 @@ def unless_shared(diagnosis: Diagnosis, *, compare: bool) -> Diagnosis:
     return replace(diagnosis, paths=paths, points=points, exit_status=status)
 
 
-def _doubted(verdict: Verdict) -> Verdict:
+def _doubt(verdict: Verdict) -> Verdict:
     if verdict.state != "slow":
         return verdict
     return Verdict(state="unknown", why=f"{verdict.why}, but {SHARED}", needs=_NEEDS_OWN)
 
 
 def paths_of_hosts(pairs: Sequence[PairJudged]) -> dict[str, tuple[JudgedPath, ...]]:
-    """Each host's pairs as two paths of it: what it sent to the others, and what it received."""
+    """Summarize each host's pairs as two paths: sent to the others, and received from them."""
     found: dict[str, tuple[JudgedPath, ...]] = {}
     for name, path in (("source", "host>others"), ("destination", "others>host")):
-        of_host: dict[str, list[PairJudged]] = {}
-        for one in pairs:
-            of_host.setdefault(getattr(one, name), []).append(one)
-        for host, own in of_host.items():
-            found[host] = (*found.get(host, ()), _path(path, own))
+        by_host: dict[str, list[PairJudged]] = {}
+        for pair in pairs:
+            by_host.setdefault(getattr(pair, name), []).append(pair)
+        for host, host_pairs in by_host.items():
+            found[host] = (*found.get(host, ()), _path(path, host_pairs))
     return found
 
 
-def _path(path: str, own: Sequence[PairJudged]) -> JudgedPath:
-    """The pair in the middle stands for all of them; each counts as a launch, so that one bad pair accuses no host."""
-    ran = sorted((one for one in own if one.value is not None), key=lambda one: one.value or 0.0)
-    middle = ran[len(ran) // 2] if ran else own[0]
-    values = sorted(one.value for one in own if one.value)
+def _path(path: str, pairs: Sequence[PairJudged]) -> JudgedPath:
+    """Summarize pairs by the median pair. Each pair counts as a launch, so that one bad pair accuses no host."""
+    ran = sorted((pair for pair in pairs if pair.value is not None), key=lambda pair: pair.value or 0.0)
+    middle = ran[len(ran) // 2] if ran else pairs[0]
+    values = sorted(pair.value for pair in pairs if pair.value)
     quantity: Quantity = "bandwidth_bytes_per_s"
     head = Judged(
         benchmark=BENCHMARK,
@@ -232,9 +236,9 @@ def _path(path: str, own: Sequence[PairJudged]) -> JudgedPath:
         outcome="measured" if values else "failed",
         value=quantile(values, 0.5) if values else None,
         launches=tuple(summarise([value]) for value in values),
-        limit=NoLimit(quantity=quantity, why="each pair has its own"),
+        limit=NoLimit(quantity=quantity, why="each pair has its own limit"),
         verdict=middle.verdict,
-        hosts=len(own) + 1,
+        hosts=len(pairs) + 1,
     )
     return JudgedPath(
         benchmark=BENCHMARK,
@@ -243,6 +247,6 @@ def _path(path: str, own: Sequence[PairJudged]) -> JudgedPath:
         parameters={},
         headline=head,
         verdict=middle.verdict,
-        points=len(own),
+        points=len(pairs),
         measured_points=len(values),
     )

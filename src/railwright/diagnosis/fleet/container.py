@@ -1,4 +1,4 @@
-"""A container beside its host: what differs between the two, and which faults the container alone has."""
+"""Compares a container with its host: differences, and faults that only the container has."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from railwright.checks.finding import Finding
 
 class Entered(msgspec.Struct, frozen=True, kw_only=True, tag="container", tag_field="record", omit_defaults=True,
               forbid_unknown_fields=True):  # fmt: skip
-    """The container that was measured, by one of its processes."""
+    """The measured container, identified by one of its processes."""
 
     pid: int
     program: str
     taken: tuple[str, ...]
-    """What of it our ranks had."""
+    """The parts of the container that our ranks shared."""
     left: tuple[str, ...]
-    """What they did not have, and what they had in its place."""
+    """The parts that our ranks did not share, with their replacements."""
     troubles: dict[str, str] = {}
-    """Side to why it has no records, or not all."""
+    """Maps a side to the reason why records are missing."""
 
 
 class Unlike(msgspec.Struct, frozen=True, kw_only=True, tag="unlike", tag_field="record", omit_defaults=True,
              forbid_unknown_fields=True):  # fmt: skip
-    """One thing of the machine that the two sides see differently; a side that does not see it has None."""
+    """A property of the machine that the two sides see differently; None for a side that does not see it."""
 
     what: str
     host: str | None = None
@@ -33,13 +33,13 @@ class Unlike(msgspec.Struct, frozen=True, kw_only=True, tag="unlike", tag_field=
 
 
 def unlike(host: Mapping[str, str], container: Mapping[str, str]) -> Iterator[Unlike]:
-    """Where two machines, each told as `fleet.told_of` tells it, are not alike."""
+    """Yield the differences between two machines, each described by `fleet.settings.told_of`."""
     for what in dict.fromkeys((*host, *container)):
         if host.get(what) != container.get(what):
             yield Unlike(what=what, host=host.get(what), container=container.get(what))
 
 
 def only_inside(host: Iterable[Finding], container: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings of the container that the host does not have."""
-    there = {(one.fault, one.says) for one in host}
-    return tuple(one for one in container if (one.fault, one.says) not in there)
+    """Return the findings of the container that the host does not have."""
+    there = {(finding.fault, finding.says) for finding in host}
+    return tuple(finding for finding in container if (finding.fault, finding.says) not in there)

@@ -1,6 +1,6 @@
-"""Hosts that each proved themselves, one against its siblings: every path of every host, and which hosts stand out.
+"""Compares hosts with their siblings: every path of every host, and the outliers.
 
-A sibling's value is no limit: what all hosts lack alike is seen by each host's own verdicts, not here.
+A sibling's value is not a limit: a loss that all hosts share shows in each host's own verdicts, not here.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
 
 NEEDED = 3
-"""Of two hosts nobody knows which is the healthy one."""
+"""With two hosts it is unknown which one is healthy."""
 _BEHIND_BY = 0.10
-"""Our choice: twice what fresh processes on one idle host differ by (docs/measured/host-paths)."""
+"""Our choice: twice the variation between fresh processes on an idle host (docs/measured/host-paths)."""
 _SPREADS = 6.0
-"""A host also has to be so many times as far from the median as healthy hosts are, by their median deviation ..."""
+"""An outlier is also this many median absolute deviations away from the median ..."""
 _RANGES = 2.0
-"""... and so many times as far as the upper three quarters of the others lie apart, which few hosts tell better."""
+"""... and this many times the range of the upper three quarters of the others, which is better for few hosts."""
 _FEW = 6
-"""Of so few others the range counts twice."""
+"""With this many others the range counts twice."""
 _MANY = 50
-"""Among so many one counts for nothing."""
+"""Above this number of hosts a host's own value hardly affects the median."""
 _DEVIATION = 1.4826  # of a normal distribution, from its median absolute deviation
 _TELLING: tuple[State, ...] = ("slow", "failed", "suspicious")
 
@@ -36,55 +36,55 @@ Key = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, tag="column", tag_field="record", forbid_unknown_fields=True):
-    """One path at the work that stands for it."""
+    """A path at its representative work."""
 
     benchmark: str
     quantity: Quantity
     path: str
     parameters: dict[str, Scalar]
     median: float | None
-    """Of all hosts, in the quantity's unit; None where none has a value."""
+    """The median of all hosts, in the quantity's unit; None if no host has a value."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one host reached of one path."""
+    """The result of one host for one path."""
 
     column: int
-    """Its number in the table's columns, counted from 0."""
+    """The index in the table's columns."""
     state: State
     """The host's own verdict."""
     value: float | None
     part: float | None
-    """Of the others' median, so that below 1 is worse: a latency's is turned over. None where there are no others."""
+    """The value as a share of the others' median, inverted for a latency, so that below 1 is worse; None if alone."""
     standing: Standing
 
 
 class HostSeen(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field="record", forbid_unknown_fields=True):
-    """One host."""
+    """A host with its cells."""
 
     name: str
     cells: tuple[Cell, ...] = ()
     trouble: str = ""
-    """Why it gave no results, or not all."""
+    """The reason why results are missing."""
 
     @property
     def behind(self) -> tuple[Cell, ...]:
-        """The paths at which it is behind the others, the furthest first."""
-        return tuple(sorted((one for one in self.cells if one.standing == "behind"), key=_part))
+        """The paths on which the host is behind the others, the furthest first."""
+        return tuple(sorted((cell for cell in self.cells if cell.standing == "behind"), key=_part))
 
     @property
     def telling(self) -> tuple[Cell, ...]:
-        """The paths that its own verdict calls slow, failed or suspicious."""
-        return tuple(one for one in self.cells if one.state in _TELLING)
+        """The paths with a slow, failed or suspicious verdict of their own."""
+        return tuple(cell for cell in self.cells if cell.state in _TELLING)
 
     @property
     def is_outlier(self) -> bool:
-        """Whether it stands out from the others."""
+        """Whether the host stands out from the others."""
         return bool(self.trouble or self.behind)
 
 
 class HostTable(NamedTuple):
-    """Every host with every path. Hosts stand in the order in which they are told: what stands out first."""
+    """Every host with every path, outliers first."""
 
     columns: tuple[Column, ...]
     hosts: tuple[HostSeen, ...]
@@ -97,10 +97,10 @@ def _part(cell: Cell) -> float:
 def host_table(
     judged: Mapping[str, Diagnosis | str], *, compare: bool = True, troubles: Mapping[str, str] | None = None
 ) -> HostTable:
-    """The table of hosts, each with what it measured or why there is nothing.
+    """Build the table from each host's diagnosis, or the reason why it has none.
 
-    Without `compare` nobody is behind: hosts that share CPUs disturb each other. `troubles` are of hosts whose records
-    were cut off: what they sent counts.
+    Without `compare` no host is behind, because hosts that share CPUs disturb each other. `troubles` holds the hosts
+    whose records were cut off; the records that they sent count.
     """
     cut_off = troubles or {}
     found: dict[Key, dict[str, JudgedPath]] = {}
@@ -119,9 +119,11 @@ def host_table(
         HostSeen(
             name=host,
             cells=tuple(cells[host]),
-            trouble=one if isinstance(one, str) else cut_off.get(host, "") or _unfinished(one),
+            trouble=diagnosis_or_trouble
+            if isinstance(diagnosis_or_trouble, str)
+            else cut_off.get(host, "") or _unfinished(diagnosis_or_trouble),
         )
-        for host, one in judged.items()
+        for host, diagnosis_or_trouble in judged.items()
     ]
     return HostTable(tuple(columns), tuple(sorted(hosts, key=_rank)))
 
@@ -131,7 +133,7 @@ def _key(path: JudgedPath) -> Key:
 
 
 def _unfinished(diagnosis: Diagnosis) -> str:
-    return "" if diagnosis.paths else "it measured nothing"
+    return "" if diagnosis.paths else "nothing was measured"
 
 
 def _rank(host: HostSeen) -> tuple[int, float, int, str]:
@@ -140,18 +142,21 @@ def _rank(host: HostSeen) -> tuple[int, float, int, str]:
 
 
 def _column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> tuple[Column, dict[str, Cell]]:
-    """One path of all hosts that have it."""
+    """Build the column of a path, with the cells of all hosts that have it."""
     first = next(iter(of_hosts.values()))
     is_time = first.quantity == "latency_s"
     values = {host: _values(path) for host, path in of_hosts.items()}
-    goods = {host: sorted(1 / one if is_time else one for one in own if one > 0) for host, own in values.items()}
+    goods = {
+        host: sorted(1 / value if is_time else value for value in launches if value > 0)
+        for host, launches in values.items()
+    }
     cells = {}
     for host, (part, standing) in among_others(goods, compare=compare).items():
         value = quantile(values[host], 0.5) if values[host] else None
         state = of_hosts[host].verdict.state
         cells[host] = Cell(column=number, state=state, value=value, part=part, standing=standing)
-    every = sorted(quantile(own, 0.5) for own in goods.values() if own)
-    middle = quantile(every, 0.5) if every else None
+    medians = sorted(quantile(launches, 0.5) for launches in goods.values() if launches)
+    middle = quantile(medians, 0.5) if medians else None
     column = Column(
         benchmark=first.benchmark,
         quantity=first.quantity,
@@ -165,41 +170,41 @@ def _column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> t
 def among_others(
     values: Mapping[One, Sequence[float]], *, compare: bool
 ) -> dict[One, tuple[float | None, Standing]]:  # fmt: skip
-    """Each one's median as a part of the others', and how it stands among them.
+    """Return each key's median as a share of the others' median, and its standing among them.
 
-    Values are from low to high, of which more is better; none where it has none. Without `compare` nobody is behind.
+    Values are ascending, and higher is better; they may be empty. Without `compare` no key is behind.
     """
-    own = {one: quantile(of_one, 0.5) for one, of_one in values.items() if of_one}
-    every = sorted(own.values())
+    medians = {key: quantile(of_one, 0.5) for key, of_one in values.items() if of_one}
+    every = sorted(medians.values())
     of_all = _usual_of(every) if len(every) > _MANY else None
     found: dict[One, tuple[float | None, Standing]] = dict.fromkeys(values, (None, "alone"))
-    for one, value in own.items() if len(every) > 1 else ():
+    for key, value in medians.items() if len(every) > 1 else ():
         usual, far = of_all or _usual_of(_without(every, value))
         standing: Standing = "alone"
         if len(every) >= NEEDED:
-            standing = "behind" if compare and usual - values[one][-1] > far else "with the others"
-        found[one] = value / usual, standing
+            standing = "behind" if compare and usual - values[key][-1] > far else "with the others"
+        found[key] = value / usual, standing
     return found
 
 
 def _usual_of(others: Sequence[float]) -> tuple[float, float]:
-    """What is usual, and how far below it a host is behind: farther than healthy hosts, most of the others, lie."""
+    """Return the median, and the distance below it from which a host is behind, beyond the spread of most others."""
     usual = quantile(others, 0.5)
-    deviation = _DEVIATION * quantile(sorted(abs(one - usual) for one in others), 0.5)
+    deviation = _DEVIATION * quantile(sorted(abs(value - usual) for value in others), 0.5)
     ranges = _RANGES * (1 + _FEW / len(others))
     return usual, max(_BEHIND_BY * usual, _SPREADS * deviation, ranges * (others[-1] - quantile(others, 0.25)))
 
 
 def _values(path: JudgedPath) -> list[float]:
-    """The medians of the launches of the point that stands for a path, from low to high."""
+    """Return the medians of the launches of a path's headline, ascending."""
     head = path.headline
     if head is None or head.value is None:
         return []
-    return sorted(one.median for one in head.launches) or [head.value]
+    return sorted(launch.median for launch in head.launches) or [head.value]
 
 
 def _without(every: Sequence[float], own: float) -> Sequence[float]:
-    """All values but one."""
+    """Return all values except one occurrence of `own`."""
     found = list(every)
     found.remove(own)
     return found

@@ -1,8 +1,7 @@
-"""Hosts that should be alike, held against each other: what most of them have is the best reference that there is.
+"""Compares hosts that should be alike: the value of the majority is the best available baseline.
 
-Each host is told as a few words for each thing that can differ (`nic firmware`), over all devices of a kind at once, so
-that a thousand hosts fit in memory and a difference is one line. What one host did not say, where others did, is apart
-from what differs: nobody knows whether it does.
+Each host is described by one text per property (`nic firmware`) over all devices of a kind, so that a thousand hosts
+fit in memory and a difference is one line. Properties that a host does not report are listed apart from differences.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from railwright.units import GIB, format_size
 _KINDS: tuple[DeviceKind, ...] = ("host", "cpu", "memory", "root_port", "pcie_switch", "card", "gpu", "nvswitch", "nic",
                                   "drive")  # fmt: skip
 _OWN = frozenset({"source", "layout_source", "pci_class", "shape", "peers", "peers_with_atomics"})
-"""Facts that say where a figure is from, or of each GPU all others: those that refuse each other are told apart."""
+"""Facts that name the source of a figure, or a GPU's peers; refused peers are compared separately."""
 _ROUNDED = frozenset({"size_bytes", "memory_bytes", "dev_shm_bytes"})
-"""Firmware keeps a few MiB back, and not everywhere as many."""
+"""Firmware reserves a few MiB, and the amount varies."""
 _NAMED_BY_ADDRESS = ("enx", "ibx")
 _LONGEST = 160
 _ORDER: tuple[Certainty, ...] = ("seen", "likely", "possible", "could not look")
@@ -32,7 +31,7 @@ Told = Mapping[str, str]
 
 
 class Odd(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that is not that of most hosts, and the hosts that have it."""
+    """A minority value, and the hosts that have it."""
 
     value: str
     hosts: tuple[str, ...]
@@ -40,15 +39,15 @@ class Odd(msgspec.Struct, frozen=True, kw_only=True):
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, tag="difference", tag_field="record",
                  omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
-    """One thing in which hosts that should be alike are not."""
+    """A property in which hosts that should be alike differ."""
 
     what: str
     usual: str
-    """The value of more than half of the hosts that say it; empty where there is no such value."""
+    """The value of more than half of the hosts that report one; empty if there is none."""
     usual_on: int
     odd: tuple[Odd, ...]
     unsaid: tuple[str, ...] = ()
-    """Hosts that have such a device, or are one, and do not say."""
+    """Hosts with such a device that do not report the property."""
 
 
 class FleetFault(msgspec.Struct, frozen=True, kw_only=True, tag="fleet_fault", tag_field="record",
@@ -59,62 +58,62 @@ class FleetFault(msgspec.Struct, frozen=True, kw_only=True, tag="fleet_fault", t
     summary: str
     certainty: Certainty
     says: str
-    """What the first of these hosts shows."""
+    """The finding of the first of these hosts."""
     remedy: str
     hosts: tuple[str, ...]
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True, tag="fleet", tag_field="record", omit_defaults=True,
             forbid_unknown_fields=True):  # fmt: skip
-    """What became of the hosts that were given."""
+    """The number of hosts read, and those that could not be."""
 
     hosts: int
-    """Those that were read."""
+    """The number of hosts that were read."""
     unread: dict[str, str] = {}
-    """Host to reason."""
+    """Maps a host to the reason."""
 
 
 def faults_of(hosts: Mapping[str, Iterable[CheckOutcome]]) -> tuple[FleetFault, ...]:
-    """The faults with the hosts that have each: what is certain first, what most hosts have first."""
+    """Return the faults with the hosts that have each, by certainty and then by number of hosts."""
     having: dict[tuple[str, Certainty], list[str]] = defaultdict(list)
     first: dict[tuple[str, Certainty], tuple[CheckOutcome, Finding | None]] = {}
     for name, checks in hosts.items():
-        for one in checks:
-            for certainty, finding in _states(one).items():
-                having[one.fault, certainty].append(name)
-                first.setdefault((one.fault, certainty), (one, finding))
+        for outcome in checks:
+            for certainty, finding in _states(outcome).items():
+                having[outcome.fault, certainty].append(name)
+                first.setdefault((outcome.fault, certainty), (outcome, finding))
     found = []
     for (fault, certainty), names in having.items():
-        one, finding = first[fault, certainty]
-        says, remedy = (finding.says, finding.remedy) if finding is not None else (one.because, "")
+        outcome, finding = first[fault, certainty]
+        says, remedy = (finding.says, finding.remedy) if finding is not None else (outcome.because, "")
         found.append(
             FleetFault(
-                fault=fault, summary=one.summary, certainty=certainty, says=says, remedy=remedy, hosts=tuple(names)
+                fault=fault, summary=outcome.summary, certainty=certainty, says=says, remedy=remedy, hosts=tuple(names)
             )
         )
-    return tuple(sorted(found, key=lambda one: (_ORDER.index(one.certainty), -len(one.hosts), one.fault)))
+    return tuple(sorted(found, key=lambda fault: (_ORDER.index(fault.certainty), -len(fault.hosts), fault.fault)))
 
 
-def _states(one: CheckOutcome) -> dict[Certainty, Finding | None]:
-    """Each certainty with which a host has the fault, and its first finding."""
+def _states(outcome: CheckOutcome) -> dict[Certainty, Finding | None]:
+    """Return each certainty of the fault on a host, with its first finding."""
     states: dict[Certainty, Finding | None] = {}
-    for finding in one.findings:
+    for finding in outcome.findings:
         states.setdefault(finding.certainty, finding)
-    if one.state == "could not look" and not states:
+    if outcome.state == "could not look" and not states:
         states["could not look"] = None
     return states
 
 
 def told_of(topology: Topology) -> dict[str, str]:
-    """What can differ between hosts, in words: `nic firmware` -> `28.39.1002`, or with the devices that have it."""
+    """Describe a host by its comparable properties: `nic firmware` -> `28.39.1002`, with device ids if mixed."""
     values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     kinds = {device.id: device.kind for device in topology.devices}
     found = {f"number of {kind}": str(len(topology.of_kind(kind))) for kind in _KINDS}
     for device in topology.of_kind(*_KINDS):
         what = {"name": device.name, "numa": device.numa, **device.facts}
         for name, value in what.items():
-            if (said := _words(name, value)) is not None:
-                values[f"{device.kind} {name}"][said].append(device.id)
+            if (text := _words(name, value)) is not None:
+                values[f"{device.kind} {name}"][text].append(device.id)
     for link in topology.links:
         if isinstance(link.protocol, PcieLink):
             of, end = f"{kinds.get(link.b, '?')} PCIe", link.b
@@ -129,42 +128,42 @@ def told_of(topology: Topology) -> dict[str, str]:
 
 
 def differences(hosts: Mapping[str, Told]) -> tuple[Difference, ...]:
-    """Where the hosts are not alike, what fewest hosts have first."""
+    """Return the differences between hosts, those with the fewest odd hosts first."""
     kinds = {name: _has(told) for name, told in hosts.items()}
     found = [one for what in _all_things(hosts.values()) if (one := _difference(what, hosts, kinds)) is not None]
     return tuple(sorted(found, key=lambda one: (sum(len(odd.hosts) for odd in one.odd) or len(hosts), one.what)))
 
 
 def _has(told: Told) -> set[str]:
-    """The kinds of devices that a host has."""
+    """Return the kinds of devices that a host has."""
     return {kind for kind in _KINDS if told.get(f"number of {kind}", "0") != "0"}
 
 
 def _all_things(told: Iterable[Told]) -> Iterator[str]:
-    return iter(dict.fromkeys(what for one in told for what in one))
+    return iter(dict.fromkeys(what for properties in told for what in properties))
 
 
 def _difference(what: str, hosts: Mapping[str, Told], kinds: Mapping[str, set[str]]) -> Difference | None:
-    """One thing held over all hosts; None where all that have such a device say the same."""
+    """Compare a property over all hosts; None if all hosts with such a device report the same value."""
     kind = what.partition(" ")[0]
     have = [name for name in hosts if kind not in _KINDS or kind in kinds[name]]
     by_value: dict[str, list[str]] = defaultdict(list)
     for name in have:
         if (value := hosts[name].get(what)) is not None:
             by_value[value].append(name)
-    said = sum(len(names) for names in by_value.values())
+    reporting = sum(len(names) for names in by_value.values())
     unsaid = tuple(name for name in have if what not in hosts[name])
     if len(by_value) == 1 and not unsaid:
         return None
     value, count = Counter({value: len(names) for value, names in by_value.items()}).most_common(1)[0]
-    usual = value if count * 2 > said else ""
-    odd = [Odd(value=one, hosts=tuple(names)) for one, names in by_value.items() if one != usual]
-    odd.sort(key=lambda one: (len(one.hosts), one.value))
+    usual = value if count * 2 > reporting else ""
+    odd = [Odd(value=other, hosts=tuple(names)) for other, names in by_value.items() if other != usual]
+    odd.sort(key=lambda item: (len(item.hosts), item.value))
     return Difference(what=what, usual=usual, usual_on=count if usual else 0, odd=tuple(odd), unsaid=unsaid)
 
 
 def _words(name: str, value: Scalar | None) -> str | None:
-    """A value in words; None for what is no property of the machine or differs by nature."""
+    """Format a value; None for facts that are not properties of the machine or always differ."""
     if value is None or name in _OWN:
         return None
     if name == "netdev" and str(value).startswith(_NAMED_BY_ADDRESS):
@@ -175,8 +174,8 @@ def _words(name: str, value: Scalar | None) -> str | None:
 
 
 def _listed(by_value: Mapping[str, list[str]]) -> str:
-    """One value for all devices, or each with those that have it, that of the fewest first."""
+    """Format a common value, or each value with its devices, the rarest first."""
     if len(by_value) == 1:
         return next(iter(by_value))
-    fewest_first = sorted(by_value.items(), key=lambda one: len(one[1]))
+    fewest_first = sorted(by_value.items(), key=lambda item: len(item[1]))
     return "; ".join(f"{value} ({runs(ids)})" for value, ids in fewest_first)

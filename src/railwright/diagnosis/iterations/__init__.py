@@ -1,1 +1,1 @@
-"""What the curves of a running job tell, with no knowledge of it: its iterations, and what communication costs it."""
+"""Derives a job's iterations and its communication cost from its counters alone, without knowledge of the job."""

@@ -1,6 +1,6 @@
-"""Whether a period is only the image of a shorter one: a job that is faster than its samples.
+"""Detects periods that are only aliases of a shorter one, from a job that is faster than its samples.
 
-Samples at even times cannot tell the two apart. The sampler spreads its ticks within the interval, so that the
+Samples at even times cannot distinguish the two. The sampler spreads its ticks within the interval, so that the
 shorter period fits them and its image does not (Shapiro and Silverman 1960, "Alias-free sampling of random noise").
 """
 
@@ -15,18 +15,18 @@ from railwright.diagnosis.iterations.phase import Track
 from railwright.diagnosis.iterations.samples import Curve, Grid, interval_s
 
 SPREAD = 0.5
-"""Of the interval, from the earliest to the latest a tick may be."""
+"""The range of a tick's random offset, as a part of the interval."""
 _ORDERS = 4
 _HARMONICS = 3
 _BETTER = 1.25
 _STRETCH = 64
 _MOST_SAMPLES = 4096
 _MOST_SAMPLES_A_PERIOD = 40
-"""Of a longer period the strong harmonics are far below the rate of the samples: what is above them is its edges."""
+"""For longer periods the strong harmonics are far below the sampling rate; higher frequencies are edges."""
 
 
 def is_an_image(curves: Sequence[Curve], track: Track, part: Grid) -> bool:
-    """Whether a frequency above that of the samples fits them better than the strongest of the period's own."""
+    """Report whether a frequency above the sampling rate fits better than the strongest harmonic of the period."""
     step_s = interval_s(curves)
     period_s = track.cells_an_iteration * part.cell_s
     if period_s > _MOST_SAMPLES_A_PERIOD * step_s:
@@ -51,7 +51,7 @@ def is_an_image(curves: Sequence[Curve], track: Track, part: Grid) -> bool:
 
 
 def _energy(times: Sequence[float], steps: Sequence[float], values: Sequence[float], frequency: float) -> float:
-    """What a wave of this frequency, averaged over each interval, explains of the values: the sum over stretches."""
+    """Return the energy of the values at a frequency, averaged over each interval, summed over stretches."""
     total = 0.0
     for first in range(0, len(times) - _STRETCH + 1, _STRETCH):
         sum_of, weight = 0j, 0.0

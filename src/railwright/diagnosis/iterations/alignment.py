@@ -1,7 +1,7 @@
-"""Iterations laid over each other once more by their whole shape.
+"""Aligns iterations by their whole shape.
 
-The phase that is followed comes from one harmonic; a short burst or gap has as much in all of them, and noise turns one
-easily. So stretches of a few iterations are moved to where they fit the mean of all best.
+The tracked phase comes from one harmonic; a short burst or gap has equal power in all harmonics, so noise easily turns
+one. So stretches of a few iterations are shifted to fit the mean of all best.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from railwright.diagnosis.iterations.profile import bins_for
 from railwright.diagnosis.iterations.samples import Grid
 
 _ITERATIONS = 4
-"""In a stretch."""
+"""The number of iterations in a stretch."""
 _REACH = 0.1
-"""Of an iteration: no stretch is moved by more."""
+"""The largest shift of a stretch, as a part of an iteration."""
 _LEAST_CELLS = 8
 _TIMES = 2
 
 
 def aligned(grid: Grid, track: Track) -> Track:
-    """The same track with its counts moved; as it was where an iteration has too few cells."""
+    """Return the track with shifted counts, or unchanged if an iteration has too few cells."""
     if track.cells_an_iteration < _LEAST_CELLS:
         return track
     curves = [standardised(role) for role in grid.roles]
@@ -55,7 +55,7 @@ def _moved(curves: Sequence[Sequence[float]], track: Track) -> Track:
 
 
 def _shift(one: Sequence[Sequence[float]], means: Sequence[Sequence[float]], bins: int) -> float:
-    """By how much of an iteration a stretch has to be moved to fit the mean of the others."""
+    """Return the shift of a stretch that fits the mean of the others best, in iterations."""
     others = [[mean - own for mean, own in zip(*pair, strict=True)] for pair in zip(means, one, strict=True)]
     reach = max(1, int(_REACH * bins))
 
@@ -75,7 +75,7 @@ def _shift(one: Sequence[Sequence[float]], means: Sequence[Sequence[float]], bin
 
 
 def _between(middles: Sequence[float], shifts: Sequence[float], count: float) -> float:
-    """The shift at a count, even between the middles of stretches."""
+    """Interpolate the shift at a count between the middles of stretches."""
     after = bisect_right(middles, count)
     if after == 0 or after == len(middles):
         return shifts[min(after, len(middles) - 1)]

@@ -1,4 +1,4 @@
-"""From curves to iterations: which period, where it goes on, and what the job does in it."""
+"""Derives iterations from curves: the period, the stretches that have it, and the shares of the job's work."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from railwright.diagnosis.iterations.singles import singles_of
 from railwright.diagnosis.iterations.two_jobs import Followed, followed
 
 _ANOTHER = 0.1
-"""Two halves whose periods differ by more are two periods, and not one that drifts. Our choice."""
+"""Our choice: halves whose periods differ by more have two periods, and not one that drifts."""
 _MOST_DRIFT = 1.5
 _LEAST_OF_A_PART = 2 * LEAST_ITERATIONS
-"""Our choice: where the whole has no period, or another, a few iterations of a part of it may be chance."""
+"""Our choice: if the whole has no period, or another one, a few iterations of a part may be chance."""
 _DEEPEST = 3
 
 
 class _Stretch(NamedTuple):
-    """Where a period goes on."""
+    """A stretch of time with one period."""
 
     part: Grid
-    """The places of the track are cells of it."""
+    """The grid of the track's places."""
     followed: Followed
 
     @property
     def lasts_s(self) -> float:
-        """How long."""
+        """The duration in seconds."""
         track = self.followed.track
         return (track.places[-1] - track.places[0]) * self.part.cell_s
 
 
 def told(curves: Sequence[Curve]) -> Told:
-    """What the curves say of iterations."""
+    """Estimate the iterations from curves."""
     step_s = interval_s(curves)
     grid = gridded(curves, step_s)
     if grid.cells < LEAST_UPDATES * LEAST_ITERATIONS:
@@ -74,12 +74,12 @@ def _why_none(grid: Grid, step_s: float) -> str:
 
 
 def _claim(grid: Grid) -> Claim | None:
-    """The period of a grid, in cells, whether it may be claimed or not."""
+    """Return the most likely period of a grid in cells, reliable or not."""
     return claimed(Correlation(grid.roles))
 
 
 def _stretches(grid: Grid, depth: int) -> list[_Stretch]:
-    """Where a period goes on."""
+    """Find the stretches of a grid with a period."""
     if grid.cells < LEAST_UPDATES * LEAST_ITERATIONS or depth > _DEEPEST:
         return []
     half = grid.cells // 2
@@ -87,18 +87,18 @@ def _stretches(grid: Grid, depth: int) -> list[_Stretch]:
     if _changes(parts):
         return [one for part in parts for one in _stretches(part, depth + 1)]
     one = _stretch(grid)
-    if one is None:  # a begin that is unlike the rest may hide it
+    if one is None:  # an unusual start may hide the period
         return _together(grid, [found for part in parts for found in _stretches(part, depth + 1)])
     found = one.followed
     begin, end = math.floor(found.track.places[0]), math.ceil(found.track.places[-1])
     rest = [grid.part(0, begin), grid.part(end, grid.cells)]
-    # What precedes a job, or follows it, comes again a few times by chance, too: imports, polls, a teardown.
+    # Imports, polls and the teardown before and after a job may also repeat a few times by chance.
     others = (found for part in rest for found in _stretches(part, depth + 1))
     return [one, *(found for found in others if found.followed.track.iterations >= _LEAST_OF_A_PART)]
 
 
 def _stretch(grid: Grid) -> _Stretch | None:
-    """The one period that goes on through a grid, or most of it."""
+    """Return the stretch of the period that spans most of a grid."""
     claim = _claim(grid)
     if claim is None or claim.peak.lag < LEAST_UPDATES:
         return None
@@ -109,7 +109,7 @@ def _stretch(grid: Grid) -> _Stretch | None:
 
 
 def _together(grid: Grid, found: list[_Stretch]) -> list[_Stretch]:
-    """Stretches of parts as one, where one period goes on through them."""
+    """Merge the stretches of parts if one period spans them."""
     found = [one for one in found if one.followed.track.iterations >= _LEAST_OF_A_PART]
     if len(found) < 2:
         return found
@@ -125,12 +125,12 @@ def _together(grid: Grid, found: list[_Stretch]) -> list[_Stretch]:
 
 
 def _cell(grid: Grid, part: Grid, place: float) -> int:
-    """The cell of a grid that a place in a part of it is in."""
+    """Convert a place in a part of a grid to a cell of the grid."""
     return round((part.begin_s - grid.begin_s) / grid.cell_s + place)
 
 
 def _changes(halves: Sequence[Grid]) -> bool:
-    """Whether the halves have two periods, and not one that drifts: then the quarters differ half as much."""
+    """Report whether the halves have two periods; with a drifting period the quarters differ half as much."""
     claims = [_claim(half) for half in halves]
     first, last = (claim.peak.lag if claim else 0.0 for claim in claims)
     if not first or not last or not _differ(first, last):
@@ -146,7 +146,7 @@ def _changes(halves: Sequence[Grid]) -> bool:
 
 
 def _differ(one: float, other: float) -> bool:
-    """Whether they are two periods: neither alike, nor one a multiple of the other."""
+    """Report whether two periods differ and neither is a multiple of the other."""
     ratio = max(one, other) / min(one, other)
     return abs(ratio - round(ratio)) > _ANOTHER / 2 * round(ratio) if ratio > 1.5 else ratio > 1 + _ANOTHER
 
@@ -178,7 +178,7 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
 
 
 def _with_variation(curves: Sequence[Curve], found: Estimate) -> Estimate:
-    """By the curve of computing, whose begins those of the iterations are."""
+    """Add the variation of iterations from the compute curve."""
     every = [singles_of(curve, found) for curve in curves if curve.role == "compute" and curve.ends_s]
     alone = every[0] if len(every) == 1 else None
     return replace(found, variation=alone.variation) if alone is not None else found
@@ -207,12 +207,12 @@ def _with_shares(found: Estimate, shares: Shares | str, placed: dict[Role, list[
 
 
 def _gain(exposed: float) -> float:
-    """How many times as fast without the exposed communication; at most a thousand times."""
+    """Return the speedup without exposed communication, at most 1000."""
     return 1 / (1 - min(max(exposed, 0.0), 0.999))
 
 
 def _placed(curve: Curve, track: Track, part: Grid) -> Placed:
-    """The samples of the whole iterations."""
+    """Return the samples within whole iterations."""
     middles, values = curve.whole_samples()
     counts = track.counts_at([(at_s - part.begin_s) / part.cell_s for at_s in middles])
     first, last = track.counts[0], track.counts[0] + math.floor(track.iterations + 1e-6)
@@ -222,7 +222,7 @@ def _placed(curve: Curve, track: Track, part: Grid) -> Placed:
 
 
 def _paces(track: Track) -> list[tuple[float, float]]:
-    """Middle and cells an iteration of stretches of at least four iterations: what the track tells independently."""
+    """Return the middle and the cells per iteration of independent stretches of at least four iterations."""
     found, at = [], 0
     for number in range(1, len(track.places)):
         counted = track.counts[number] - track.counts[at]
@@ -234,7 +234,7 @@ def _paces(track: Track) -> list[tuple[float, float]]:
 
 
 def _half_width(track: Track) -> float:
-    """Of the mean period: what the paces differ from a line, and one cell over all iterations."""
+    """Return the half width of the mean period: the deviation from a line, and one cell over all iterations."""
     paces = _paces(track)
     left = [pace - _line(paces)(at) for at, pace in paces]
     deviation = stdev(left) / math.sqrt(len(left)) if len(left) > 2 else 0.0
@@ -242,7 +242,7 @@ def _half_width(track: Track) -> float:
 
 
 def _drift(track: Track) -> float:
-    """From begin to end, as a part of the period, by the line through the paces."""
+    """Return the drift from start to end as a part of the period, from a line through the paces."""
     paces = _paces(track)
     if len(paces) < 3:
         return 0.0
@@ -258,7 +258,7 @@ def _line(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
 
 
 def _begins(track: Track, phase: float) -> list[float]:
-    """The places at which iterations begin, in cells."""
+    """Return the places at which iterations begin, in cells."""
     first = math.ceil(track.counts[0] - phase - 1e-9)
     last = math.floor(track.counts[-1] - phase + 1e-9)
     found = [number + phase for number in range(first, last + 1)]

@@ -1,4 +1,4 @@
-"""Which periods the autocorrelation of curves allows, before any of them is believed."""
+"""Candidate periods from the autocorrelation of curves."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import NamedTuple
 from railwright.diagnosis.iterations.correlation import Correlation
 
 LEAST_UPDATES = 3
-"""A period shorter than this many updates of its source may be the image of another one."""
+"""A period shorter than this many updates of its source may be an alias of another one."""
 LEAST_ITERATIONS = 5
-"""Our choice: of fewer, chance alone makes a period."""
+"""Our choice: fewer iterations may be chance."""
 _FINE_BELOW = 40
 """Lags below this are searched in eighths of a sample."""
 _STEPS = 8
 _NEARLY_BEST = 0.8
-"""Our choice: the shortest lag that is nearly as good as the best is the period, the others are multiples of it."""
+"""Our choice: the shortest lag nearly as good as the best is the period, the others are its multiples."""
 _RIVAL, _MOST_RIVALS = 0.3, 4
 _FEW, _NEARLY_BEST_OF_FEW = 6.0, 0.5
 _MOST_MULTIPLES = 12
 _LEAST_HEIGHT = 0.12
 _CHANCE, _CHANCE_ALIKE = 5.0, 3.0
-"""Deviations of the correlation of pure noise, and of curves that move slowly: our choice, by trial on curves that
-have no period.
+"""Deviations of the correlation of pure noise, and of slowly varying curves: our choice, by trial on curves without a
+period.
 """
 
 
 class Peak(NamedTuple):
-    """A lag at which curves are like themselves."""
+    """A lag at which curves correlate with themselves."""
 
     lag: float
     """In samples."""
     height: float
-    """1: they repeat exactly."""
+    """The correlation; 1 means exact repetition."""
 
 
 def peaks(correlation: Correlation) -> list[Peak]:
-    """Local maxima up to the longest lag that LEAST_ITERATIONS allow, by lag."""
+    """Return the local maxima up to the longest lag that LEAST_ITERATIONS allows, by lag."""
     longest = correlation.count / LEAST_ITERATIONS
     if correlation.is_still or longest < 2:
         return []
@@ -55,14 +55,14 @@ def peaks(correlation: Correlation) -> list[Peak]:
 
 
 def _is_likely(correlation: Correlation, peak: Peak) -> bool:
-    """Whether it comes again at its multiples and has a valley before it."""
+    """Report whether the peak repeats at its multiples and follows a valley."""
     return _comes_again(correlation, peak) and _has_valley(correlation, peak)
 
 
 def _by_chance(correlation: Correlation) -> float:
-    """The height that a curve without a period hardly reaches: fewer of its samples count where neighbours are alike.
+    """Return a height that a curve without a period hardly reaches; correlated neighbours count as fewer samples.
 
-    The deviation of the correlation at long lags is that of Bartlett (1946), from the lags before the first valley.
+    The deviation of the correlation at long lags follows Bartlett (1946), from the lags before the first valley.
     """
     alike = 0.0
     for value in correlation.whole()[1:]:
@@ -74,21 +74,21 @@ def _by_chance(correlation: Correlation) -> float:
 
 
 class Claim(NamedTuple):
-    """The period that curves seem to have."""
+    """The apparent period of curves."""
 
     peak: Peak
     shorter: list[Peak]
-    """Other lags at which they are like themselves, but less: where two jobs meet, theirs may be among them."""
+    """Weaker shorter lags, which may be the periods of two jobs that share the counters."""
 
 
 def claimed(correlation: Correlation) -> Claim | None:
-    """The shortest lag that is nearly as good as the best, of those that chance does not make; None without any."""
+    """Return the shortest lag that is nearly as good as the best and not by chance; None if there is none."""
     floor = max(_LEAST_HEIGHT, _by_chance(correlation))
     high = [peak for peak in peaks(correlation) if peak.height > floor]
     found = [peak for peak in high if _is_likely(correlation, peak)]
     best = max((peak.height for peak in found), default=0.0)
     for peak in found:
-        # Few samples a period meet its edges at other places each time, and again at the same in some multiple of it.
+        # With few samples per period the edges fall on different places, and on the same again at some multiple.
         if peak.height >= (_NEARLY_BEST if peak.lag > _FEW else _NEARLY_BEST_OF_FEW) * best:
             rivals = [one for one in high if LEAST_UPDATES <= one.lag < 0.6 * peak.lag and one.height >= _RIVAL * best]
             rivals = sorted(rivals, key=lambda one: one.height, reverse=True)[:_MOST_RIVALS]
@@ -97,7 +97,7 @@ def claimed(correlation: Correlation) -> Claim | None:
 
 
 def _refined(correlation: Correlation, peak: Peak) -> Peak:
-    """The same lag from the place of its multiples, as long as they are like it."""
+    """Refine a lag from the places of its multiples, as long as they are similar."""
     lag = peak.lag
     for multiple in range(2, _MOST_MULTIPLES + 1):
         middle, reach = multiple * lag, min(0.4 * lag, max(1.0, 0.02 * multiple * lag))
@@ -112,7 +112,7 @@ def _refined(correlation: Correlation, peak: Peak) -> Peak:
 
 
 def _comes_again(correlation: Correlation, peak: Peak) -> bool:
-    """At twice and three times the lag, give or take what a drift moves it."""
+    """Report whether the peak repeats at two and three times the lag, within a drift."""
     heights = []
     for multiple in (2, 3):
         middle = multiple * peak.lag
@@ -123,6 +123,6 @@ def _comes_again(correlation: Correlation, peak: Peak) -> bool:
 
 
 def _has_valley(correlation: Correlation, peak: Peak) -> bool:
-    """A curve that only moves slowly is like itself at every short lag."""
+    """Report whether a valley precedes the peak; slow curves correlate at every short lag."""
     steps = [peak.lag * part / 16 for part in range(4, 14)]
     return peak.height - min(correlation.at(lag) for lag in steps) > 0.5 * peak.height

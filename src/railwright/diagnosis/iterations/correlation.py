@@ -1,4 +1,4 @@
-"""The autocorrelation of curves by Fourier transforms, in plain Python: the base install has no numpy."""
+"""The autocorrelation of curves by Fourier transforms, in plain Python because the base install has no numpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 _TAPS = 8
-"""To each side, of the interpolation between two lags."""
+"""Taps on each side of the interpolation between two lags."""
 
 
 @functools.cache
@@ -17,7 +17,7 @@ def _turns(count: int) -> tuple[complex, ...]:
 
 
 def transform(values: list[complex]) -> list[complex]:
-    """The discrete Fourier transform of 2^n values (Cooley and Tukey 1965)."""
+    """Return the discrete Fourier transform of 2^n values (Cooley and Tukey 1965)."""
     count = len(values)
     if count == 1:
         return values
@@ -29,7 +29,7 @@ def transform(values: list[complex]) -> list[complex]:
 
 
 def standardised(values: Sequence[float]) -> list[float]:
-    """With mean 0 and deviation 1; all zero where nothing moves."""
+    """Scale values to mean 0 and deviation 1; constant values become zero."""
     mean = math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
     if deviation <= 1e-9 * max(abs(mean), 1e-300):
@@ -38,7 +38,7 @@ def standardised(values: Sequence[float]) -> list[float]:
 
 
 class Correlation:
-    """The mean autocorrelation of one or two curves, 1 at lag 0, at lags between the samples too."""
+    """The mean autocorrelation of one or two curves, 1 at lag 0, also at fractional lags."""
 
     def __init__(self, curves: Sequence[Sequence[float]]) -> None:
         first, second = ([*curves, []])[:2] if curves else ([], [])
@@ -46,7 +46,7 @@ class Correlation:
         room = 1 << max(1, (2 * count - 1).bit_length())
         real = standardised(first) if count else []
         other = standardised(second) if second else [0.0] * count
-        # The autocorrelation of x + iy has that of x plus that of y as its real part.
+        # The real part of the autocorrelation of x + iy is the sum of those of x and y.
         packed = [complex(x, y) for x, y in zip(real, other, strict=True)] + [0j] * (room - count)
         self.power = [abs(one) ** 2 for one in transform(packed)]
         lags = transform([complex(one) for one in self.power])
@@ -59,7 +59,7 @@ class Correlation:
         return len(self._values)
 
     def at(self, lag: float) -> float:
-        """At any lag below three quarters of the samples, band-limited between whole ones."""
+        """Return the value at any lag below three quarters of the samples, band-limited between whole lags."""
         below = math.floor(lag)
         part = lag - below
         if part < 1e-9:
@@ -75,5 +75,5 @@ class Correlation:
         return total / weights if weights else 0.0
 
     def whole(self) -> Sequence[float]:
-        """At every whole lag."""
+        """Return the values at whole lags."""
         return self._values

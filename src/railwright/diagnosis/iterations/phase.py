@@ -1,6 +1,6 @@
-"""Where in its iteration a job is at every time, from curves with a known period that may drift.
+"""Tracks the phase of a job within its iterations, from curves with a known period that may drift.
 
-The curves are turned back by their period (complex demodulation): what is left of their phase is the drift.
+The curves are demodulated by their period (complex demodulation); the remaining phase is the drift.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from railwright.diagnosis.iterations.samples import Grid
 
 _WINDOW_PERIODS = 4
 _WINDOW_CELLS = 48
-"""A window is longer where so few periods have fewer samples: noise would turn it."""
+"""The minimum window in cells, so that noise does not turn the phase."""
 _HARMONICS = 4
 _PLAIN_ENOUGH = 0.25
-"""The first harmonic is taken where it has this part of the strongest one's power: it cannot be counted wrongly."""
+"""The first harmonic, which cannot be miscounted, is used if it has this part of the strongest one's power."""
 _STILL_THERE = 0.4
-"""Of the median amplitude: below, the curves do not have this period here."""
+"""Share of the upper quartile of amplitudes; below it the curves do not have this period."""
 
 
 class Track(NamedTuple):
-    """Iterations counted at places of a grid, between which they go on evenly."""
+    """Iteration counts at places of a grid, linear in between."""
 
     places: list[float]
     """In cells, rising."""
     counts: list[float]
-    """Iterations since some begin."""
+    """Iterations since an arbitrary start."""
 
     @property
     def iterations(self) -> float:
-        """How many there are between the first place and the last."""
+        """The number of iterations between the first and the last place."""
         return self.counts[-1] - self.counts[0]
 
     @property
     def cells_an_iteration(self) -> float:
-        """On the mean."""
+        """The mean number of cells per iteration."""
         return (self.places[-1] - self.places[0]) / self.iterations
 
     def counts_at(self, places: Iterable[float]) -> list[float | None]:
-        """The count at each of rising places; None outside of the track."""
+        """Return the count at each of ascending places; None outside the track."""
         found: list[float | None] = []
         last, number = len(self.places) - 1, 1
         for place in places:
@@ -58,13 +58,13 @@ class Track(NamedTuple):
         return found
 
     def places_of(self, counts: Iterable[float]) -> list[float]:
-        """The places at which rising counts within the track are reached, in cells."""
+        """Return the places in cells at which ascending counts are reached."""
         turned = Track(self.counts, self.places)
         return [place for place in turned.counts_at(counts) if place is not None]
 
 
 def tracked(grid: Grid, cells_an_iteration: float) -> Track | None:
-    """The longest stretch of the grid in which the period goes on; None where there is no such."""
+    """Track the longest stretch of the grid with the period; None if there is none."""
     period = cells_an_iteration
     window = round(max(_WINDOW_PERIODS, math.ceil(_WINDOW_CELLS / period)) * period)
     if window < 2 or grid.cells < window + 2:
@@ -82,14 +82,14 @@ def tracked(grid: Grid, cells_an_iteration: float) -> Track | None:
     for number in range(first + 1, last):
         turned = cmath.phase(values[number] / values[number - 1])
         moved = step / period + turned / (2 * math.pi * harmonic)
-        if moved <= 0:  # noise turned it: the period alone says how it went on
+        if moved <= 0:  # noise turned the phase: continue with the period alone
             moved = step / period
         counts.append(counts[-1] + moved)
     return _to_the_ends(Track(places, counts), window / 2, first == 0, last == len(starts), grid.cells)
 
 
 def _strongest(grid: Grid, period: float, window: int) -> tuple[int, list[complex]]:
-    """The harmonic that is followed, and the running sum of the curves turned back by it, both roles in step."""
+    """Return the tracked harmonic, and the running sum of the demodulated curves with both roles in phase."""
     found: list[tuple[float, int, list[complex]]] = []
     curves = [standardised(role) for role in grid.roles]
     for harmonic in range(1, _HARMONICS + 1):
@@ -108,7 +108,7 @@ def _strongest(grid: Grid, period: float, window: int) -> tuple[int, list[comple
 
 
 def _in_step(sums: Sequence[list[complex]], window: int) -> list[complex]:
-    """The sum of both roles, the second turned so that on the mean it has the phase of the first."""
+    """Return the sum of both roles, with the second rotated to the mean phase of the first."""
     one, other = sums
     spans = range(0, len(one) - window, max(1, window // 8))
     between = sum((one[at + window] - one[at]) * (other[at + window] - other[at]).conjugate() for at in spans)
@@ -117,9 +117,9 @@ def _in_step(sums: Sequence[list[complex]], window: int) -> list[complex]:
 
 
 def _longest_stretch(amplitudes: Sequence[float], patience: int) -> tuple[int, int]:
-    """From where to before where the curves keep an amplitude like that of most of them.
+    """Return the longest range with an amplitude near that of most places.
 
-    They may lose it for up to `patience` places: noise in one window is no end.
+    Gaps of up to `patience` places are allowed, because noise in one window does not end a stretch.
     """
     ordered = sorted(amplitudes)
     least = _STILL_THERE * ordered[len(ordered) * 3 // 4]
@@ -136,7 +136,7 @@ def _longest_stretch(amplitudes: Sequence[float], patience: int) -> tuple[int, i
 
 
 def _to_the_ends(track: Track, half: float, from_begin: bool, to_end: bool, cells: int) -> Track:
-    """Half a window at either end is followed with the pace beside it."""
+    """Extend the track by half a window at both ends at the adjacent pace."""
     places, counts = track.places, track.counts
     some = min(len(places) - 1, 8)
     before = (counts[some] - counts[0]) / (places[some] - places[0])

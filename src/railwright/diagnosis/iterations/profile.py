@@ -1,4 +1,4 @@
-"""One iteration out of many: curves laid over each other by phase, and when they are on."""
+"""The mean iteration: curves folded by phase, and the phases at which they are on."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Spans = list[tuple[float, float]]
 
 _MOST_BINS = 128
 _LEAST_WEIGHT = 1.0
-"""Samples in a bin; one sample counts in two bins, by how near it is to their middles."""
+"""The minimum number of samples in a bin; a sample counts in two bins, weighted by distance."""
 _CERTAIN = 4.0
-"""Deviations by which a run of bins must leave the middle between off and on."""
+"""The deviations by which a run of bins must differ from the middle between off and on."""
 _LEAST_STEP = 0.05
-"""Of the level when on: a smaller step is no phase of the work."""
+"""Share of the level when on; a smaller step is not a phase of the work."""
 _FEW_BINS = 4
-"""So few are mostly flanks: their extreme is nearest to the level."""
+"""Runs of so few bins are mostly flanks, so their extreme is nearest to the level."""
 
 
 class Profile(NamedTuple):
@@ -27,11 +27,11 @@ class Profile(NamedTuple):
 
     values: list[float]
     deviation: float
-    """Of one of the values, by what single samples differ from them."""
+    """The deviation of a value, from the spread of single samples."""
 
 
 class Phases(NamedTuple):
-    """When a curve is on, in an iteration."""
+    """The phases of an iteration at which a curve is on, and its levels."""
 
     on: Spans
     low: float
@@ -39,17 +39,17 @@ class Phases(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the iteration."""
+        """The share of the iteration at which the curve is on."""
         return sum(end - begin for begin, end in self.on)
 
 
 def bins_for(samples_an_iteration: float) -> int:
-    """So many that each has a sample of nearly every iteration."""
+    """Return the number of bins at which each has a sample of nearly every iteration."""
     return max(3, min(_MOST_BINS, math.floor(samples_an_iteration + 1e-6)))
 
 
 def folded(values: Sequence[float], counts: Sequence[float], bins: int) -> Profile | None:
-    """The profile of samples at these counts of iterations; None where a phase has no sample."""
+    """Fold samples at iteration counts into a profile; None if a phase has no sample."""
     sums, squares, weights = [0.0] * bins, [0.0] * bins, [0.0] * bins
     for value, count in zip(values, counts, strict=True):
         place = (count % 1.0) * bins - 0.5
@@ -69,7 +69,7 @@ def folded(values: Sequence[float], counts: Sequence[float], bins: int) -> Profi
 
 
 def phases_of(profile: Profile) -> Phases | None:
-    """When the curve is on; None where it has no two levels that can be told apart."""
+    """Return the phases at which the curve is on; None if it has no two distinct levels."""
     values = profile.values
     low, high = _levels(values)
     step = high - low
@@ -80,7 +80,7 @@ def phases_of(profile: Profile) -> Phases | None:
 
 
 def _levels(values: Sequence[float]) -> tuple[float, float]:
-    """Off and on: the medians of the two groups of values around the middle between them."""
+    """Return the levels off and on: the medians of the values below and above the middle."""
     ordered = sorted(values)
     low, high = ordered[0], ordered[-1]
     for _ in range(8):
@@ -95,7 +95,7 @@ def _levels(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _runs(over: Sequence[float], deviation: float) -> list[tuple[int, int]]:
-    """Where the profile is on: first bin and length of each run, around the circle; chance runs are joined."""
+    """Return (first bin, length) of each run at which the profile is on, around the circle, without chance runs."""
     bins = len(over)
     signs = [value > 0 for value in over]
     while len(set(signs)) == 2:
@@ -117,13 +117,13 @@ def _cut(signs: Sequence[bool]) -> list[tuple[int, int]]:
 
 
 def _strength(over: Sequence[float], run: tuple[int, int]) -> float:
-    """How far a run is from the middle, in the deviation of one bin."""
+    """Return the distance of a run from the middle, in deviations of a bin."""
     first, length = run
     return abs(sum(over[number % len(over)] for number in range(first, first + length))) / math.sqrt(length)
 
 
 def _edges(parts: Sequence[float], runs: Sequence[tuple[int, int]]) -> Spans:
-    """Begin and end of each run by the area under its flanks, which no place of the bins moves."""
+    """Return the start and end of each run from the area under its flanks, independent of the bins' places."""
     bins = len(parts)
     found = []
     for number, (first, length) in enumerate(runs):
@@ -139,7 +139,7 @@ def _edges(parts: Sequence[float], runs: Sequence[tuple[int, int]]) -> Spans:
 
 
 def _area(parts: Sequence[float], edge: int, before: float, after: float) -> float:
-    """How far before `edge`, in bins, a step would stand that has the same area between `before` and `after` it."""
+    """Return the distance before `edge`, in bins, of a step with the same area between `before` and `after`."""
     bins = len(parts)
     reach_before, reach_after = math.floor(before), max(1, math.floor(after))
     outside = sum(parts[(edge - 1 - number) % bins] for number in range(reach_before))

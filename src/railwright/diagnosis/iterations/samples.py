@@ -1,4 +1,4 @@
-"""Curves as they are sampled, and the same on an even grid."""
+"""Sampled curves, and their resampling on an even grid."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from railwright.results.statistics import quantile
 
 Role = Literal["compute", "traffic"]
 MOST_CELLS = 1 << 15
-"""Of a grid; a longer recording is looked at in coarser cells."""
+"""The largest number of cells of a grid; longer recordings get coarser cells."""
 
 _WHOLE = 1.5
-"""Of the median interval; a longer one holds what a missing sample would have told as well."""
+"""A longer interval than this multiple of the median includes a missing sample."""
 
 
 class Curve(NamedTuple):
-    """One quantity over time: each value is the mean between the sample before and its own time.
+    """A quantity over time: each value is the mean since the previous sample.
 
-    That is what a counter tells: where a sample is missing, the next one holds the mean over both intervals.
+    Counters behave so: after a missing sample the next one holds the mean over both intervals.
     """
 
     role: Role
     begin_s: float
-    """Where the first interval begins."""
+    """The start of the first interval."""
     ends_s: Sequence[float]
     """Rising."""
     values: Sequence[float]
     quiet_below: float = 0.0
-    """A curve that does not move is on all the time if it is above this, else off."""
+    """A constant curve is on if it is above this value, else off."""
 
     def whole_samples(self) -> tuple[list[float], list[float]]:
-        """Middles of the intervals and their values, without those that also hold what a missing sample would tell."""
+        """Return the middles of the intervals and their values, without intervals that include a missing sample."""
         begins = [self.begin_s, *self.ends_s[:-1]]
         steps = sorted(end - begin for begin, end in zip(begins, self.ends_s, strict=True))
         longest = _WHOLE * quantile(steps, 0.5) if steps else 0.0
@@ -45,32 +45,32 @@ class Curve(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Curves of both roles, added up by role, in cells of one length."""
+    """Curves summed by role, in cells of equal length."""
 
     begin_s: float
     cell_s: float
     compute: list[float]
-    """Empty where nothing tells of computing."""
+    """Empty if no curve measures computing."""
     traffic: list[float]
 
     @property
     def roles(self) -> list[list[float]]:
-        """Those of the two that are there."""
+        """The roles that have curves."""
         return [role for role in (self.compute, self.traffic) if role]
 
     @property
     def cells(self) -> int:
-        """How many there are."""
+        """The number of cells."""
         return len(self.compute or self.traffic)
 
     def part(self, first: int, last: int) -> Grid:
-        """The cells from `first` to before `last`."""
+        """Return the cells from `first` up to but excluding `last`."""
         begin_s = self.begin_s + first * self.cell_s
         return Grid(begin_s, self.cell_s, self.compute[first:last], self.traffic[first:last])
 
 
 def interval_s(curves: Sequence[Curve]) -> float:
-    """How often the slowest curve really changes: the longest of the median intervals. 0 without samples."""
+    """Return the update interval of the slowest curve: the longest of the median intervals, 0 without samples."""
     found = []
     for curve in curves:
         times = [curve.begin_s, *curve.ends_s]
@@ -81,7 +81,7 @@ def interval_s(curves: Sequence[Curve]) -> float:
 
 
 def gridded(curves: Sequence[Curve], cell_s: float) -> Grid:
-    """The curves where all of them have samples, as means of cells; at most MOST_CELLS of them."""
+    """Resample the curves over their common time into at most MOST_CELLS means."""
     whole = [curve for curve in curves if curve.ends_s]
     begin_s = max((curve.begin_s for curve in whole), default=0.0)
     end_s = min((curve.ends_s[-1] for curve in whole), default=0.0)
@@ -98,7 +98,7 @@ def gridded(curves: Sequence[Curve], cell_s: float) -> Grid:
 
 
 def _means(curve: Curve, begin_s: float, cell_s: float, cells: int) -> list[float]:
-    """The mean of each cell: the integral of the steps, so that nothing is lost or counted twice."""
+    """Return the mean of each cell by integrating the steps, so that nothing is lost or counted twice."""
     found: list[float] = []
     last, at, total = len(curve.ends_s) - 1, 0, 0.0
     here_s = begin_s

@@ -1,4 +1,4 @@
-"""Compute, communication and exposed communication as parts of an iteration, and how certain they are."""
+"""Compute, communication and exposed communication as parts of an iteration, with their uncertainty."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from railwright.diagnosis.iterations.profile import Phases, Spans, bins_for, fol
 from railwright.diagnosis.iterations.samples import Curve
 
 LEAST_SAMPLES = 8
-"""Of a period, for shares. Our choice: an edge lies anywhere in its sample."""
+"""The samples per period needed for shares. Our choice: an edge lies anywhere in its sample."""
 _GROUPS = 8
 _NORMAL_975 = 1.959964
 _STUDENT_975 = (0.0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
 """By degrees of freedom."""
 _EDGE = 0.25
-"""Of a sample: how well the mean of an edge is known where all iterations meet the sampler alike. By trial."""
+"""The uncertainty of an edge's mean as a part of a sample, if all iterations align with the sampler. By trial."""
 
 
 class Placed(NamedTuple):
-    """The samples of a curve that lie in the iterations looked at."""
+    """The samples of a curve within the analysed iterations."""
 
     curve: Curve
     values: list[float]
     counts: list[float]
-    """Of iterations, at the middle of each sample."""
+    """The iteration count at the middle of each sample."""
 
 
 class Shares(NamedTuple):
-    """Parts of the iteration; and the phase at which computing begins, or else traffic."""
+    """Parts of the iteration, and the phase at which computing, or else traffic, begins."""
 
     compute: float
     communication: float
@@ -39,7 +39,7 @@ class Shares(NamedTuple):
 
 
 def shares_of(compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_period: float) -> Shares | str:
-    """The shares, or the reason why they cannot be told."""
+    """Return the shares, or the reason why they are unknown."""
     if not compute or not traffic:
         return f"nothing tells of {'traffic' if compute else 'computing'}"
     if samples_a_period < LEAST_SAMPLES:
@@ -62,7 +62,7 @@ def shares_of(compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_pe
 
 
 def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple[float, float] | None:
-    """The share of computing, and the half width of its 95 % interval, where nothing tells of traffic; None without."""
+    """Return the share of computing and its half width if traffic is not measured; None if unknown."""
     if not compute or samples_a_period < LEAST_SAMPLES:
         return None
     still = [Placed(one.curve._replace(quiet_below=math.inf), [0.0] * len(one.values), one.counts) for one in compute]
@@ -73,7 +73,7 @@ def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple
 
 
 def _begins(spans: Spans) -> list[float]:
-    """Where something begins, first the one with the longest pause before it; none where it never stops."""
+    """Return the starts of spans, the one after the longest pause first; empty if it never stops."""
     pauses = []
     for begin, end in spans:
         if end - begin >= 1:
@@ -83,10 +83,10 @@ def _begins(spans: Spans) -> list[float]:
 
 
 def _phases(placed: Placed, samples_a_period: float) -> Spans | str:
-    """When a curve is on; a curve that does not move with the iterations is on or off all the time."""
+    """Return the spans at which a curve is on; a curve without two levels is always on or off."""
     bins = bins_for(samples_a_period)
     profile = folded(placed.values, placed.counts, bins)
-    while profile is None and bins >= 2 * LEAST_SAMPLES:  # where the sampler was often late
+    while profile is None and bins >= 2 * LEAST_SAMPLES:  # the sampler may have been late often
         bins //= 2
         profile = folded(placed.values, placed.counts, bins)
     if profile is None:
@@ -98,12 +98,12 @@ def _phases(placed: Placed, samples_a_period: float) -> Spans | str:
 
 
 def total(spans: Spans) -> float:
-    """How long they are together; they do not overlap."""
+    """Return the total length of spans that do not overlap."""
     return sum(end - begin for begin, end in spans)
 
 
 def merged(spans: Spans) -> Spans:
-    """The same parts of the circle without overlaps, from 0 to 1."""
+    """Merge overlapping spans on the circle into spans from 0 to 1."""
     cut: Spans = []
     for begin, end in spans:
         if end - begin >= 1:
@@ -123,7 +123,7 @@ def merged(spans: Spans) -> Spans:
 def half_widths(
     compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_period: float
 ) -> tuple[float, float, float]:
-    """Of the 95 % interval of compute, communication and exposed: by groups of iterations, and by the sampling."""
+    """Return the half widths of compute, communication and exposed, from groups of iterations and the sampling."""
     every = [count for one in (*compute, *traffic) for count in one.counts]
     first, last = min(every), max(every)
     groups = min(_GROUPS, int((last - first) / 2))

@@ -1,4 +1,4 @@
-"""A job with a known period: what a sampler would see of it, and what is true."""
+"""Simulates a job with a known period: the sampled curves, and the truth."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _WORDS: dict[str, tuple[float, float, float]] = {
 }
 
 Spans = list[tuple[float, float]]
-"""When something goes on: begin and end, in seconds, rising."""
+"""Start and end of activities in seconds, ascending."""
 
 
 class Job(NamedTuple):
-    """The words of a simulation; shares are parts of the period."""
+    """The parameters of a simulation; shares are parts of the period."""
 
     period: float
     compute: float
@@ -47,32 +47,32 @@ class Job(NamedTuple):
     noise: float
     """Deviation of every sample, as a part of the step between off and on."""
     drift: float
-    """How much longer the period is at the end than at the begin, as a part of `period`, its mean."""
+    """The increase of the period from start to end, as a part of its mean `period`."""
     missing: float
-    """The part of the samples that were never taken."""
+    """The share of missing samples."""
     rate: float
     seconds: float
     seed: float
     jitter: float
     """Deviation of every iteration, as a part of the period."""
     change: float
-    """The period after half of the time; 0: it stays."""
+    """The period after half of the time; 0 keeps the period."""
     second: float
-    """The period of a second job that shares all counters; 0: there is none."""
+    """The period of a second job that shares all counters; 0 for none."""
 
 
 class Truth(NamedTuple):
-    """What was simulated."""
+    """The simulated curves and their truth."""
 
     job: Job
     curves: tuple[Curve, Curve]
     """Activity of the processor, 0 to 1, and traffic in bytes/s."""
     iterations_s: tuple[float, ...]
-    """How long each iteration was that began and ended in the recording."""
+    """The length of each iteration that began and ended in the recording."""
 
 
 def parse_job(words: Sequence[str]) -> Job:
-    """Words like `period=0.7 compute=0.6 seed=7`. Raises UsageError."""
+    """Parse words such as `period=0.7 compute=0.6 seed=7`. Raises UsageError."""
     given = {name: default for name, (default, _, _) in _WORDS.items()}
     for word in words:
         name, _, text = word.partition("=")
@@ -92,7 +92,7 @@ def parse_job(words: Sequence[str]) -> Job:
 
 
 def _refuse_impossible(job: Job) -> None:
-    """Raises UsageError for shares that no iteration can have."""
+    """Check that the shares of an iteration are possible. Raises UsageError."""
     if job.exposed > job.communication + _ROUNDING:
         raise UsageError(
             f"exposed={job.exposed:g} is above communication={job.communication:g}",
@@ -114,7 +114,7 @@ def _refuse_impossible(job: Job) -> None:
 
 
 def simulated(job: Job) -> Truth:
-    """What a sampler would see of this job."""
+    """Simulate the sampled curves of a job."""
     random = Random(int(job.seed))
     begins = _begins(job, job.period, random)
     spans = _spans(begins, job)
@@ -131,7 +131,7 @@ def simulated(job: Job) -> Truth:
 
 
 def _begins(job: Job, period_s: float, random: Random) -> list[float]:
-    """When each iteration begins; the first one began before the recording, the last one ends after it."""
+    """Return the start of each iteration; the first is before the recording, and the last ends after it."""
     at_s = -random.random() * period_s
     found = [at_s]
     while at_s < job.seconds:
@@ -144,7 +144,7 @@ def _begins(job: Job, period_s: float, random: Random) -> list[float]:
 
 
 def _spans(begins: Sequence[float], job: Job) -> tuple[Spans, Spans]:
-    """Computing begins with the iteration; traffic begins before its end, and is exposed after it."""
+    """Return the spans: computing begins with the iteration; traffic begins before its end and is exposed after it."""
     compute: Spans = []
     traffic: Spans = []
     for begin_s, end_s in pairwise(begins):
@@ -156,7 +156,7 @@ def _spans(begins: Sequence[float], job: Job) -> tuple[Spans, Spans]:
 
 
 def _ticks(job: Job, random: Random) -> list[float]:
-    """When samples were taken: spread within the interval, as the sampler does it."""
+    """Return the times of samples, spread within the interval as by the sampler."""
     count = int(job.rate * job.seconds)
     ticks = [(number + SPREAD * (random.random() - 0.5)) / job.rate for number in range(1, count + 1)]
     return [tick for tick in ticks if random.random() >= job.missing]

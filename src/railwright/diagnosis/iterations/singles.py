@@ -1,6 +1,6 @@
-"""Iterations one by one: when computing began in each, and how long it took, by the area under the curve.
+"""Single iterations: the start and length of computing in each, from the area under the curve.
 
-An area is an integral of samples, so an edge is found more finely than they lie, and noise is in it as the mean of all.
+The area integrates samples, so edges are finer than the sampling interval, and noise averages out.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from railwright.results.statistics import quantile
 
 _LEAST_ITERATIONS = 4
 _REACH = 0.25
-"""Of the period: an edge is looked for so far before and behind the place where all together have it."""
+"""The search range for an edge around its mean place, as a part of the period."""
 _DEVIATION_OF_MEDIAN = 1.4826 / math.sqrt(2)
-"""A normal deviation by the median of the differences between neighbours."""
+"""The factor from the median difference of neighbours to a normal deviation."""
 
 
 class Singles(NamedTuple):
-    """Of each iteration, in seconds."""
+    """The times of each iteration in seconds."""
 
     begins_s: list[float]
-    """When its computing began."""
+    """The start of computing in each iteration."""
     computed_s: list[float]
-    """How long it computed; one less than begins."""
+    """The length of computing in each iteration except the last."""
     noise_s: float
-    """The deviation that the noise of the samples gives to each begin."""
+    """The deviation of each start because of noise in the samples."""
 
     @property
     def variation(self) -> float:
-        """How long single iterations differ, a deviation as a part of the period; a drift is not in it."""
+        """The deviation of single iterations as a part of the period, without drift."""
         noise = 6 * self.noise_s**2  # of the second difference of begins
         return variation_of([after - before for before, after in pairwise(self.begins_s)], noise)
 
 
 def variation_of(lasted_s: Sequence[float], noise: float = 0.0) -> float:
-    """The deviation of single lengths, by the differences of neighbours, as a part of their mean."""
+    """Return the deviation of single lengths, from differences of neighbours, as a part of their mean."""
     squares = [(after - before) ** 2 for before, after in pairwise(lasted_s)]
     if not squares:
         return 0.0
@@ -52,7 +52,7 @@ def variation_of(lasted_s: Sequence[float], noise: float = 0.0) -> float:
 
 
 def singles_of(curve: Curve, found: Estimate) -> Singles | None:
-    """The iterations of a stretch, in the curve of computing; None where it cannot be told when each begins."""
+    """Return the single iterations of a stretch from its compute curve; None if their starts are unknown."""
     begins = found.begins_s
     if len(begins) < _LEAST_ITERATIONS or found.samples_a_period < LEAST_SAMPLES or found.second_period_s is not None:
         return None
@@ -79,7 +79,7 @@ def _phases(curve: Curve, found: Estimate) -> Phases | None:
 
 
 def _reach(phases: Phases) -> float:
-    """Half of the pause before the begin, or of the run behind it, whichever is shorter: 0 where there is none."""
+    """Return half of the pause before the start or of the run after it, whichever is shorter; 0 if there is none."""
     begin, end = min(phases.on, key=lambda span: min(span[0] % 1.0, 1 - span[0] % 1.0))
     if end - begin >= 1:
         return 0.0
@@ -88,7 +88,7 @@ def _reach(phases: Phases) -> float:
 
 
 class _Area:
-    """The integral of a curve, 0 where it is off and 1 where it is on."""
+    """The integral of a curve scaled to 0 when off and 1 when on."""
 
     def __init__(self, curve: Curve, phases: Phases) -> None:
         self._ends = [curve.begin_s, *curve.ends_s]
@@ -101,7 +101,7 @@ class _Area:
         self._step_s = quantile(sorted(lengths), 0.5)
 
     def between(self, from_s: float, to_s: float) -> float:
-        """In seconds."""
+        """Return the integral in seconds."""
         return self._until(to_s) - self._until(from_s)
 
     def _until(self, at_s: float) -> float:
@@ -113,5 +113,5 @@ class _Area:
         return self._sums[after - 1] + self._parts[after - 1] * (at_s - self._ends[after - 1])
 
     def noise_s(self, over_s: float) -> float:
-        """The deviation of an integral over so long."""
+        """Return the deviation of an integral over a duration."""
         return self._noise * math.sqrt(self._step_s * over_s)

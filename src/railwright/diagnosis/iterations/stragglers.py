@@ -1,7 +1,7 @@
-"""Hosts of one job held against each other, iteration by iteration: who computes longer, begins later, is out of step.
+"""Compares the hosts of one job by iteration: hosts that compute longer, begin later or are out of step.
 
-Iterations of a host are those of a reference host that begin nearest. What a host is held against is always the median
-of the others.
+The iterations of a host are matched to the nearest of a reference host. Each host is compared with the median of the
+others.
 """
 
 from __future__ import annotations
@@ -17,67 +17,67 @@ import msgspec
 from railwright.results.statistics import quantile
 
 MATTERS = 0.03
-"""Of the period: what is less is no straggler. The accuracy to which shares are told, too."""
+"""Share of the period below which a host is not a straggler; also the accuracy of shares."""
 _ANOTHER = 0.02
-"""Of the period: two hosts of one job have the same in the mean."""
+"""Relative difference within which hosts have the same mean period."""
 _SAME_END = 3.0
-"""Periods: hosts that stop iterating within so many stop together."""
+"""The number of periods within which hosts count as stopping together."""
 _EDGE = 0.25
-"""Of a sample: how well the mean of an edge is known."""
+"""The uncertainty of an edge's mean, as a part of a sample."""
 
 How = Literal["computes longer", "begins later", "another period", "no period", "begins iterating later", "stops early"]
 
 
 class HostIterations(msgspec.Struct, frozen=True, kw_only=True):
-    """What one host's curves tell, on the time axis of all."""
+    """The iterations of one host, on the common time axis."""
 
     period_s: float
     period_half_width_s: float
     from_s: float
     to_s: float
     recorded_to_s: float
-    """Until when it was watched."""
+    """The end of the recording."""
     begins_s: tuple[float, ...] = ()
-    """When computing began in each iteration; empty where that cannot be told."""
+    """The start of computing in each iteration; empty if unknown."""
     computed_s: tuple[float, ...] = ()
-    """How long it computed in each but the last."""
+    """The length of computing in each iteration except the last."""
     sample_s: float = 0.0
     clock_half_width_s: float = 0.0
 
 
 class Straggler(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that is unlike the others."""
+    """A host that differs from the others."""
 
     host: str
     how: How
     by_s: float
-    """Longer, later, or of another period by so much than the median of the others; times since the begin else."""
+    """The difference from the median of the others in length, start or period, or from their start or end."""
     half_width_s: float
-    """Of the 95 % interval."""
+    """The half width of the 95 % interval."""
     fraction: float | None = None
-    """Of the iterations in which it was the last of all; None where that is not asked."""
+    """The fraction of iterations in which it was the last; None if not applicable."""
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """A host in step with the others, held against the median of the others."""
+    """A host in step with the others, compared with their median."""
 
     iterations: int
-    """Those that were held against each other."""
+    """The number of compared iterations."""
     computes_s: float
-    """In an iteration, in the mean."""
+    """The mean time of computing per iteration."""
     longer_s: float
     longer_half_width_s: float
     longest: float
     """The fraction of iterations in which no other host computed as long."""
     later_s: float | None = None
-    """How much later its iterations begin; None where the clocks were not held against each other."""
+    """The delay of its iterations; None if the clocks were not compared."""
     later_half_width_s: float | None = None
     latest: float | None = None
     """The fraction of iterations in which no other host began as late."""
 
 
 def in_step(hosts: Mapping[str, HostIterations]) -> list[str]:
-    """The hosts with the period that most have; one host alone has it, too."""
+    """Return the hosts with the most common period."""
     groups = [[name for name, other in hosts.items() if _alike(one, other)] for one in hosts.values()]
     return max(groups, key=len, default=[])
 
@@ -88,9 +88,9 @@ def _alike(one: HostIterations, other: HostIterations) -> bool:
 
 
 def compared(hosts: Mapping[str, HostIterations], *, one_clock: bool) -> dict[str, Compared]:
-    """The hosts in step whose iterations can be told one by one; none where there are fewer than two.
+    """Compare the hosts in step with known single iterations; empty for fewer than two.
 
-    `one_clock`: whether times of hosts may be compared. Without it each host's iterations are taken in its own order.
+    `one_clock` says whether times of hosts are comparable. Otherwise each host's iterations keep their own order.
     """
     told = {name: hosts[name] for name in in_step(hosts) if len(hosts[name].computed_s) > 1}
     if len(told) < 2:
@@ -106,7 +106,7 @@ def compared(hosts: Mapping[str, HostIterations], *, one_clock: bool) -> dict[st
 
 
 def _of(reference: HostIterations, one: HostIterations) -> dict[int, tuple[float, float]]:
-    """By the reference's iteration: how much later the host's nearest one began, and how long it computed."""
+    """Match iterations to the reference's, and return the delay and the computing time of each."""
     begins = reference.begins_s
     shift_s = _shift(reference, one)
     found: dict[int, tuple[float, float]] = {}
@@ -120,7 +120,7 @@ def _of(reference: HostIterations, one: HostIterations) -> dict[int, tuple[float
 
 
 def _shift(reference: HostIterations, one: HostIterations) -> float:
-    """How much later the host's iterations begin, between minus and plus half a period: a mean on the circle."""
+    """Return the mean delay of the host's iterations on the circle, within half a period."""
     turns = []
     for begin_s in one.begins_s:
         at = bisect_left(reference.begins_s, begin_s)
@@ -160,7 +160,7 @@ def _held(
 
 
 def _over(name: str, others: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[float]:
-    """By how much it is above the median of the others, in each iteration."""
+    """Return the excess over the median of the others in each iteration."""
     return [
         own - quantile(sorted(values[other][number] for other in others), 0.5)
         for number, own in enumerate(values[name])
@@ -178,7 +178,7 @@ def _half_width(values: Sequence[float], least_s: float) -> float:
 def stragglers(
     hosts: Mapping[str, HostIterations], silent: Sequence[str], every: Mapping[str, Compared]
 ) -> list[Straggler]:
-    """All hosts that are unlike the others. `silent`: watched, without a period."""
+    """Return all hosts that differ from the others. `silent` hosts were watched but have no period."""
     together = in_step(hosts)
     if len(together) < 2:
         return []
@@ -201,7 +201,7 @@ def stragglers(
 
 
 def _ends(hosts: Mapping[str, HostIterations], together: Sequence[str], period_s: float) -> list[Straggler]:
-    """Hosts that begin iterating after all others do, or stop before, though they were watched."""
+    """Return watched hosts that begin iterating after all others, or stop before them."""
     found = []
     for name in together:
         others = [hosts[other] for other in together if other != name]

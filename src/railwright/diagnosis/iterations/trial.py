@@ -1,4 +1,4 @@
-"""One simulated job, looked at, beside what is true."""
+"""Analyses a simulated job, and records the estimate with the truth."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from railwright.diagnosis.iterations.singles import variation_of
 
 
 class TrueJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What was simulated; shares are parts of the period."""
+    """The truth of a simulation; shares are parts of the period."""
 
     period_s: float
-    """In the mean of the iterations that began and ended in the recording."""
+    """The mean of the iterations that began and ended in the recording."""
     iterations: int
-    """Those."""
+    """The number of these iterations."""
     variation: float
-    """By how much single iterations differ, a deviation as a part of the period."""
+    """The deviation of single iterations as a part of the period."""
     compute: float
     communication: float
     exposed: float
     best_gain: float | None
-    """1 / (1 - exposed); None where all is exposed communication."""
+    """1 / (1 - exposed); None if everything is exposed communication."""
 
 
 class SimulatedJob(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="watch-simulated"):
     """The record of `railwright watch --simulate`."""
 
     words: dict[str, float]
-    """Everything that was simulated, with what was not given."""
+    """All parameters of the simulation, including defaults."""
     truth: TrueJob
     estimate: Estimate | None
-    """Of the longest stretch; None: `why_none`."""
+    """The estimate of the longest stretch; None if `why_none` is set."""
     others: tuple[Estimate, ...]
-    """Of other stretches, where the period changes."""
+    """The estimates of other stretches, if the period changes."""
     why_none: str
 
 
 def tried(job: Job) -> SimulatedJob:
-    """Simulate a job, and look at its curves as at any other's."""
+    """Simulate a job and analyse its curves like those of a real job."""
     truth = simulated(job)
     found = told(truth.curves)
     lasted = truth.iterations_s

@@ -1,4 +1,4 @@
-"""Whether a second job with another period moves the same counters."""
+"""Detects a second job with another period on the same counters."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from railwright.diagnosis.iterations.profile import bins_for, folded
 from railwright.diagnosis.iterations.samples import Grid
 
 _LEAST_LEFT = 0.15
-"""Of the variance: less is what the first period's profile did not hold. Our choice."""
+"""Our choice: a smaller share of the variance is the imperfection of the first period's profile."""
 _LEAST_HEIGHT = 0.3
 _LEAST_CELLS = 10
-"""Of an iteration: the profile of fewer leaves its edges, which come again as well."""
+"""Cells per iteration: with fewer, the profile leaves periodic edges."""
 _ALIKE = 0.04
 _MOST_MULTIPLE = 12
 _NEARLY = 0.8
-"""A shorter period that explains this part of what the longer one does is the period."""
+"""A shorter period that explains this part of the longer one's variance is the period."""
 
 
 class Followed(NamedTuple):
-    """A period that is followed through a grid."""
+    """A period tracked through a grid."""
 
     track: Track
     second_s: float | None
@@ -31,15 +31,15 @@ class Followed(NamedTuple):
 
 class _Left(NamedTuple):
     first: int
-    """The first cell that is in the track."""
+    """The first cell of the track."""
     curves: list[list[float]]
-    """Without the first period."""
+    """The curves without the first period."""
     part: float
-    """Of the variance, in the curve that has most left."""
+    """The remaining part of the variance in the curve with the most left."""
 
 
 def followed(grid: Grid, claim: Claim) -> Followed | None:
-    """The period of one job, also where a second one makes that both together come again only after a longer one."""
+    """Track the period of one job, even if a second job makes their sum repeat only after a longer period."""
     track = tracked(grid, claim.peak.lag)
     if track is None:
         return None
@@ -56,7 +56,7 @@ def followed(grid: Grid, claim: Claim) -> Followed | None:
 
 
 def _apart(grid: Grid, track: Track, second: float | None) -> Followed:
-    """The first job's period again, without what the second one moves: its multiple may have been nearer."""
+    """Track the first job's period again without the second job, which may have favoured a multiple."""
     if second is None:
         return Followed(track, None)
     other = tracked(grid, second)
@@ -70,7 +70,7 @@ def _apart(grid: Grid, track: Track, second: float | None) -> Followed:
 
 
 def _without(grid: Grid, track: Track) -> _Left | None:
-    """The curves less the profile of a period; None where it cannot be told."""
+    """Subtract the profile of a period from the curves; None if the profile is unknown."""
     places = [cell + 0.5 for cell in range(grid.cells)]
     counts = [(cell, count) for cell, count in enumerate(track.counts_at(places)) if count is not None]
     curves, parts = [], []
@@ -91,7 +91,7 @@ def _without(grid: Grid, track: Track) -> _Left | None:
 
 
 def _second(left: _Left, track: Track) -> float | None:
-    """The period in cells of what is left when the first one is taken away; None where nothing is."""
+    """Return the period of the remaining curves in cells; None if there is none."""
     if left.part < _LEAST_LEFT or track.cells_an_iteration < _LEAST_CELLS:
         return None
     claim = claimed(Correlation(left.curves))
@@ -103,6 +103,6 @@ def _second(left: _Left, track: Track) -> float | None:
 
 
 def _is_of_the_first(ratio: float) -> bool:
-    """Whether a period is a multiple or a part of the first one: then it is the same job's."""
+    """Report whether a period is a multiple or fraction of the first one, and so of the same job."""
     larger = ratio if ratio > 1 else 1 / ratio
     return larger < _MOST_MULTIPLE and abs(larger - round(larger)) < _ALIKE * larger

@@ -1,4 +1,4 @@
-"""When a counter really was updated: a value that is read again is no sample."""
+"""Detects the actual updates of a counter, because reading an unchanged value is not a sample."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from railwright.diagnosis.iterations.samples import Curve, Role
 from railwright.results.statistics import quantile
 
 _USUAL = 0.1
-"""This part of the steps between two changes is at most an update apart, even of a counter that often stands still, as
-where its job gets a CPU now and then only.
+"""This quantile of the time between changes is at most one update, even for a counter that is often idle, for
+example because its job seldom gets a CPU.
 """
 _SLACK = 2.0
-"""Of an update: after more, the counter stood still in between."""
+"""In updates: after a longer time the counter was idle in between."""
 
 
 class Steps(NamedTuple):
-    """How far a counter moved between the times at which it was read."""
+    """The increments of a counter between its readings."""
 
     times_s: Sequence[float]
     moved: Sequence[float]
-    """NaN where it was not read: what it moved is in the next one."""
+    """NaN if it was not read; the next value includes the increment."""
 
 
 def update_s(steps: Steps) -> float:
-    """How often the counter is updated, in seconds, by the times between its changes; 0 where it hardly moves."""
+    """Return the update interval of a counter in seconds, from the times between its changes; 0 if it hardly moves."""
     changes = [at_s for at_s, moved in zip(steps.times_s, steps.moved, strict=True) if moved > 0]
     between = sorted(after - before for before, after in pairwise(changes))
     return quantile(between, _USUAL) if len(between) > 2 else 0.0
 
 
 def rates(role: Role, every: Sequence[Steps], quiet_below: float) -> Curve:
-    """The rates of counters, added up, at the pace of the slowest of them; a counter that rests has a rate of 0."""
+    """Sum the rates of counters at the update interval of the slowest; an idle counter has a rate of 0."""
     updates = [update_s(steps) for steps in every]
     slowest = max(updates, default=0.0)
     times, totals = _together(every)
@@ -46,7 +46,7 @@ def rates(role: Role, every: Sequence[Steps], quiet_below: float) -> Curve:
             rests = True
             continue
         if held and rests and at_s - last_s > _SLACK * slowest > 0:
-            # It was read and had not moved; it moved within the update that has just been seen.
+            # The counter was idle until the last update interval.
             ends.append(at_s - slowest)
             values.append(0.0)
             last_s = at_s - slowest
@@ -57,7 +57,7 @@ def rates(role: Role, every: Sequence[Steps], quiet_below: float) -> Curve:
 
 
 def _together(every: Sequence[Steps]) -> tuple[list[float], list[float]]:
-    """The first time, and those at which something was read, with what all moved since the one before."""
+    """Return the start and the times of readings, with the total increments since the previous time."""
     begin_s = min((steps.times_s[0] for steps in every if steps.times_s), default=0.0)
     moved: dict[float, float] = {begin_s: 0.0}
     for steps in every:

@@ -1,1 +1,1 @@
-"""Which host, link or route is slow: the fabric, a schedule of few rounds, what follows from them, and a simulator."""
+"""Locates slow hosts, links and routes: the fabric, a schedule of few rounds, the inference, and a simulator."""

@@ -1,7 +1,7 @@
-"""Other ways to look for slow links, in the same simulator: what they cost, and what they find.
+"""Alternative searches for slow links in the same simulator, with their costs and results.
 
-None of them pins paths: each flow takes one at random, as ECMP does, and shares links with others. So they name ports
-(in a direction at best), never links between switches.
+None of them pins paths: each flow takes a random path, as with ECMP, and shares links with others. So they name ports
+(at best with a direction), never links between switches.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ PEERS = 8
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """One way and its cost on a fabric."""
+    """An alternative search and its cost on a fabric."""
 
     name: str
     rounds: int
     seconds: float
-    """Each round at its longest."""
+    """The time with every round at its maximum."""
     precision: float | None = None
     recall: float | None = None
-    """Of all faulty classes of links; None where it was not simulated."""
+    """The found share of faulty link classes; None if not simulated."""
     how: str
 
 
 def baselines(fabric: Fabric, simulator: Callable[[], Simulator], bad: set[int], random: Random) -> list[Baseline]:
-    """All of them. Costs are closed forms; what they find is simulated up to 1,024 hosts, where it is affordable."""
+    """Return all alternatives. Costs are closed forms; results are simulated up to 1,024 hosts."""
     nics, hosts = fabric.nics, len(fabric.hosts)
     small = hosts <= MOST_SIMULATED_HOSTS
     found = []
@@ -48,7 +48,7 @@ def baselines(fabric: Fabric, simulator: Callable[[], Simulator], bad: set[int],
         seen = _peers(fabric, simulator(), rounds, random) if simulated else None
         found.append(_scored(name, rounds, seen, bad, "simulated" if simulated else "closed form"))
     found.insert(1, _scored("pairs one after another", nics // 2, None, bad, "closed form: NICs / 2 tests, once each"))
-    # One collective a round over each half in turn: a fault needs log2(hosts) levels of two.
+    # Each round runs a collective over one half: a fault needs log2(hosts) levels of two rounds.
     faulty = max(1, len({fabric.nic_host[n // 2] for n in bad if n // 2 < nics}))
     rounds = 2 * ceil(log2(max(hosts, 2))) * faulty
     how = "closed form: 2 log2(hosts) rounds for each faulty host, one after another"
@@ -65,7 +65,7 @@ def _scored(name: str, rounds: int, seen: set[int] | None, bad: set[int], how: s
 
 
 def _peers(fabric: Fabric, simulator: Simulator, rounds: int, random: Random) -> set[int]:
-    """Each port sends to another peer in each round; a port is a suspect by the median of what it sent, received."""
+    """Send from each port to a new peer in each round; suspect ports by the median rates sent and received."""
     sent: dict[int, list[float]] = {}
     order = list(range(fabric.nics))
     random.shuffle(order)

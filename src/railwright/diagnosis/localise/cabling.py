@@ -1,7 +1,7 @@
-"""Cables as planned against cables as they were seen: exchanged, elsewhere, missing, or not planned. Pure.
+"""Compares planned with observed cables: exchanged, misplaced, missing, or unplanned. Pure.
 
-Cabling faults cost no packet, so that no counter shows them: two exchanged cables keep every link up and full, and
-take the paths that routes and rails count on.
+Cabling faults lose no packets and show in no counter: two exchanged cables keep every link up at full rate, but break
+the assumptions of routes and rails.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from railwright.topology.cabling import Cable, Cabling, Port
 
 
 class Miscabling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that is cabled otherwise than planned."""
+    """A deviation from the planned cabling."""
 
     kind: Literal["exchanged", "elsewhere", "missing", "not planned"]
     ports: tuple[str, ...]
-    """The ports concerned."""
+    """The affected ports."""
     evidence: str
     action: str
 
@@ -31,16 +31,16 @@ class CablingChecked(msgspec.Struct, frozen=True, kw_only=True, tag_field="recor
 
     planned: int
     right: int
-    """Planned cables that were seen where they should be."""
+    """Planned cables that were seen in their place."""
     findings: tuple[Miscabling, ...]
     not_looked_at: tuple[str, ...] = ()
-    """Ends of planned cables of which nothing was seen: nothing is said about them."""
+    """Ends of planned cables without observations, which are not judged."""
 
 
 def fabric_of_cables(cables: Iterable[Cable]) -> Fabric:
-    """The fabric of planned cables, all of one rate: what nothing is below is a host's port.
+    """Build the fabric of planned cables, all of one rate; a node with nothing below it is a host's port.
 
-    Raises UsageError where cables lead in a circle, or a host has a cable from above and from below.
+    Raises UsageError if cables form a cycle, or if a host has cables above and below.
     """
     listed = list(cables)
     below: dict[str, list[str]] = {}
@@ -53,13 +53,13 @@ def fabric_of_cables(cables: Iterable[Cable]) -> Fabric:
 
 
 def _levels(below: dict[str, list[str]]) -> dict[str, int]:
-    """How high each switch is above the hosts. Raises UsageError for a circle."""
+    """Return the height of each switch above the hosts. Raises UsageError for a cycle."""
     level: dict[str, int] = {}
     waiting = dict(below)
     while waiting:
         ready = [name for name, lower in waiting.items() if not any(one in waiting for one in lower)]
         if not ready:
-            what = f"cables lead in a circle over {sorted(waiting)[0]}"
+            what = f"cables form a cycle through {sorted(waiting)[0]}"
             raise UsageError(what, hint="name the lower end of each cable first: host, leaf, spine")
         for name in ready:
             level[name] = 1 + max(level.get(one, 0) for one in below[name])
@@ -69,7 +69,7 @@ def _levels(below: dict[str, list[str]]) -> dict[str, int]:
 
 
 def check_cabling(planned: Iterable[Cable], seen: Cabling) -> CablingChecked:
-    """Compare, every difference once: first exchanged pairs, then single cables."""
+    """Report every difference once: first exchanged pairs, then single cables."""
     wanted = _ends(planned)
     there = _ends(seen.cables)
     wrong = {port: peer for port, peer in wanted.items() if port in there and there[port] != peer}
@@ -82,13 +82,13 @@ def check_cabling(planned: Iterable[Cable], seen: Cabling) -> CablingChecked:
         is_seen = {port.end, peer.end} <= seen.looked_at
         if is_seen and port not in there and peer not in there and not told & {port, peer}:
             told |= {port, peer}
-            what = f"nothing is seen at {port}, nor at {peer}"
-            action = f"plug the cable in: {port} ↔ {peer}; if it is, see whether both ports are up"
+            what = f"no cable is seen at {port} or {peer}"
+            action = f"plug in the cable {port} ↔ {peer}; if it is plugged in, check whether both ports are up"
             findings.append(Miscabling(kind="missing", ports=(str(port), str(peer)), evidence=what, action=action))
     for port, peer in sorted(there.items()):
         if port not in wanted and peer not in wanted and port not in told:
             told |= {port, peer}
-            what = f"{port} ↔ {peer} is in no plan"
+            what = f"{port} ↔ {peer} is not planned"
             action = "add it to the cluster file, or unplug it"
             findings.append(Miscabling(kind="not planned", ports=(str(port), str(peer)), evidence=what, action=action))
     unseen = {port.end for port, peer in wanted.items() if port not in there and peer not in there} - seen.looked_at
@@ -106,7 +106,7 @@ def _ends(cables: Iterable[Cable]) -> dict[Port, Port]:
 
 
 def _moved(port: Port, wanted: dict[Port, Port], there: dict[Port, Port], told: set[Port]) -> Miscabling:
-    """A cable that leads elsewhere: exchanged where the plug in its place belongs where it is."""
+    """Report a misplaced cable, as exchanged if the two plugs belong in each other's places."""
     peer, found = wanted[port], there[port]
     rightful = wanted.get(found)
     told |= {port, found, peer}
@@ -115,12 +115,12 @@ def _moved(port: Port, wanted: dict[Port, Port], there: dict[Port, Port], told: 
         return Miscabling(
             kind="exchanged",
             ports=(str(found), str(peer)),
-            evidence=f"{port} leads to {found} instead of {peer}, and {rightful} the other way round",
+            evidence=f"{port} leads to {found} instead of {peer}, and {rightful} vice versa",
             action=f"exchange the plugs at {found} and {peer}",
         )
     return Miscabling(
         kind="elsewhere",
         ports=(str(port), str(found)),
-        evidence=f"{port} leads to {found}, and should lead to {peer}",
+        evidence=f"{port} leads to {found} instead of {peer}",
         action=f"move the plug from {found} to {peer}",
     )

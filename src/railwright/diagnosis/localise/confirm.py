@@ -1,7 +1,7 @@
-"""Confirm rounds: each doubtful class is tested again, filled, over companions that are trusted.
+"""Confirm rounds: each doubtful class is filled and tested again over trusted companions.
 
-Flows are short: they turn at the first switch above what they test, so that least else lies on them. What is not
-needed stays idle, so that a flow that takes another way than believed meets nobody.
+Flows are short: they turn at the first switch above the tested class, to cross as few other links as possible. Unneeded
+ports stay idle, so that a flow on an unexpected path meets no other flow.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ FlowOver = Callable[[int], Flow | None]
 
 
 class Confirm:
-    """Builds one round."""
+    """Builds a confirm round."""
 
     def __init__(self, evidence: Evidence, random: Random) -> None:
         self._evidence, self._fabric, self._random = evidence, evidence.fabric, random
         self._parts = parts_of_nic(evidence.fabric)
         self._tries = _TRIES * (_OF_A_RAIL if any(evidence.fabric.nic_rail) or evidence.fabric.ways else 1)
         self._load: dict[int, float] = {}
-        """What flows of this round bring to each class, in rates of a NIC port."""
+        """The load of this round's flows on each class, in rates of a NIC port."""
         self._flows: list[Flow] = []
         self._one_host: dict[int, bool] = {}
 
     def round(self, doubtful: Sequence[int], repeated: Iterable[Flow] = (), *, paired: bool = True) -> Round:
-        """Test `doubtful`, then repeat some flows on their own paths, then test what was tested least.
+        """Test `doubtful`, repeat some flows on their own paths, then test the least tested classes.
 
-        What is doubtful is tested over trusted classes; at the end, where there is room, over any. Links for which
-        there are none are `paired` with each other first, or tested by divided flows first.
+        Doubtful classes are tested over trusted ones, and finally, if there is room, over any. Links without trusted
+        companions are `paired` with each other first, or tested by divided flows first.
         """
         ordered = self._shuffled(doubtful)
         left = [number for number in ordered if not self._test(number, self._trusted_flow)]
         cleared, accused = self._evidence.cleared, self._evidence.accused
-        # One round from below, the next from above: what tests one kind of links fills the other.
+        # Alternate between bottom-up and top-down, since tests of one kind of links fill the other.
         for number in sorted(left, key=lambda one: self._fabric.upper[one // 2] * (1 if paired else -1)):
             self._test_over_doubtful(number, paired=paired)
         for flow in repeated:
@@ -68,20 +68,20 @@ class Confirm:
         any(self._test(number, *way) for way in ways)
 
     def only(self, flows: Iterable[Flow]) -> Round:
-        """As many of some flows as have room beside each other."""
+        """Return a round of as many of the flows as fit together."""
         for flow in flows:
             if self._room(flow.path, flow.share):
                 self._take(flow)
         return Round(self._flows, purpose="repeat")
 
     def _shuffled(self, numbers: Sequence[int], tests: Sequence[int] | None = None) -> list[int]:
-        """In random order, what was tested least first, then NIC ports: links are then tested over cleared ones."""
+        """Shuffle classes, the least tested first, then NIC ports, so that links are tested over cleared ports."""
         mixed = list(numbers)
         self._random.shuffle(mixed)
         return sorted(mixed, key=lambda number: (tests[number] if tests else 0, number // 2 >= self._fabric.nics))
 
     def _test(self, number: int, flow_over: FlowOver, divided: int = 1) -> bool:
-        """As many flows over a class as fill it; none where not all of them can be had. Whether it is filled."""
+        """Add the flows that fill a class, or none if not all of them are possible. Report whether it is filled."""
         is_link = number // 2 >= self._fabric.nics
         room = self._fabric.capacity[number // 2] if is_link else 1.0
         most = divided * (lanes(room, self._parts) if is_link else self._parts)
@@ -92,7 +92,7 @@ class Confirm:
             if flow is None:
                 break
             self._take(flow)
-        # Less full than before, a link that lost a third of its rate looks healthy, and takes others' room.
+        # At a lower load a link that lost a third of its rate looks healthy, and uses room.
         if self._load.get(number, 0.0) >= (1 - _UNFILLED) * min(room, self._evidence.filled[number] * room):
             return True
         for flow in self._flows[before:]:
@@ -115,17 +115,17 @@ class Confirm:
         return True
 
     def _others(self, flow: Flow, number: int) -> list[int]:
-        """What a flow crosses besides a class, and besides what always lies on the same flows as that."""
+        """Return the classes on a flow's path except the given class and its twin."""
         same = self._fabric.twin_of(number)
         return [one for one in flow.path if one != number and self._fabric.twin_of(one) != same]
 
     def _trusted_flow(self, number: int) -> Flow | None:
-        """A flow over a class and trusted ones."""
+        """Return a flow over the class and otherwise trusted classes."""
         trusts = self._evidence.trusts
         return next((flow for flow in self._some_flows(number) if all(map(trusts, self._others(flow, number)))), None)
 
     def _paired_flow(self, number: int) -> Flow | None:
-        """A flow over a class, its like below the same switch, and trusted ones: two that are well clear each other."""
+        """Return a flow over the class, a peer below the switch and trusted ones, which clears healthy pairs."""
         for flow in self._some_flows(number):
             turn = len(flow.path) // 2
             pair = flow.path[turn - 1 : turn + 1]
@@ -135,23 +135,23 @@ class Confirm:
         return None
 
     def _any_flow(self, number: int) -> Flow | None:
-        """A flow over trusted classes; where there is none, over those that carried most of their rate."""
+        """Return a flow over trusted classes, or else over those that carried most of their rate."""
         best: Flow | None = None
         most = -1.0
         for flow in self._some_flows(number):
             others = self._others(flow, number)
             if all(map(self._evidence.trusts, others)):
                 return flow
-            # Two that are well together are both cleared; one that never carried its rate hides the other.
+            # A fast flow clears both classes; a slow class hides the other.
             carried = min(self._evidence.carried[one] / self._fabric.capacity[one // 2] for one in others or [number])
             if carried > most:
                 best, most = flow, carried
         return best
 
     def _divided_flow(self, parts: int, number: int) -> Flow | None:
-        """One of `parts` flows that fill a link together, over ports that are slow but carry a part of their rate.
+        """Return one of `parts` flows that together fill a link, over slow ports that carry a part of their rate.
 
-        So a link is cleared although every port behind it is slow, as on a leaf with a slow line card.
+        This clears a link although every port behind it is slow, as on a leaf with a slow line card.
         """
         evidence, load = self._evidence, self._load
         for flow in self._some_flows(number, 1 / parts):
@@ -165,14 +165,14 @@ class Confirm:
         return None
 
     def _some_flows(self, number: int, part: float = 1.0) -> Iterator[Flow]:
-        """Flows over a class, drawn one after another."""
+        """Yield random flows over a class."""
         for _ in range(self._tries):
             flow = self._some_flow(number, part)
             if flow is not None:
                 yield flow
 
     def _some_flow(self, number: int, part: float = 1.0) -> Flow | None:
-        """A flow at `part` of its share over a random path for which there is room."""
+        """Return a flow at `part` of its share over a random path with room for it."""
         path = self._some_path(number)
         if path is None:
             return None
@@ -180,9 +180,9 @@ class Confirm:
         return Flow(path[0] // 2, path[-1] // 2, path, share) if self._room(path, share) else None
 
     def _some_path(self, number: int) -> Path | None:
-        """A random path over a class that turns at the switch above it, between two hosts of one rail.
+        """Return a random path over a class that turns at the switch above it, between two hosts of one rail.
 
-        From a port it sometimes turns one higher: below one leaf all may be doubtful, or of one host.
+        From a port it sometimes turns one tier higher, because everything below a leaf may be doubtful or of one host.
         """
         fabric = self._fabric
         cable, way = divmod(number, 2)
@@ -212,7 +212,7 @@ class Confirm:
         return path_over(near, far) if way == UP else path_over(far, near)
 
     def _prescribed(self, number: int, source: int, destination: int) -> Path | None:
-        """The one way between two ports, if it crosses the class."""
+        """Return the prescribed path between two ports if it crosses the class."""
         assert self._fabric.ways is not None
         if self._fabric.nic_host[source] == self._fabric.nic_host[destination]:
             return None
@@ -226,7 +226,7 @@ class Confirm:
         return self._one_host[leaf]
 
     def _descend(self, node: int) -> list[int] | None:
-        """Random cables from a NIC port up to a node, the lowest first, without the last; empty at a NIC port."""
+        """Return random cables from a NIC port up to a node, lowest first, without the last; empty at a NIC port."""
         cables: list[int] = []
         while node >= self._fabric.nics:
             below = self._fabric.below[node]

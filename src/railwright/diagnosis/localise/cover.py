@@ -1,8 +1,8 @@
-"""Rounds that cover every route of a fabric of two tiers, once.
+"""Rounds that cover every route of a two-tier fabric once.
 
-Leaf cover: every (leaf, leaf, spine). In round d all of leaf i's uplinks carry flows to leaf i + d, so that leaves - 1
-rounds are all. Pair cover: every (port, port, spine), which alone finds a fault of one pair: in each of those rounds
-the ports are paired in every way and take every spine in turn.
+Leaf cover: every (leaf, leaf, spine). In round d all of leaf i's uplinks carry flows to leaf i + d, for a total of
+leaves - 1 rounds. Pair cover: every (port, port, spine), which also finds faults of a single pair: in each of those
+rounds the ports are paired in every way over every spine.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ CoverKind = Literal["leaf", "pair"]
 
 @dataclass(frozen=True)
 class Cover:
-    """What a cover costs, and its rounds."""
+    """The cost of a cover, and its rounds."""
 
     kind: CoverKind
     leaf_pairs: int
-    """Ordered pairs of leaves that flows can join."""
+    """The number of ordered pairs of leaves that flows can join."""
     paths: int
-    """The most ways between two of them."""
+    """The largest number of paths between two leaves."""
     rounds: int
-    """About how many: where leaves are uneven some rounds are divided."""
+    """The approximate number of rounds: uneven leaves divide some."""
 
 
 class RouteCover:
-    """Plans the cover of one fabric. Raises UsageError where there are no routes between leaves, or three tiers."""
+    """Plans the cover of a fabric. Raises UsageError if it has a single leaf or three tiers."""
 
     def __init__(self, fabric: Fabric, kind: CoverKind) -> None:
         self._fabric, self._kind = fabric, kind
@@ -48,10 +48,10 @@ class RouteCover:
             self._leaves.setdefault(fabric.leaf_of(nic), []).append(nic)
         uplinks = max(len(fabric.above[leaf]) for leaf in self._leaves)
         if len(self._leaves) < 2 or not uplinks:
-            raise UsageError("this fabric has one leaf, so no routes between leaves", hint="leave out --route-cover")
+            raise UsageError("a route cover needs at least two leaves, got one", hint="omit --route-cover")
         if any(fabric.above[node] for leaf in self._leaves for node in (fabric.upper[c] for c in fabric.above[leaf])):
-            what = "routes of three tiers are too many to cover each"
-            raise UsageError(what, hint="cover the pods one by one: a file with two tiers")
+            what = "a route cover needs a fabric of two tiers, got three"
+            raise UsageError(what, hint="cover each pod separately: give a file with two tiers")
         count, most = len(self._leaves), max(map(len, self._leaves.values()))
         each = 1 if kind == "leaf" else most * uplinks
         self.cost = Cover(kind, count * (count - 1), uplinks, (count - 1) * each)
@@ -71,7 +71,7 @@ class RouteCover:
                     yield from self._fitted(self._pair_flows(pairs, turn, spine))
 
     def _leaf_flows(self, pairs: list[tuple[int, int]], random: Random) -> list[Flow]:
-        """Every uplink of the first leaf of each pair, filled by as many flows as it has lanes."""
+        """Fill every uplink of the first leaf of each pair with one flow per lane."""
         flows = []
         for one, other in pairs:
             sources, destinations = list(self._leaves[one]), list(self._leaves[other])
@@ -114,7 +114,7 @@ class RouteCover:
 
 
 def fitted(flows: list[Flow], room: Mapping[int, int], purpose: str) -> Iterator[Round]:
-    """As few rounds as have room for all, each flow with its whole share; `room`: the flows that fill each cable."""
+    """Pack the flows into as few rounds as possible; `room` is the number of flows that fill each cable."""
     while flows:
         used: dict[int, int] = {}
         now, later = [], []

@@ -1,10 +1,10 @@
-"""Groups of hosts that double: each level merges two groups that passed, near ones first. Pure.
+"""Doubling groups of hosts: each level merges pairs of groups that passed, nearby ones first. Pure.
 
-For a load that only all hosts of a group together can carry, like a collective or HPL. Groups of a level run side by
-side and share no host. A merged group that fails although both halves passed has its fault between them, or was
-disturbed: each half is tried again with another companion. A half that fails with two companions is set aside (with
-three, if all were single hosts), and so is one for which there is no other companion. With n hosts there are log2 n
-levels, and in each a try or two more.
+For loads that need all hosts of a group, such as a collective or HPL. The groups of a level run at the same time and
+share no host. If a merged group fails although both halves passed, the fault is between them or the run was disturbed:
+each half is tried again with another companion. A half that fails with two companions is set aside (with three, if all
+were single hosts), as is one without another companion. With n hosts there are log2 n levels, each with one or two
+extra tries.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ Members = tuple[str, ...]
 
 
 class Group(NamedTuple):
-    """Hosts to be run together: two halves that passed, or a single host."""
+    """Hosts to run together: two halves that passed, or a single host."""
 
     first: Members
     second: Members = ()
 
     @property
     def members(self) -> Members:
-        """All of its hosts."""
+        """All hosts of the group."""
         return self.first + self.second
 
 
 class Doubling:
-    """One search. Ask for `level`, run its groups side by side, hand in what `passed`, until the level is empty."""
+    """A search: run the groups of `level` at the same time and report their results to `passed`, until it is empty."""
 
     def __init__(self, hosts: Sequence[str], place: Callable[[str], tuple[int, ...]]) -> None:
-        """`place` sorts near hosts beside each other: (pod, leaf), the widest first."""
+        """Set up the search. `place` is a sort key that keeps nearby hosts adjacent: (pod, leaf), the widest first."""
         ordered = sorted(hosts, key=place)
         self._waiting: list[Members] = [(host,) for host in ordered]
         self._alone = True
@@ -39,16 +39,16 @@ class Doubling:
         self._done: list[Members] = []
         self._rank = {host: number for number, host in enumerate(ordered)}
         self.set_aside: list[Members] = []
-        """The parts that are merged no further."""
+        """The groups that are not merged further."""
         self.rounds = 0
 
     @property
     def largest(self) -> Members:
-        """The largest group that passed; empty where none did."""
+        """Return the largest group that passed; empty if none did."""
         return max([*self._waiting, *self._done], key=len, default=()) if not self._alone else ()
 
     def level(self) -> list[Group]:
-        """The groups to run now, side by side; none where nothing is left to merge."""
+        """Return the groups to run next at the same time; empty if nothing is left to merge."""
         if self._alone:
             return [Group(one) for one in self._waiting]
         taken = set[Members]()
@@ -62,14 +62,14 @@ class Doubling:
         return groups or self._pairs(self._waiting, self._waiting, taken)
 
     def _again(self, taken: set[Members]) -> list[Group]:
-        """What failed, each with a companion that never did; with another that failed where there is no such one."""
+        """Pair each failed group with a companion that never failed, or else with another failed one."""
         trusted = [one for one in self._waiting if one not in self._failed]
         return self._pairs(sorted((one for one in self._waiting if one in self._failed), key=len), trusted, taken)
 
     def _pairs(
         self, candidates: Sequence[Members], companions: Sequence[Members], taken: set[Members]
     ) -> list[Group]:  # fmt: skip
-        """Each candidate with the nearest companion, none with one that it failed with."""
+        """Pair each candidate with the nearest companion that it did not fail with."""
         found = []
         for one in candidates:
             others = [other for other in companions if other not in taken and other != one]
@@ -79,7 +79,7 @@ class Doubling:
         return found
 
     def _nearest(self, one: Members, others: Sequence[Members]) -> Members:
-        """A companion that passed together before a single host, then of the most like size, then the nearest."""
+        """Return the best companion: merged groups before single hosts, then similar size, then distance."""
         rank, again = self._rank, one in self._failed
 
         def key(other: Members) -> tuple[bool, int, int]:
@@ -95,7 +95,7 @@ class Doubling:
         return other in self._failed.get(one, ())
 
     def passed(self, results: Mapping[Group, bool]) -> None:
-        """What of the present level reached its rate."""
+        """Record the groups of the current level that reached their rate."""
         self.rounds += 1
         if self._alone:
             self._alone = False
@@ -112,13 +112,13 @@ class Doubling:
         self._leave()
 
     def _leave(self) -> None:
-        """Set aside what failed with two companions, or has nobody left to be tried with."""
+        """Set aside groups that failed with two companions or have no companion left."""
         for one in list(self._waiting):
             failed = self._failed.get(one, ())
             alone = bool(failed) and not any(
                 other != one and not self._failed_together(one, other) for other in self._waiting
             )
-            # A single host has never passed in company, so that it may be the one at fault.
+            # A single host has never passed with others, so it may be at fault itself.
             enough = 2 if any(len(other) > 1 for other in failed) else 3
             if len(failed) >= enough or alone:
                 self._waiting.remove(one)
@@ -126,7 +126,7 @@ class Doubling:
                 self._clear_of(one)
 
     def _clear_of(self, culprit: Members) -> None:
-        """What failed with a part that was set aside may have failed because of it."""
+        """Forget failures with a group that was set aside, which may have caused them."""
         for one, failed in list(self._failed.items()):
             rest = tuple(other for other in failed if other != culprit)
             if rest:

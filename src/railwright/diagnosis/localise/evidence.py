@@ -1,8 +1,8 @@
-"""What rounds say of each class of links: how often it was seen to carry its full rate, and how often not.
+"""Evidence from rounds for each class of links: how often it carried its full rate, and how often not.
 
-The decoding is "max of mins": a class can carry at least what its flows carried. A class is *cleared* by a round in
-which its flows together had their rate, and *accused* by one in which not even the fastest had it. Where one flow of
-several had its rate, the link shares nothing out, so that what slowed the others lies elsewhere: neither.
+The decoding is "max of mins": a class can carry at least the rate of its flows. A class is *cleared* by a round in
+which its flows together reached their rate, and *accused* by one in which not even the fastest flow did. If only some
+flows reached their rate, the link is not congested and the cause is elsewhere: the class is neither.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ LEAST_GAP, _MOST_GAP = 0.05, 0.15
 _SIGMAS = 3.5
 _NORMAL_95 = 1.645
 _NEAR = 0.9
-"""Of the rate in the middle: a flow that has less does not tell how much healthy ones vary."""
+"""Share of the median rate: slower flows do not count towards the variation of healthy ones."""
 _LEAST_SCALE = 0.95
-"""Headers and the like take no more of a flow's share."""
+"""Overheads such as headers take at most this part of a flow's share."""
 _FULL = 0.9
-"""A link that is filled to this part is tested; its full rate clears it."""
+"""A link filled to this part counts as tested, and its full rate clears it."""
 
 
 class Accusation(NamedTuple):
     """A round in which a class did not carry its rate."""
 
     level: float
-    """The rate of its flows together over what they should reach."""
+    """The total rate of its flows over their expected rate."""
     flow: int
-    """The number of that flow, over all rounds."""
+    """The index of the flow over all rounds."""
 
 
 @dataclass
 class Evidence:
-    """All rounds, decoded."""
+    """The decoded evidence of all rounds."""
 
     fabric: Fabric
     floor: float
-    """Below this part of its share a flow is slow."""
+    """A flow below this part of its share is slow."""
     noise: float
-    """The standard deviation of healthy flows, estimated."""
+    """The estimated standard deviation of healthy flows."""
     scale: float
-    """What healthy flows reach of their share."""
+    """The part of their share that healthy flows reach."""
     cleared: list[int]
-    """By class: the rounds that cleared it."""
+    """The number of rounds that cleared each class."""
     accused: dict[int, list[Accusation]] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
     ratio: list[float] = field(default_factory=list)
-    """By flow over all rounds: the measured rate over the share, 1 where healthy flows are; NaN where it was lost."""
+    """The measured rate over the share of each flow of all rounds, 1 for healthy flows, NaN for lost probes."""
     filled: list[float] = field(default_factory=list)
-    """By class: the largest part of it that any round filled."""
+    """The largest part of each class that any round filled."""
     carried: list[float] = field(default_factory=list)
-    """By class: the most that its flows of one round carried together, in rates of a NIC port. It can do no less."""
+    """The highest total rate of each class in one round, in rates of a NIC port: a lower bound of its capacity."""
     starts: list[int] = field(default_factory=list)
-    """The number of the first flow of each round."""
+    """The index of the first flow of each round."""
 
     def add(self, one: Round) -> None:
-        """Decode one more round."""
+        """Decode another round."""
         classes, capacity = self.fabric.classes, self.fabric.capacity
         total, want, best, who = [0.0] * classes, [0.0] * classes, [0.0] * classes, [-1] * classes
         first = len(self.flows)
@@ -92,23 +92,23 @@ class Evidence:
                 self.accused.setdefault(each, []).append(Accusation(total[each] / want[each], who[each]))
 
     def round_of(self, flow: int) -> int:
-        """The number of the round of a flow."""
+        """Return the index of a flow's round."""
         return bisect_right(self.starts, flow) - 1
 
     def slow(self) -> list[int]:
-        """The flows that were slow."""
+        """Return the slow flows."""
         return [number for number, ratio in enumerate(self.ratio) if ratio < self.floor]
 
     def trusts(self, number: int) -> bool:
-        """Whether a class was cleared often enough for others to be tested over it."""
+        """Report whether a class was cleared often enough to test others over it."""
         cleared, accused = self.cleared[number], len(self.accused.get(number, ()))
         least = 1 if number // 2 < self.fabric.nics else 2
         return cleared >= least and cleared > accused
 
     def is_well(self, number: int) -> bool:
-        """Whether a class is beyond doubt, also if single entries of the map of paths are wrong."""
+        """Report whether a class is certainly healthy, even if single entries of the path map are wrong."""
         cleared = self.cleared[number]
-        # A flow's own ports are always known, so that one flow that was fast clears them.
+        # A flow's own ports are always known, so a single fast flow clears them.
         return (
             cleared > 0
             if number // 2 < self.fabric.nics
@@ -117,14 +117,14 @@ class Evidence:
 
     @property
     def margin(self) -> float:
-        """The relative distance within which two rates are the same."""
+        """Return the relative difference within which two rates count as equal."""
         return min(max(0.08, 4 * self.noise), 0.3)
 
 
 def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GAP) -> Evidence:
-    """Decode rounds. Rates are held against what healthy flows of the same rounds reached.
+    """Decode rounds. Rates are compared with those of healthy flows in the same rounds.
 
-    A flow that lacks less than `least_gap` of its rate is never slow.
+    A flow that misses less than `least_gap` of its rate is never slow.
     """
     scale, noise = _healthy(rounds)
     floor = 1 - min(max(_SIGMAS * noise, least_gap), _MOST_GAP)
@@ -136,17 +136,17 @@ def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GA
 
 
 def _healthy(rounds: Iterable[Round]) -> tuple[float, float]:
-    """The level of healthy flows, and their spread around it: by the upper half of those that are not slow."""
+    """Return the level and spread of healthy flows, estimated from the upper half of the flows that are not slow."""
     ratios = sorted(ratio for one in rounds for ratio in one.ratio if not math.isnan(ratio))
     if not ratios:
         return 1.0, 0.0
     middle = ratios[len(ratios) // 2]
-    if middle <= _NEAR * ratios[-1]:  # more than half of all flows are slow: a few high ones are no noise
+    if middle <= _NEAR * ratios[-1]:  # more than half of all flows are slow, and the few fast ones are not noise
         middle = ratios[min(int(len(ratios) * 0.98), len(ratios) - 1)]
-    # Slow flows lower the median: where one link of two directions is slow, half of all flows may be.
+    # Slow flows lower the median: a slow link in one direction may slow half of all flows.
     rest = ratios[bisect_left(ratios, _NEAR * middle) :]
     upper = rest[len(rest) // 2 :]
     middle, high = upper[0], upper[min(int(len(upper) * 0.9), len(upper) - 1)]
-    # Where all is slow, the flows are held against what they should reach.
+    # If everything is slow, the flows are compared with their expected rate.
     noise = (high - middle) / middle / _NORMAL_95 if middle else 0.0
     return min(max(middle, _LEAST_SCALE), 1 / _LEAST_SCALE), noise

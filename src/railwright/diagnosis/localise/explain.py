@@ -1,12 +1,11 @@
-"""The fewest faults that explain every slow flow, by how much more likely each is than chance.
+"""Finds the fewest faults that explain every slow flow, by their likelihood relative to chance.
 
-A class is a suspect if it was accused, at one and the same rate, more often than its companions and the background
-explain. Suspects are taken in the order of their weight, and what one explains speaks for no other. So healthy links
-beside a broken line card, a whole slow switch or a slow host are not accused for it.
+A class is a suspect if it was accused at a constant rate more often than its companions and the background explain.
+Suspects are taken by weight, and flows that one explains do not count for others. So healthy links next to a broken
+line card, slow switch or slow host are not accused.
 
-The path map may be wrong for some flows: then a broken link is cleared by a flow that went elsewhere, and a good one
-is accused by a flow that came from elsewhere. Neither decides alone. NIC ports are always known, so a flow that was
-fast clears them better.
+The path map may be wrong for some flows: then a flow on another path clears a broken link or accuses a good one, so a
+single flow does not decide. NIC ports are always known, so a fast flow clears them better.
 """
 
 from __future__ import annotations
@@ -21,29 +20,29 @@ from railwright.diagnosis.localise.evidence import Accusation, Evidence
 from railwright.diagnosis.localise.fabric import Fabric
 
 _PRIOR = log(0.005)
-"""Of a class to be faulty."""
+"""The prior probability of a faulty class."""
 _PRIOR_OF_CARD = log(0.5)
-"""Of a class whose line card has many that are."""
+"""The prior probability of a faulty class on a line card with many suspects."""
 _PRIOR_OCCUPIED = log(0.00025)
 _SAME_RATE, _SAME_RATE_FLOWS = 0.3, 30
-"""How likely it is that chance slows a flow to the very rate of another, and how many flows say that it is not so."""
+"""The probability that chance slows a flow to the rate of another, and the number of flows that outweighs it."""
 _WRONG_MAP, _WRONG_NIC = 0.04, 0.01
-"""How likely a broken link, a broken NIC port is cleared all the same."""
+"""The probabilities that a broken link and a broken NIC port are cleared by mistake."""
 _LEAST_BACKGROUND, _MOST_BACKGROUND = 0.02, 0.25
 _WEIGHT_TO_SUSPECT = 2.0
 _WEIGHT_TO_RETEST = -4.0
 _NOT_EXCLUDED = 3.0
-"""A rival that is less than e^3 = 20 times less likely is not excluded."""
+"""A rival is excluded only if it is at least e^3 = 20 times less likely."""
 _PASSES, _WIDER = 2, 0.1
 _MOST_OF_A_ROUND = 3
-"""Of the flows that share a slow link, so many speak against it in one round: more of them say nothing new."""
+"""The number of flows per round that count against a shared slow link; more add no information."""
 _LEAST_LINKS = 4
 LEAST_OF_CARD, PART_OF_CARD, _PART_THAT_SPEAKS = 4, 0.6, 0.5
-"""A line card of which at least so many links are slow is slow as a whole."""
+"""A line card with at least this many slow links is slow as a whole."""
 _MOST_LINKS_OF_SWITCH = 0.85
-"""Of a switch that is slow as a whole, at least this part of its links is."""
+"""The minimum share of slow links of a switch that is slow as a whole."""
 _MOST_CLEARED_OF_SWITCH, _PORT_COUNTS = 0.04, 3
-"""So many tests of its links may clear them, since the map of paths may be wrong for them; a port it never is for."""
+"""The number of clearing tests that a wrong path map may explain; the map is never wrong for ports."""
 
 
 @dataclass
@@ -52,40 +51,40 @@ class Suspicion:
 
     number: int
     level: float
-    """The part of the capacity that is left."""
+    """The remaining part of the capacity."""
     weight: float
-    """The logarithm of how much more likely the fault is than chance."""
+    """The log likelihood ratio of the fault to chance."""
     constant: bool
-    """Whether the rate was the same in all rounds. If not, the link may be occupied by others, or flap."""
+    """Whether the rate was the same in all rounds; otherwise other traffic may occupy the link, or it may flap."""
     flows: list[int]
     """The slow flows that it explains."""
     rivals: list[tuple[int, float]] = field(default_factory=list)
-    """Classes that explain the same flows, and their weights."""
+    """Classes that explain the same flows, with their weights."""
     switch: int = -1
-    """The node of the switch that is slow as a whole, of which this is a link."""
+    """The node of this link's switch if the switch is slow as a whole."""
 
     @property
     def confidence(self) -> float:
-        """The probability of this class among its rivals and chance."""
+        """Return the probability of this class among its rivals and chance."""
         against = sum(exp(max(weight - self.weight, -50.0)) for _, weight in self.rivals)
         return 1.0 / (1.0 + against + exp(max(-self.weight, -50.0)))
 
 
 @dataclass
 class Explanation:
-    """The suspects, and what stays without a cause."""
+    """The suspects, and the unexplained flows."""
 
     suspicions: list[Suspicion]
     unexplained: list[int]
     """Slow flows that no suspect explains: interference, a wrong path, or a fault of one route."""
     background: float
-    """The part of all flows that is."""
+    """The unexplained part of all flows."""
     doubtful: list[int]
     """Classes that a further test should clear or accuse."""
 
 
 def explain(evidence: Evidence) -> Explanation:
-    """The suspects of all rounds so far, the weightiest first."""
+    """Return the suspects of all rounds so far, the highest weight first."""
     background = 0.05
     found: list[Suspicion] = []
     rest: list[int] = []
@@ -98,7 +97,7 @@ def explain(evidence: Evidence) -> Explanation:
 
 
 def _of_slow_cards(evidence: Evidence, found: list[Suspicion]) -> set[int]:
-    """The classes of line cards that hold many suspects: one cause is likelier than as many."""
+    """Return the classes of line cards with many suspects, for which a single cause is more likely."""
     fabric = evidence.fabric
     suspects = {one.number for one in found if one.constant}
     nodes = {node for number in suspects for node in (fabric.lower[number // 2], fabric.upper[number // 2])}
@@ -112,34 +111,34 @@ def _of_slow_cards(evidence: Evidence, found: list[Suspicion]) -> set[int]:
 
 
 def _of_one_host(fabric: Fabric, node: int) -> list[int]:
-    """The links of the only host below a switch: no flow tells the two apart, and a host is slow more often."""
+    """Return the links of a switch's only host, which no flow can distinguish from the switch's own links."""
     nics = fabric.below[node]
     hosts = {fabric.nic_host[nic] for nic in nics if nic < fabric.nics}
     return [2 * nic + way for nic in nics for way in (0, 1)] if len(hosts) == 1 and nics[0] < fabric.nics else []
 
 
 class _Search:
-    """One greedy pass with a given rate of the background."""
+    """A greedy pass with a given background rate."""
 
     def __init__(self, evidence: Evidence, background: float, unexplained: list[int], of_cards: set[int]) -> None:
         self.evidence, self._of_cards = evidence, of_cards
         self._weight_at: dict[float, float] = {}
         self.explainers: dict[int, int] = {}
-        """Of each slow flow, how many suspects explain it."""
+        """The number of suspects that explain each slow flow."""
         self._once, self._again = log(1 / background), log(1 / (background * _SAME_RATE))
         self._background = background
         self._sharing: dict[int, dict[int, list[int]]] = {}
-        """By round, the slow flows over each link that several share: the fastest accuses it, all have their cause."""
+        """The slow flows over each shared link by round: the fastest accuses the link, which explains all of them."""
         capacity = evidence.fabric.capacity
         for flow in evidence.slow() if max(capacity) > 1 + _WIDER else ():
             for number in evidence.flows[flow].path:
                 if capacity[number // 2] > 1 + _WIDER:
                     self._sharing.setdefault(number, {}).setdefault(evidence.round_of(flow), []).append(flow)
         self._by_chance = sorted(evidence.ratio[flow] for flow in unexplained)
-        """The rates that nothing explains: two flows that meet where the map is wrong have half of theirs."""
+        """The unexplained rates: two flows that collide because of a wrong map get half of their rate."""
 
     def _again_at(self, level: float) -> float:
-        """The weight of one more flow at a rate, by how often chance leads to that one."""
+        """Return the weight of another flow at a rate, by the frequency of that rate by chance."""
         if level not in self._weight_at:
             low, high = level * (1 - self.evidence.margin), level * (1 + self.evidence.margin / 2)
             near = bisect_right(self._by_chance, high) - bisect_left(self._by_chance, low)
@@ -148,7 +147,7 @@ class _Search:
         return self._weight_at[level]
 
     def _fresh(self, number: int, accusation: Accusation) -> int:
-        """How many slow flows that nothing explains yet speak in an accusation: of a shared link, more than one."""
+        """Return the number of unexplained slow flows in an accusation, which may exceed 1 for a shared link."""
         rounds = self._sharing.get(number)
         flows = rounds[self.evidence.round_of(accusation.flow)] if rounds else [accusation.flow]
         return min(sum(not self.explainers.get(flow) for flow in flows), _MOST_OF_A_ROUND)
@@ -177,9 +176,9 @@ class _Search:
         return whole + self._with_rest_of_cards(self._without_needless(found))
 
     def _whole_switches(self) -> list[Suspicion]:
-        """Switches of which every link was accused and none is well: one cause, and not as many as links.
+        """Find switches with every link accused and none healthy, which have a single cause.
 
-        Every flow over a switch enters and leaves it, so that no round can tell what it receives from what it sends.
+        Every flow over a switch enters and leaves it, so no round can distinguish receiving from sending.
         """
         fabric, found = self.evidence.fabric, []
         for node in range(fabric.nics, fabric.nics + len(fabric.switches)):
@@ -198,20 +197,20 @@ class _Search:
                 middle = sorted(one.level for one in own)[len(own) // 2]
                 found.append(Suspicion(number, middle, self._again * 4, True, flows, switch=node))
         slow = {one.number for one in found}
-        # Of flows that share a slow link, an accusation names one; the switch explains them all.
+        # An accusation names one of the flows that share a slow link; the switch explains all of them.
         for flow in self.evidence.slow() if slow else ():
             self.explainers[flow] = sum(number in slow for number in self.evidence.flows[flow].path)
         return found
 
     def _looked_apart(self, node: int) -> bool:
-        """Whether the links above a switch were slow for flows that did not fill the ports below it."""
+        """Report whether the links above a switch were slow for flows that did not fill the ports below it."""
         evidence, capacity = self.evidence, self.evidence.fabric.capacity
         numbers = (2 * cable + way for cable in self.evidence.fabric.above[node] for way in (0, 1))
         accusing = ((one, number) for number in numbers for one in evidence.accused.get(number, ()))
         return any(evidence.flows[one.flow].share < 0.6 * min(capacity[number // 2], 1) for one, number in accusing)
 
     def _clears_more_than_a_wrong_map(self, cables: tuple[int, ...]) -> bool:
-        """Whether the links of a line card were cleared more often than wrong entries of the map explain."""
+        """Report whether the links of a line card were cleared more often than a wrong path map explains."""
         cleared, accused, nics = self.evidence.cleared, self.evidence.accused, self.evidence.fabric.nics
         numbers = [2 * cable + way for cable in cables for way in (0, 1)]
         clears = sum(cleared[number] * (_PORT_COUNTS if number // 2 < nics else 1) for number in numbers)
@@ -219,7 +218,7 @@ class _Search:
         return clears > 2 + _MOST_CLEARED_OF_SWITCH * tests
 
     def weigh(self, number: int) -> tuple[float, float, list[Accusation]]:
-        """The weight of a constant fault, its level, and the accusations at that level."""
+        """Return the weight of a constant fault, its level, and the accusations at that level."""
         accusations = self.evidence.accused.get(number, [])
         against = log(_WRONG_NIC if number // 2 < self.evidence.fabric.nics else _WRONG_MAP)
         cleared, margin = self.evidence.cleared[number], self.evidence.margin
@@ -239,11 +238,11 @@ class _Search:
         weight, top, same = self.weigh(number)
         accusations = self.evidence.accused[number]
         fresh = [one for one in accusations if self._fresh(number, one)]
-        against = log(_WRONG_MAP) * self.evidence.cleared[number] / 2  # a neighbour may rest for a round
+        against = log(_WRONG_MAP) * self.evidence.cleared[number] / 2  # a neighbour may be idle for a round
         occupied = _PRIOR_OCCUPIED + sum(self._fresh(number, one) for one in fresh) * self._once + against
         levels = sorted(one.level for one in same)
         shared = list(chain.from_iterable(self._sharing.get(number, {}).values()))
-        # Rates that differ make one level unlikely: either few flows have it, or too few for a suspect.
+        # Different rates make a constant level unlikely: few flows have it, or too few for a suspect.
         changes = 2 * len(same) < len(accusations) or (len(same) < len(accusations) and weight < _WEIGHT_TO_SUSPECT)
         if occupied > weight + 1 and len(fresh) > 2 and changes:
             middle = sorted(one.level for one in fresh)[len(fresh) // 2]
@@ -258,7 +257,7 @@ class _Search:
             self.explainers[flow] = self.explainers.get(flow, 0) + step
 
     def _rivals(self, suspicion: Suspicion) -> list[tuple[int, float]]:
-        """Classes on the same flows that would explain them nearly as well."""
+        """Return classes on the same flows that explain them nearly as well."""
         seen: dict[int, int] = {}
         for flow in suspicion.flows:
             for number in self.evidence.flows[flow].path:
@@ -272,7 +271,7 @@ class _Search:
         return rivals
 
     def _without_needless(self, found: list[Suspicion]) -> list[Suspicion]:
-        """Leave out suspects whose flows others explain by now, the lightest first."""
+        """Drop suspects whose flows others also explain, the lowest weight first."""
         kept = []
         for suspicion in sorted(found, key=lambda one: one.weight):
             self._explain(suspicion, -1)
@@ -282,9 +281,9 @@ class _Search:
         return sorted(kept, key=lambda one: -one.weight)
 
     def _with_rest_of_cards(self, found: list[Suspicion]) -> list[Suspicion]:
-        """Links of a line card that is slow as a whole: what others of it explain too, and no flow ever cleared.
+        """Add the remaining links of line cards that are slow as a whole and were never cleared.
 
-        Where the card is on both ends of most flows, each of them has two causes that are as slow.
+        If the card is on both ends of most flows, each flow has two equally slow causes.
         """
         fabric = self.evidence.fabric
         level_of = {one.number: one.level for one in found if one.constant}
@@ -312,14 +311,14 @@ class _Search:
                 others[way][number] = Suspicion(number, level, _WEIGHT_TO_SUSPECT, True, flows)
         least, most_of_it = max(LEAST_OF_CARD, PART_OF_CARD * len(cables)), _MOST_LINKS_OF_SWITCH * len(cables)
         slow = [known[way] >= least for way in (0, 1)]
-        # Where one way is slow as a whole, or half of both, the rest is if hardly any of it is well.
+        # If one direction is slow as a whole, or half of both, the rest is slow too unless it is healthy.
         doubtful = [known[way] + len(others[way]) >= most_of_it for way in (0, 1)]
         half = all(doubtful) and sum(known) >= least
         taken = [slow[way] or (doubtful[way] and (slow[1 - way] or half)) for way in (0, 1)]
         return {number: one for way in (0, 1) if taken[way] for number, one in others[way].items()}
 
     def doubtful(self, found: list[Suspicion]) -> list[int]:
-        """What a further round should test: suspects, their rivals, and what may become one."""
+        """Return the classes to test in a further round: suspects, rivals, and candidates."""
         wanted = dict.fromkeys(one.number for one in found)
         wanted |= dict.fromkeys(number for one in found for number, _ in one.rivals)
         wanted |= dict.fromkeys(n for n in self._near if self.weigh(n)[0] > _WEIGHT_TO_RETEST)

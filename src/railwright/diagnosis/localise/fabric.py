@@ -1,6 +1,6 @@
-"""A fabric as localisation sees it: NIC ports, switches in tiers, cables, and the classes of directed links.
+"""The fabric model of localisation: NIC ports, switches in tiers, cables, and classes of directed links.
 
-A *class* is what no probe can tell apart: the links that lie on the same flows. A NIC, its cable and the port of its
+A *class* is a set of links on the same flows, which no probe can distinguish. A NIC, its cable and the port of its
 leaf are one class in each direction; so is each cable between two switches. Class `2 * cable` leads up (away from the
 hosts), class `2 * cable + 1` leads down.
 
@@ -20,13 +20,13 @@ from railwright.errors import UsageError
 
 Way = Literal["up", "down", "both"]
 Path = tuple[int, ...]
-"""The classes that a flow crosses, in their order."""
+"""The classes that a flow crosses, in order."""
 
 UP, DOWN = 0, 1
 _MOST_IN_A_ROW = 8
 _FEW = 256
 CARD_PORTS = 16
-"""The ports of a switch that share a line card, where nothing tells how many they are."""
+"""The assumed number of switch ports per line card."""
 
 
 class CableSpec(NamedTuple):
@@ -41,20 +41,20 @@ class CableSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class Fabric:
-    """All that is known of the fabric; made by `fabric_of` and its callers, never changed."""
+    """An immutable fabric, built by `fabric_of` and its callers."""
 
     hosts: tuple[str, ...]
     nic_host: tuple[int, ...]
-    """The number of the host of each NIC port."""
+    """The index of the host of each NIC port."""
     nic_port: tuple[str, ...]
     nic_rail: tuple[int, ...]
-    """Flows join ports of the same rail only. All 0 where every port reaches every other."""
+    """The rail of each port; flows stay on their rail. All 0 if every port reaches every other."""
     switches: tuple[str, ...]
     lower: tuple[int, ...]
     """The node at the lower end of each cable; a NIC's cable has the number of the NIC."""
     upper: tuple[int, ...]
     ports: tuple[tuple[str, str], ...]
-    """The names of the two ports of each cable, the lower end's first; empty where nothing names them."""
+    """The names of the two ports of each cable, the lower end's first; empty if unknown."""
     capacity: tuple[float, ...]
     above: tuple[tuple[int, ...], ...] = field(repr=False)
     """The cables that lead up from each node."""
@@ -64,30 +64,30 @@ class Fabric:
     """The cables between two switches, by (lower, upper)."""
 
     ways: Callable[[int, int], Path | None] | None = field(default=None, repr=False, compare=False)
-    """The one way between two NIC ports where tables prescribe it; None: any way up and down may be chosen."""
+    """Returns the path between two NIC ports if tables prescribe it; None if any path may be chosen."""
 
     @property
     def nics(self) -> int:
-        """How many NIC ports there are."""
+        """The number of NIC ports."""
         return len(self.nic_host)
 
     @property
     def classes(self) -> int:
-        """How many classes of directed links there are."""
+        """The number of classes of directed links."""
         return 2 * len(self.lower)
 
     def leaf_of(self, nic: int) -> int:
-        """The node of the switch that a NIC port is cabled to."""
+        """Return the node of a NIC port's leaf switch."""
         return self.upper[nic]
 
     def node_name(self, node: int) -> str:
-        """`host5:rail1` for a NIC port, `leaf2` for a switch."""
+        """Return the name of a node: `host5:rail1` for a NIC port, `leaf2` for a switch."""
         if node < self.nics:
             return f"{self.hosts[self.nic_host[node]]}:{self.nic_port[node]}"
         return self.switches[node - self.nics]
 
     def cable_name(self, cable: int) -> str:
-        """`host5:rail1` for a NIC's cable, `leaf2-spine1` for one between switches, `#1` after the second of two."""
+        """Return the name of a cable: `host5:rail1`, `leaf2-spine1`, or `leaf2-spine1#1` for the second of two."""
         lower, upper = self.lower[cable], self.upper[cable]
         if cable < self.nics:
             return self.node_name(lower)
@@ -96,19 +96,19 @@ class Fabric:
         return f"{self.node_name(lower)}-{self.node_name(upper)}{which}"
 
     def class_name(self, number: int) -> str:
-        """`leaf2 to spine1`, from the end that sends to the end that receives."""
+        """Return the name of a class as sender and receiver: `leaf2 to spine1`."""
         cable, down = divmod(number, 2)
         ends = [self.node_name(self.lower[cable]), self.node_name(self.upper[cable])]
         return " to ".join(reversed(ends) if down else ends)
 
     def switches_of(self, path: Path) -> tuple[str, ...]:
-        """The names of the switches that a path crosses."""
+        """Return the names of the switches on a path."""
         ups = [self.upper[number // 2] for number in path if number % 2 == 0]
         downs = [self.lower[number // 2] for number in path[:-1] if number % 2]
         return tuple(self.node_name(node) for node in (*ups, *downs))
 
     def classes_of_switch(self, node: int, way: Literal["out", "in", "both"]) -> list[int]:
-        """What a switch sends, receives, or both."""
+        """Return the classes that a switch sends over, receives over, or both."""
         found: list[int] = []
         for cables, out in ((self.above[node], UP), (self.below[node], DOWN)):
             if way != "in":
@@ -118,22 +118,22 @@ class Fabric:
         return found
 
     def cards(self, node: int) -> list[tuple[int, ...]]:
-        """The cables of a switch by line card: those from below, then those to above, in groups of `CARD_PORTS`."""
+        """Return a switch's cables by line card: downlinks, then uplinks, in groups of `CARD_PORTS`."""
         cables = (*self.below[node], *self.above[node])
         return [cables[start : start + CARD_PORTS] for start in range(0, len(cables), CARD_PORTS)]
 
     @cached_property
     def nics_of_host(self) -> tuple[tuple[int, ...], ...]:
-        """The NIC ports of each host."""
+        """Return the NIC ports of each host."""
         found: list[list[int]] = [[] for _ in self.hosts]
         for nic, host in enumerate(self.nic_host):
             found[host].append(nic)
         return tuple(map(tuple, found))
 
     def twin_of(self, number: int) -> int:
-        """One class for all that lie on the same flows, where a switch joins two links and no more.
+        """Return the representative of classes on the same flows, if a switch joins only two links.
 
-        What goes up one of two cables below a top switch comes down the other.
+        Traffic up one of two cables below a top switch comes down the other.
         """
         for _ in range(_MOST_IN_A_ROW):
             cable, way = divmod(number, 2)
@@ -149,20 +149,20 @@ class Fabric:
         return number
 
     def _meeting(self, cable: int, top: int) -> tuple[int, ...]:
-        """The cables below a switch whose ports may exchange flows: of one rail, where leaves have one each."""
+        """Return the cables below a switch whose ports may exchange flows, on one rail if each leaf has one."""
         if not any(self.nic_rail[:_FEW]):
             return self.below[top]
         rail = self._rail_below(self.lower[cable])
         return tuple(other for other in self.below[top] if self._rail_below(self.lower[other]) in (rail, None))
 
     def _rail_below(self, node: int) -> int | None:
-        """The rail of the ports below a leaf; None where they are of several, or it is no leaf."""
+        """Return the rail of the ports below a leaf; None for several rails, or for a node that is not a leaf."""
         cables = (node,) if node < self.nics else self.below[node]
         rails = {self.nic_rail[cable] if cable < self.nics else None for cable in cables}
         return rails.pop() if len(rails) == 1 else None
 
     def ascents(self, nic: int, height: int, random: Random) -> list[int]:
-        """`height` cables that lead up from a NIC port, chosen at random; fewer where nothing is above."""
+        """Return `height` random cables up from a NIC port, or fewer at the top."""
         cables, node = [nic], self.upper[nic]
         while len(cables) < height and self.above[node]:
             cables.append(random.choice(self.above[node]))
@@ -170,7 +170,7 @@ class Fabric:
         return cables
 
     def descent_to(self, nic: int, node: int, height: int) -> list[int] | None:
-        """The cables from a NIC port up to that node, the lowest first, or None where none leads there."""
+        """Return the cables from a NIC port up to a node, the lowest first; None if none lead there."""
         return self._climb([nic], node, height)
 
     def _climb(self, cables: list[int], node: int, height: int) -> list[int] | None:
@@ -185,14 +185,14 @@ class Fabric:
 
 
 def path_over(up: Sequence[int], down: Sequence[int]) -> Path:
-    """The classes of a flow that goes up some cables and down others, both given with the lowest first."""
+    """Return the classes of a flow up some cables and down others, both given with the lowest first."""
     return (*(2 * cable for cable in up), *(2 * cable + 1 for cable in reversed(down)))
 
 
 def fabric_of(nics: Iterable[tuple[str, str, int]], switches: Sequence[str], cables: Iterable[CableSpec]) -> Fabric:
-    """A fabric from names: (host, port, rail) of each NIC port, switches from the lowest tier up, and cables.
+    """Build a fabric from names: (host, port, rail) of each NIC port, switches from the lowest tier up, and cables.
 
-    Raises UsageError for a NIC port that is cabled not once, and for a cable whose end is unknown.
+    Raises UsageError for a NIC port without exactly one cable, and for a cable with an unknown end.
     """
     given = list(nics)
     hosts = tuple(dict.fromkeys(host for host, _, _ in given))
@@ -206,14 +206,16 @@ def fabric_of(nics: Iterable[tuple[str, str, int]], switches: Sequence[str], cab
         upper = node_of.get((cable.upper, ""))
         if lower is None or upper is None:
             name = cable.lower if lower is None else cable.upper
-            raise UsageError(f"a cable ends at {name[:60]}, which is not there", hint="name hosts and switches")
+            raise UsageError(
+                f"cable ends must be known hosts or switches, got {name[:60]}", hint="name hosts and switches"
+            )
         if lower >= len(given):
             others.append((lower, upper, cable))
         elif of_nics.setdefault(lower, cable) is not cable:
-            raise UsageError(f"{cable.lower}:{cable.lower_port} has two cables", hint="give each port one")
+            raise UsageError(f"{cable.lower}:{cable.lower_port} has two cables", hint="give each port one cable")
     missing = next((number for number in range(len(given)) if number not in of_nics), None)
     if missing is not None:
-        raise UsageError(f"{given[missing][0]}:{given[missing][1]} has no cable", hint="give each NIC port one")
+        raise UsageError(f"{given[missing][0]}:{given[missing][1]} has no cable", hint="give each NIC port one cable")
     all_of_them = [(nic, node_of[of_nics[nic].upper, ""], of_nics[nic]) for nic in range(len(given))] + others
     return assemble(
         hosts=hosts,
@@ -236,7 +238,7 @@ def assemble(
     cables: Sequence[tuple[int, int, float]],
     ports: tuple[tuple[str, str], ...] = (),
 ) -> Fabric:
-    """A fabric from numbers; the cable of NIC port n is the n-th of (lower, upper, capacity)."""
+    """Build a fabric from numbers; the cable of NIC port n is the n-th of (lower, upper, capacity)."""
     nodes = len(nic_host) + len(switches)
     above: list[list[int]] = [[] for _ in range(nodes)]
     below: list[list[int]] = [[] for _ in range(nodes)]

@@ -1,8 +1,8 @@
-"""Fabrics from few words: `fat-tree hosts=1280 gpus=8`, and the cluster file's tiers.
+"""Fabrics from short descriptions: `fat-tree hosts=1280 gpus=8`, and the tiers of a cluster file.
 
 A fat tree of two tiers joins every leaf to every spine. One of three tiers has pods: spine j of each pod is cabled to
 the cores of plane j alone, as in Al-Fares, Loukissas and Vahdat, "A scalable, commodity data center network
-architecture" (SIGCOMM 2008), section 2.2. One NIC for each GPU; `leaf-down` NICs meet in a leaf.
+architecture" (SIGCOMM 2008), section 2.2. Each GPU has one NIC; a leaf has `leaf-down` NICs.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ _MOST_CABLES = 4_000_000
 _LEAST_LEAF, _MOST_LEAF = 2, 2048
 _WORDS = {"hosts": "", "gpus": "8", "tiers": "", "leaf-down": "", "oversubscription": "1", "rails": "shared"}
 _ALL_IN_TWO_TIERS = 16_384
-"""Above it a third tier is the default: leaves would need more than 256 ports."""
+"""Above this number a third tier is the default, because leaves would need more than 256 ports."""
 
 
 def parse_fat_tree(words: Sequence[str]) -> Fabric:
-    """The fabric of words like `hosts=1280 gpus=8 tiers=2 leaf-down=64 oversubscription=2`. Raises UsageError."""
+    """Parse words such as `hosts=1280 gpus=8 tiers=2 leaf-down=64 oversubscription=2`. Raises UsageError."""
     given = dict(_WORDS)
     for word in words:
         name, equals, value = word.partition("=")
         if name not in _WORDS:
             raise unknown_name("word of a fat tree", name, _WORDS)
         if not equals or not value:
-            raise UsageError(f"{name} has no value", hint=f"write {name}=8")
+            raise UsageError(f"{name} must have a value", hint=f"write {name}=8")
         given[name] = value
     if not given["hosts"]:
-        raise UsageError("a fat tree needs its hosts", hint="write 'fat-tree hosts=1280 gpus=8'")
+        raise UsageError("a fat tree must have hosts=", hint="write 'fat-tree hosts=1280 gpus=8'")
     if given["rails"] not in ("shared", "own"):
-        raise UsageError(f"rails={given['rails'][:20]} has no meaning", hint="write rails=own for a leaf for each rail")
+        raise UsageError(
+            f"rails must be own or shared, got {given['rails'][:20]}", hint="write rails=own for a leaf for each rail"
+        )
     hosts, gpus = _whole(given, "hosts", MOST_NICS), _whole(given, "gpus", 64)
     tiers = _whole(given, "tiers", 3) if given["tiers"] else (2 if hosts * gpus <= _ALL_IN_TWO_TIERS else 3)
     down = _whole(given, "leaf-down", _MOST_LEAF) if given["leaf-down"] else None
@@ -46,14 +48,14 @@ def parse_fat_tree(words: Sequence[str]) -> Fabric:
     except ValueError:
         over = 0.0
     if not 1 <= over <= 64:
-        raise UsageError(f"oversubscription={given['oversubscription'][:20]} is out of range", hint="give 1 to 64")
+        raise UsageError(f"oversubscription must be 1 to 64, got {given['oversubscription'][:20]}", hint="give 1 to 64")
     return fat_tree(hosts, gpus, tiers, down, over, rails_own_leaf=given["rails"] == "own")
 
 
 def _whole(given: dict[str, str], name: str, most: int) -> int:
     text = given[name]
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= most or len(text) > 9:
-        raise UsageError(f"{name}={text[:20]} is out of range", hint=f"give {name}=1 to {most}")
+        raise UsageError(f"{name} must be 1 to {most}, got {text[:20]}", hint=f"give {name}=1 to {most}")
     return int(text)
 
 
@@ -66,15 +68,17 @@ def fat_tree(
     *,
     rails_own_leaf: bool = False,
 ) -> Fabric:
-    """Raises UsageError for one that is too large, or whose leaf is too small for its tiers."""
+    """Build a fat tree. Raises UsageError if it is too large, or if its leaves are too small for its tiers."""
     nics = hosts * gpus
     if not 2 <= nics <= MOST_NICS:
-        raise UsageError(f"{nics} NICs in a fabric", hint=f"give 2 to {MOST_NICS}")
+        raise UsageError(f"a fabric must have 2 to {MOST_NICS} NICs, got {nics}", hint=f"give 2 to {MOST_NICS}")
     down = leaf_down or _leaf_size(nics, tiers)
     if down < _LEAST_LEAF:
-        raise UsageError(f"leaf-down={down} joins nothing", hint=f"give {_LEAST_LEAF} or more")
+        raise UsageError(f"leaf-down must be at least {_LEAST_LEAF}, got {down}", hint=f"give {_LEAST_LEAF} or more")
     if tiers == 1 and down < nics:
-        raise UsageError(f"one tier of {down} ports for {nics} NICs", hint="give tiers=2, or a larger leaf-down")
+        raise UsageError(
+            f"one tier of {down} ports cannot join {nics} NICs", hint="give tiers=2, or a larger leaf-down"
+        )
     leaf_of = _leaves(hosts, gpus, down, rails_own_leaf=rails_own_leaf)
     leaves = max(leaf_of) + 1
     cables = [(nic, nics + leaf, 1.0) for nic, leaf in enumerate(leaf_of)]
@@ -94,7 +98,7 @@ def fat_tree(
 
 
 def _leaf_size(nics: int, tiers: int) -> int:
-    """The smallest power of two with which so many tiers of switches of twice as many ports hold all NICs."""
+    """Return the smallest power of two of leaf ports with which the tiers hold all NICs."""
     if tiers == 1:
         return nics
     down = 8
@@ -104,7 +108,7 @@ def _leaf_size(nics: int, tiers: int) -> int:
 
 
 def _leaves(hosts: int, gpus: int, down: int, *, rails_own_leaf: bool) -> list[int]:
-    """The leaf of each NIC: as few leaves as hold all, and on each about as many, whole hosts where they fit."""
+    """Return the leaf of each NIC: as few leaves as possible, evenly filled, with whole hosts if they fit."""
     if rails_own_leaf:
         groups = _even(hosts, ceil(hosts / down))
         return [groups[host] * gpus + rail for host in range(hosts) for rail in range(gpus)]
@@ -115,17 +119,17 @@ def _leaves(hosts: int, gpus: int, down: int, *, rails_own_leaf: bool) -> list[i
 
 
 def _even(members: int, groups: int) -> list[int]:
-    """The group of each member, in order; groups differ by one at most."""
+    """Return the group of each member, in order; group sizes differ by at most one."""
     return [member * groups // members for member in range(members)]
 
 
 def _add_upper_tiers(
     cables: list[tuple[int, int, float]], names: list[str], nics: int, leaves: int, uplinks: int, each: float, pod: int
 ) -> None:
-    """Spines for each pod of about `pod` leaves, and a plane of cores for each spine where there are several pods."""
+    """Add spines to each pod of about `pod` leaves, and a plane of cores per spine if there are several pods."""
     pods = ceil(leaves / pod)
     if leaves * uplinks + (pods * uplinks * pod if pods > 1 else 0) > _MOST_CABLES:
-        raise UsageError("a fabric of more than 4 million cables", hint="give a larger leaf-down, or three tiers")
+        raise UsageError("a fabric must have at most 4 million cables", hint="give a larger leaf-down, or three tiers")
     first_spine = nics + leaves
     names += [f"spine{number}" for number in range(pods * uplinks)]
     pod_of = _even(leaves, pods)
@@ -146,8 +150,10 @@ _TIERS = ("leaf", "spine", "superspine", "tier4-")
 
 
 def fabric_of_cluster(cluster: Cluster, most_nics: int = MOST_NICS) -> Fabric:
-    """The fabric that a cluster file's tiers describe, cabled as a lab of it: every switch of a group to every one of
-    the group above, once. Raises UsageError for a cluster without tiers: nothing then tells its links.
+    """Build the fabric of a cluster file's tiers, cabled like its lab.
+
+    Every switch of a group is cabled once to every switch of the group above. Raises UsageError for a cluster without
+    tiers, whose links are unknown.
     """
     if cluster.fabric.cables:
         return fabric_of_cables(parse_cables(cluster.fabric.cables))
@@ -155,14 +161,16 @@ def fabric_of_cluster(cluster: Cluster, most_nics: int = MOST_NICS) -> Fabric:
     if not tiers:
         raise UsageError(f"{cluster.name[:60]} has no tiers of switches", hint="add [[fabric.tiers]] to the file")
     if not 2 <= rails * cluster.hosts <= most_nics:
-        raise UsageError(f"{rails * cluster.hosts} NIC ports in the fabric", hint=f"give 2 to {most_nics}")
+        raise UsageError(
+            f"a fabric must have 2 to {most_nics} NIC ports, got {rails * cluster.hosts}", hint=f"give 2 to {most_nics}"
+        )
     optimised = cluster.fabric.rail_optimised
     groups = [ceil(cluster.hosts / tier.hosts) for tier in tiers]
     default = [rails if optimised else 1, *[1] * (len(tiers) - 1)]
     each = [tier.switches or default[level] for level, tier in enumerate(tiers)]
     each[0] = min(each[0], rails)
     if sum(group * count for group, count in zip(groups, each, strict=True)) > most_nics:
-        raise UsageError("more switches than NIC ports", hint="give fewer switches in a tier")
+        raise UsageError("a fabric must not have more switches than NIC ports", hint="give fewer switches in a tier")
     cables = [
         CableSpec(f"host{host}", f"rail{rail}", f"leaf{host // tiers[0].hosts * each[0] + rail % each[0]}", "", 1.0)
         for host in range(cluster.hosts)
@@ -180,7 +188,7 @@ def fabric_of_cluster(cluster: Cluster, most_nics: int = MOST_NICS) -> Fabric:
                 top = f"{_TIERS[level + 1]}{upper}"
                 cables.append(CableSpec(name, top, top, name, capacity))
                 load[top] = load.get(top, 0.0) + capacity
-    # A rail's traffic stays on its rail where its leaves have nothing else, as with NCCL and in a lab.
+    # Traffic stays on its rail if each rail has its own leaves, as with NCCL and in a lab.
     own = optimised or each[0] > 1
     nics = [
         (f"host{host}", f"rail{rail}", rail if own else 0) for host in range(cluster.hosts) for rail in range(rails)

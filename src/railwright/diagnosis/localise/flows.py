@@ -1,4 +1,4 @@
-"""What a round of probes is, and what was seen of it."""
+"""Rounds of probes, and their measured rates."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ _MOST_TIERS = 5
 
 
 class Flow(NamedTuple):
-    """One transfer of a round, from a NIC port to another."""
+    """A transfer of a round from one NIC port to another."""
 
     source: int
     destination: int
     path: Path
-    """The classes that it is believed to cross."""
+    """The classes on its path, according to the path map."""
     share: float
-    """The rate that it reaches where nothing is wrong, in rates of a NIC port."""
+    """The rate on a healthy fabric, in rates of a NIC port."""
 
 
 @dataclass
 class Round:
-    """Flows that run at the same time, and how fast each was."""
+    """Flows that run at the same time, with their measured rates."""
 
     flows: list[Flow]
     ratio: list[float] = field(default_factory=list)
-    """The measured rate over `share`, by flow; NaN for a probe that was lost."""
+    """The measured rate over `share` of each flow; NaN for a lost probe."""
     purpose: str = "screen"
     marked: set[int] = field(default_factory=set)
-    """The flows that something else than their rate speaks against, like lost packets."""
+    """Flows with evidence against them other than the rate, such as lost packets."""
 
     def lost(self) -> None:
-        """Take every probe for lost; those that are heard of are set later."""
+        """Mark every probe as lost; results set their rates later."""
         self.ratio = [nan] * len(self.flows)
 
 
 def filled(fabric: Fabric, flows: list[Flow]) -> dict[int, float]:
-    """How much of each class flows fill when nothing is wrong; 1 is its whole capacity."""
+    """Return the load of flows on each class of a healthy fabric; 1 is its full capacity."""
     load: dict[int, float] = {}
     for flow in flows:
         for one in flow.path:
@@ -49,7 +49,7 @@ def filled(fabric: Fabric, flows: list[Flow]) -> dict[int, float]:
 
 
 def random_flow(fabric: Fabric, source: int, destination: int, random: Random) -> Flow | None:
-    """A flow over a path that a hash would choose, as short as can be; None within a host and between rails."""
+    """Return a flow over a random shortest path, as hashing chooses it; None within a host and between rails."""
     same = fabric.nic_host[source] == fabric.nic_host[destination]
     if same or fabric.nic_rail[source] != fabric.nic_rail[destination]:
         return None

@@ -1,6 +1,6 @@
-"""Round trips by hop class: pairs that cross as many switches are alike, and one that is slower is named. Pure.
+"""Round trips by hop class: reports pairs that are slower than pairs with the same number of switches. Pure.
 
-The round trip of a pair is the fastest of all its tries, since whatever else runs can only add to it. A pair is slower
+The round trip of a pair is the fastest of all its tries, because other traffic can only add to it. A pair is slower
 than its class if it lies above the class's median by more than `_SIGMAS` standard deviations, estimated by the median
 absolute deviation (times 1.4826 for a normal distribution), and by more than `_LEAST_PART` of it.
 """
@@ -20,27 +20,27 @@ _SIGMAS = 6.0
 _LEAST_PART = 0.5
 _OF_MAD = 1.4826
 _LEAST_PAIRS = 4
-"""A class of fewer tells nothing of any of them."""
+"""The smallest class with verdicts."""
 _LEAST_TRIES = 2
 _MOST_SHIFTS = 63
-"""With up to 64 ports every pair is tried; of more, each port tries as many others."""
+"""Up to 64 ports every pair is tried; above, each port tries this many others."""
 _ASCENTS = 4
-"""In a fat tree every way up leads to a switch that reaches all ports below it; a few more for those with gaps."""
+"""In a complete fat tree a single path up suffices; the others cover trees with gaps."""
 PURPOSE = "round trips"
 
 
 class RoundTrip(NamedTuple):
-    """One try of a pair."""
+    """A measured round trip of a pair."""
 
     source: str
     destination: str
     switches: int
-    """How many its path crosses."""
+    """The number of switches on its path."""
     seconds: float
 
 
 class HopClass(msgspec.Struct, frozen=True, kw_only=True):
-    """All pairs whose path crosses as many switches."""
+    """All pairs with the same number of switches on their path."""
 
     switches: int
     """1: same leaf; 3: across a spine; 5: across a core."""
@@ -73,17 +73,17 @@ class SlowPair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """What round trips showed."""
+    """The results of round trips."""
 
     classes: tuple[HopClass, ...] = ()
     slow_pairs: tuple[SlowPair, ...] = ()
     pairs: tuple[PairTime, ...] = ()
     tried_once: int = 0
-    """Pairs that look slow and were tried once: no verdict."""
+    """Pairs that look slow but were tried only once, without a verdict."""
 
 
 def latency_of(tries: Iterable[RoundTrip]) -> Latency:
-    """Classes in the order of their switches; slow pairs, the slowest for its class first."""
+    """Classify round trips by number of switches; the slowest pair for its class comes first."""
     by_pair: dict[tuple[int, str, str], list[float]] = {}
     for one in tries:
         by_pair.setdefault((one.switches, one.source, one.destination), []).append(one.seconds)
@@ -113,9 +113,9 @@ def _class(switches: int, seconds: list[float]) -> HopClass:
 
 
 def latency_rounds(fabric: Fabric) -> list[Round]:
-    """Every pair of ports of a rail, twice, all ports at once; of large fabrics pairs at evenly spaced distances.
+    """Return rounds with every pair of ports of a rail, twice; for large fabrics pairs at evenly spaced distances.
 
-    The path of a flow says how many switches it crosses, and not which.
+    The path of a flow gives only the number of switches, not their identities.
     """
     nics = fabric.nics
     shifts = range(1, nics) if nics - 1 <= _MOST_SHIFTS else range(1, nics, -(-(nics - 1) // _MOST_SHIFTS))
@@ -128,7 +128,7 @@ def latency_rounds(fabric: Fabric) -> list[Round]:
 
 
 def _short_flow(fabric: Fabric, source: int, destination: int) -> Flow | None:
-    """A flow over as few switches as join two ports; None where none do, within a host or between rails."""
+    """Return a flow over a shortest path; None if there is none, within a host or between rails."""
     same_host = fabric.nic_host[source] == fabric.nic_host[destination]
     if same_host or fabric.nic_rail[source] != fabric.nic_rail[destination]:
         return None

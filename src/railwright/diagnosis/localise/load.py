@@ -1,6 +1,6 @@
-"""The same flows with all ports at work and with a quarter of them: what is slow only beside others is congestion.
+"""Compares flows with all ports busy and with a quarter of them: flows that are slow only together are congested.
 
-A faulty link is slow for one flow, too. A network that has too little room for all, or in which ways meet, is not.
+A faulty link also slows a single flow. An oversubscribed network, or one with colliding paths, does not.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from railwright.diagnosis.localise.flows import Flow, Round
 PURPOSE = "load test"
 _PARTS = 4
 _MOST = 0.5
-"""Where more of the flows of a kind were held back, it is their kind that is, and not a few of them."""
+"""Above this share of held back flows the whole class is congested."""
 
 
 class LoadClass(msgspec.Struct, frozen=True, kw_only=True):
-    """The flows that cross as many switches. Rates are of what a flow should reach with all ports at work."""
+    """Flows with the same number of switches. Rates are shares of the expected rate with all ports busy."""
 
     switches: int
     flows: int
-    """Of which both rates are known."""
+    """The number of flows with both rates known."""
     full: float
-    """The rate with all ports at work, the one in the middle."""
+    """The median rate with all ports busy."""
     quarter: float
-    """With a quarter of them."""
+    """The median rate with a quarter of the ports busy."""
     held_back: int
-    """The flows that were slow beside the others, and not without them."""
+    """The flows that were slow only with all ports busy."""
     slow_alone: int
     """The flows that were slow both times."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether it is the load that holds most of them back."""
+        """Whether the load holds most of the flows back."""
         return self.held_back > _MOST * self.flows
 
 
 def load_rounds(fabric: Fabric, full: Round) -> list[Round]:
-    """A round with all ports, and its flows in four parts that load every leaf alike."""
+    """Return a round with all ports, and its flows in four parts that load every leaf equally."""
     parts: list[list[Flow]] = [[] for _ in range(_PARTS)]
     load: list[dict[int, int]] = [{} for _ in parts]
     for flow in full.flows:
@@ -55,9 +55,9 @@ def load_rounds(fabric: Fabric, full: Round) -> list[Round]:
 
 
 def load_of(rounds: Sequence[Round], floor: float, *, rate_is_known: bool) -> tuple[LoadClass, ...]:
-    """What the rounds of `load_rounds` showed; a flow that has less than `floor` of what it could have is slow.
+    """Evaluate the rounds of `load_rounds`; a flow below `floor` of its possible rate is slow.
 
-    Where nobody knows the rate, a flow that has more than it should beside the others tells what it could have.
+    If the rate is unknown, the rate with a quarter of the ports shows the possible rate.
     """
     if not rounds:
         return ()

@@ -1,4 +1,4 @@
-"""From the names of elements to their classes of links."""
+"""Maps names of elements to their classes of links."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from railwright.diagnosis.localise.records import Fault
 from railwright.errors import UsageError, unknown_name
 
 RouteKey = tuple[int, int, Path]
-"""(source port, destination port, classes); both ports -1 where the route is slow for all pairs, and then the classes
+"""(source port, destination port, classes); for a route that is slow for all pairs both ports are -1 and the classes
 are those between the leaves."""
 
 
 class Names:
-    """Every name of a fabric."""
+    """The names of a fabric's elements."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
@@ -24,7 +24,7 @@ class Names:
         self._cables = {fabric.cable_name(number): number for number in range(len(fabric.lower))}
 
     def classes_of(self, fault: Fault) -> list[int]:
-        """The classes that a fault is in; none for a route. Raises UsageError for an element that is not there."""
+        """Return the classes of a fault; empty for a route. Raises UsageError for an unknown element."""
         if fault.kind == "route":
             self.route(fault.id)
             return []
@@ -42,17 +42,19 @@ class Names:
         node = _known(self._switches, switch, "switch")
         cards = self._fabric.cards(node)
         if not (card.isascii() and card.isdigit()) or len(card) > 6 or int(card) >= len(cards):
-            raise UsageError(f"{fault.id[:60]} is no line card", hint=f"{switch} has /card0 to /card{len(cards) - 1}")
+            raise UsageError(
+                f"there is no line card {fault.id[:60]}", hint=f"{switch} has /card0 to /card{len(cards) - 1}"
+            )
         whole = self._fabric.classes_of_switch(node, _turned(fault))
         return [number for number in whole if number // 2 in cards[int(card)]]
 
     def route(self, text: str) -> RouteKey:
-        """The route of `leaf0>leaf3@spine1` or `host0:nic0>host5:nic0@spine1`. Raises UsageError."""
+        """Parse a route such as `leaf0>leaf3@spine1` or `host0:nic0>host5:nic0@spine1`. Raises UsageError."""
         ends, at, over = text.partition("@")
         source, arrow, destination = ends.partition(">")
         hint = "write leaf0>leaf3@spine1, or host0:nic0>host5:nic0@spine1"
         if not at or not arrow:
-            raise UsageError(f"{text[:60]} is no route", hint=hint)
+            raise UsageError(f"route must be FROM>TO@SWITCHES, got {text[:60]}", hint=hint)
         nics = [self._cables.get(name, -1) for name in (source, destination)]
         nics = [nic if nic < self._fabric.nics else -1 for nic in nics]
         if -1 not in nics:
@@ -64,7 +66,7 @@ class Names:
         up = [self._cable(low, high) for low, high in pairwise(nodes[: middle + 1])]
         down = [self._cable(low, high) for high, low in pairwise(nodes[middle:])][::-1]
         if len(up) != len(down):
-            raise UsageError(f"{text[:60]} does not go up as far as down", hint=hint)
+            raise UsageError(f"route must go up as many tiers as down, got {text[:60]}", hint=hint)
         if nics[0] >= 0:
             prescribed = self._fabric.ways(nics[0], nics[1]) if self._fabric.ways is not None else None
             if prescribed is not None:
@@ -81,7 +83,7 @@ class Names:
 
 
 def route_name(fabric: Fabric, key: RouteKey) -> str:
-    """The name of a route, as `Names.route` reads it."""
+    """Return the name of a route, as parsed by `Names.route`."""
     source, destination, path = key
     between = path if source < 0 else path[1:-1]
     ends = [fabric.node_name(source), fabric.node_name(destination)] if source >= 0 else []
@@ -94,9 +96,7 @@ def route_name(fabric: Fabric, key: RouteKey) -> str:
 def _known(names: dict[str, int], name: str, kind: str) -> int:
     if name not in names:
         if len(names) > 2000:
-            raise UsageError(
-                f"there is no {kind} named {name[:60]!r}", hint=f"they are called like {next(iter(names))}"
-            )
+            raise UsageError(f"there is no {kind} named {name[:60]!r}", hint=f"give a name like {next(iter(names))}")
         raise unknown_name(kind, name, names)
     return names[name]
 
@@ -108,5 +108,7 @@ def _ways(cable: int, direction: str) -> list[int]:
 
 def _turned(fault: Fault) -> Literal["out", "in", "both"]:
     if fault.direction in ("up", "down"):
-        raise UsageError(f"a {fault.kind} has no direction {fault.direction}", hint="write out, in or both")
+        raise UsageError(
+            f"direction of a {fault.kind} must be out, in or both, got {fault.direction}", hint="write out, in or both"
+        )
     return cast("Literal['out', 'in', 'both']", fault.direction)

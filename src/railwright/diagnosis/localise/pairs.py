@@ -1,9 +1,9 @@
-"""Every two hosts at once, in rounds of disjoint pairs; and rounds that leave a part of the hosts idle.
+"""Rounds of disjoint pairs of hosts that cover all pairs, and rounds that leave a part of the hosts idle.
 
-The rounds are those of a tournament, by the circle method: of n hosts n - 1 rounds, n of them where n is odd and one
-host rests. Both hosts of a pair send to each other over all rails at once, so that every port sends one flow and
-receives one, as in a screen round. Paths are drawn so that links between switches share the load; a flow is to reach
-what its narrowest link leaves to it.
+The rounds form a round-robin tournament by the circle method: n - 1 rounds for n hosts, or n rounds with one idle host
+if n is odd. Both hosts of a pair send to each other over all rails at once, so every port sends and receives one flow,
+as in a screen round. Paths are drawn to balance the load between switches; a flow should reach its share of its
+narrowest link.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from railwright.diagnosis.localise.flows import Flow, Round, random_flow
 
 PURPOSE = "cover of every pair of hosts"
 _DRAWS = 8
-"""Of the paths of a flow, of which the least loaded is taken."""
+"""The number of random paths per flow, of which the least loaded is used."""
 
 Pair = tuple[int, int]
 
 
 def disjoint_pairs(count: int) -> list[list[Pair]]:
-    """Rounds of disjoint pairs of the numbers below `count`, in which every two meet once."""
+    """Return rounds of disjoint pairs of the numbers below `count`, in which every two meet once."""
     places: list[int | None] = [*range(count), *([None] * (count % 2))]
     rounds = []
     for _ in range(len(places) - 1):
         half = len(places) // 2
         met = zip(places[:half], reversed(places[half:]), strict=True)
-        rounds.append([(one, other) for one, other in met if one is not None and other is not None])
+        rounds.append([(first, second) for first, second in met if first is not None and second is not None])
         places[1:] = [places[-1], *places[1:-1]]
     return rounds
 
 
 def pair_rounds(fabric: Fabric, random: Random) -> Iterator[Round]:
-    """One round for each of the rounds of disjoint pairs of the fabric's hosts."""
+    """Yield a round for each round of disjoint pairs of the fabric's hosts."""
     for pairs in disjoint_pairs(len(fabric.hosts)):
         flows: list[Flow] = []
         load: dict[int, int] = {}
@@ -52,7 +52,7 @@ def pair_rounds(fabric: Fabric, random: Random) -> Iterator[Round]:
 
 
 def _ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
-    """The ports that send and receive, both ways: the n-th of a rail with the n-th of it."""
+    """Return the (sending, receiving) ports in both directions: the n-th of a rail with the n-th of the other host."""
 
     def by_rail(host: int) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
@@ -75,12 +75,12 @@ def _shared(fabric: Fabric, load: dict[int, int], flow: Flow) -> Flow:
 
 
 def most_hosts(count: int, load: float) -> int:
-    """How many hosts of so many may be loaded at once."""
+    """Return the number of hosts that may be loaded at once."""
     return int(load * count + 1e-9)
 
 
 def _divided(fabric: Fabric, one: Round) -> list[Round]:
-    """The same flows in one round or two, in none of which two hosts send to each other."""
+    """Split a round so that no two hosts send to each other."""
     sent: set[Pair] = set()
     there: list[Flow] = []
     back: list[Flow] = []
@@ -95,9 +95,9 @@ def _divided(fabric: Fabric, one: Round) -> list[Round]:
 
 
 def within(fabric: Fabric, rounds: Sequence[Round], load: float, *, one_way: bool = False) -> list[Round]:
-    """The same flows in rounds of which none loads more than that part of the hosts, but always those of one flow.
+    """Split rounds so that none loads more than a part of the hosts, but at least those of one flow.
 
-    `one_way` divides a round in which two hosts send to each other.
+    `one_way` also splits rounds in which two hosts send to each other.
     """
     if one_way:
         rounds = [part for one in rounds for part in _divided(fabric, one)]

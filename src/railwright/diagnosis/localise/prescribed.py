@@ -1,8 +1,8 @@
-"""A fabric in which forwarding tables prescribe the one way between two ports, as in InfiniBand: ways and rounds.
+"""Fabrics whose forwarding tables prescribe one path between two ports, as in InfiniBand: paths and rounds.
 
-Nothing chooses a path there, so rounds choose who sends to whom. Ports in the order of their leaves, each to the one
-so many places on, meet on no link under the routings of fat trees (Zahavi, "D-Mod-K routing providing non-blocking
-traffic for shift permutations on real life fat trees", 2010); what does not fit is paired anew where there is room.
+Paths cannot be chosen, so rounds choose the pairs of ports. Shift permutations of ports in the order of their leaves
+share no link under fat-tree routings (Zahavi, "D-Mod-K routing providing non-blocking traffic for shift
+permutations on real life fat trees", 2010); flows that do not fit are paired again where there is room.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _EPSILON = 1e-6
 
 
 class Ways:
-    """The way between two NIC ports, followed through the tables."""
+    """Finds the paths between NIC ports by following the tables."""
 
     def __init__(self, fabric: Fabric, subnet: Subnet) -> None:
-        """`fabric` is that of the subnet."""
+        """Index the tables; `fabric` is that of the subnet."""
         node_of = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
         self._tables = {node_of[subnet.nodes[guid].name]: table for guid, table in subnet.tables.items()
                         if guid in subnet.nodes}  # fmt: skip
         self._next: dict[tuple[int, int], tuple[int, int]] = {}
-        """By switch and port: the class of the link that leaves there, and the node at its other end."""
+        """Maps a switch and port to the class of the outgoing link and the node at its other end."""
         for cable, (lower_port, upper_port) in enumerate(fabric.ports):
             lower, upper = fabric.lower[cable], fabric.upper[cable]
             self._next[upper, int(upper_port)] = 2 * cable + 1, lower
@@ -44,7 +44,7 @@ class Ways:
         self._fabric, self._known = fabric, dict[tuple[int, int], Path | None]()
 
     def __call__(self, source: int, destination: int) -> Path | None:
-        """The classes that it crosses; None where the tables lead nowhere, in a circle, or up again after down."""
+        """Return the classes on the path; None if the tables lead nowhere, in a cycle, or up after down."""
         key = source, destination
         if key not in self._known:
             self._known[key] = self._follow(source, destination)
@@ -67,9 +67,9 @@ class Ways:
 
 
 def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> Fabric:
-    """The fabric of some ports of hosts, in their order, or of all; with tables each pair of ports has one way.
+    """Build the fabric of some host ports, in order, or of all; with tables each pair of ports has one path.
 
-    A switch is as high as its shortest way down to a host. Rates are in those of most NIC ports.
+    The height of a switch is its shortest distance to a host. Rates are relative to that of most NIC ports.
     Raises UsageError for cables between switches of one height.
     """
     wanted, height = {name: number for number, name in enumerate(ports)}, _heights(subnet)
@@ -82,8 +82,8 @@ def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> F
         if not high.is_switch or (wanted and not low.is_switch and _port_name(subnet, one) not in wanted):
             continue
         if low.is_switch and height[one.guid] == height[other.guid]:
-            what = f"{low.name[:40]} and {high.name[:40]} are as high, and joined: this is no tree"
-            raise UsageError(what, hint="fat trees are searched: every cable leads up or down")
+            what = f"{low.name[:40]} and {high.name[:40]} are joined at the same height: the subnet is not a tree"
+            raise UsageError(what, hint="give a fat tree, in which every cable leads up or down")
         port = str(one.port) if low.is_switch else _port_name(subnet, one)[1]
         nics += [] if low.is_switch else [(low.name, port, 0)]
         capacity = wire.rate_bits_per_s / usual if wire.rate_bits_per_s and usual else 1.0
@@ -96,7 +96,7 @@ def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> F
 
 
 def ports_of(subnet: Subnet, hosts: Iterable[str], adapter: str = "") -> list[tuple[str, str]]:
-    """The port of each host, (host, port). Raises UsageError for a host without one, or with several to choose from."""
+    """Return (host, port) of each host. Raises UsageError for a host without a port or with an ambiguous one."""
     there: dict[str, list[str]] = {}
     for plug in dict.fromkeys(plug for wire in subnet.wires for plug in wire.ends):
         if not subnet.nodes[plug.guid].is_switch:
@@ -104,18 +104,18 @@ def ports_of(subnet: Subnet, hosts: Iterable[str], adapter: str = "") -> list[tu
             there.setdefault(host, []).append(port)
     found = []
     for host in hosts:
-        every = there.get(host) or there.get(host.partition(".")[0], [])
-        mine = [port for port in every if not adapter or port == adapter]
+        candidates = there.get(host) or there.get(host.partition(".")[0], [])
+        mine = [port for port in candidates if not adapter or port == adapter]
         if len(mine) != 1:
-            ports = f"the ports {', '.join(sorted(every)[:8])}" if every else "no port"
-            hint = "name one of them: --adapter" if every else "name hosts as their node descriptions do"
+            ports = f"the ports {', '.join(sorted(candidates)[:8])}" if candidates else "no port"
+            hint = "name one of them: --adapter" if candidates else "name hosts as their node descriptions do"
             raise UsageError(f"{host[:60]} has {ports} in the subnet", hint=hint)
         found.append((host if host in there else host.partition(".")[0], mine[0]))
     return found
 
 
 def _heights(subnet: Subnet) -> dict[str, int]:
-    """Of the switches, by GUID."""
+    """Return the heights of the switches, by GUID."""
     peers: dict[str, set[str]] = {}
     for wire in subnet.wires:
         one, other = (plug.guid for plug in wire.ends)
@@ -131,7 +131,7 @@ def _heights(subnet: Subnet) -> dict[str, int]:
 
 
 def _port_name(subnet: Subnet, plug: Plug) -> tuple[str, str]:
-    """Host and port."""
+    """Return the host and port of a plug."""
     node = subnet.nodes[plug.guid]
     return node.name, node.port_name(str(plug.port))
 
@@ -146,7 +146,7 @@ def _usual_rate(subnet: Subnet) -> float | None:
 
 
 class PrescribedScreen:
-    """Draws rounds, as `schedule.Screen` does where paths may be chosen."""
+    """Draws rounds, like `schedule.Screen` for fabrics with free paths."""
 
     def __init__(self, fabric: Fabric, random: Random) -> None:
         self._fabric, self._random = fabric, random
@@ -154,7 +154,7 @@ class PrescribedScreen:
         self._order = sorted(range(fabric.nics), key=lambda nic: (fabric.upper[nic], int(fabric.ports[nic][1])))
 
     def round(self) -> Round:
-        """One round: the best of a few draws, by how many links it crosses that were crossed seldom."""
+        """Return the best of a few random rounds, preferring links that were crossed seldom."""
         best = max((self._drawn() for _ in range(_DRAWS)), key=self._worth)
         for flow in best:
             for number in flow.path:
@@ -189,7 +189,7 @@ class PrescribedScreen:
 
 
 def _takes(fabric: Fabric, load: dict[int, float], flow: Flow) -> bool:
-    """Add a flow where every link has room for it; whether it had."""
+    """Add a flow if every link has room for it. Report whether it was added."""
     for number in flow.path:
         room = 1.0 if number // 2 < fabric.nics else max(fabric.capacity[number // 2], flow.share)
         if load.get(number, 0.0) + flow.share > room + _EPSILON:
@@ -200,7 +200,7 @@ def _takes(fabric: Fabric, load: dict[int, float], flow: Flow) -> bool:
 
 
 def flow_between(fabric: Fabric, source: int, destination: int) -> Flow | None:
-    """The flow between two ports of different hosts by the one way that there is; None where there is none."""
+    """Return the flow between two ports of different hosts over the prescribed path; None without a path."""
     assert fabric.ways is not None
     if fabric.nic_host[source] == fabric.nic_host[destination]:
         return None
@@ -209,7 +209,7 @@ def flow_between(fabric: Fabric, source: int, destination: int) -> Flow | None:
 
 
 class PrescribedCover:
-    """Every pair of ports once: each has one way, so that these are all routes."""
+    """A cover of every pair of ports, which are all routes because each pair has one path."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
@@ -226,10 +226,10 @@ class PrescribedCover:
 
 
 def cover_of(fabric: Fabric, kind: CoverKind) -> RouteCover | PrescribedCover:
-    """The cover of a fabric. Raises UsageError where it has none of that kind."""
+    """Return the cover of a fabric. Raises UsageError if that kind is not possible."""
     if fabric.ways is None:
         return RouteCover(fabric, kind)
     if kind == "leaf":
-        what = "the tables prescribe one way for each pair of ports"
-        raise UsageError(what, hint="--route-cover pair tries them all")
+        what = "the tables prescribe one path for each pair of ports"
+        raise UsageError(what, hint="use --route-cover pair, which tests all of them")
     return PrescribedCover(fabric)

@@ -1,7 +1,7 @@
-"""The order of rounds: screen, confirm, and what is asked for besides; the same for a simulated fabric and a real one.
+"""The order of rounds: screen, confirm, and optional tests, for simulated and real fabrics alike.
 
-Rounds come in phases: those of a phase do not depend on each other, so that one launch can measure them all. A caller
-measures each phase that it is given, in place, and asks for the next. All that decides is here and pure.
+Rounds come in phases of independent rounds, so that one launch can measure a phase. The caller measures each phase in
+place and requests the next. All decisions are made here. Pure.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from railwright.diagnosis.localise.schedule import Screen
 Phase = list[Round]
 
 ROUND_S = 5.0
-"""The longest a round may take: all NICs at once."""
+"""The longest duration of a round, with all NICs at once."""
 _TRIES_OF_A_ROUTE = 4
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many rounds of each kind at most."""
+    """The maximum number of rounds of each kind, and their constraints."""
 
     screen: int = 4
     confirm: int = 2
     least_gap: float = LEAST_GAP
-    """A flow that lacks less of its rate is never slow."""
+    """A flow that misses less of its rate is never slow."""
     load: float = 1.0
-    """The part of the hosts that may be loaded at once; rounds of more are divided."""
+    """The part of the hosts that may be loaded at once; larger rounds are split."""
     one_way: bool = False
-    """Whether no two hosts send to each other in a round.
+    """Whether to forbid two hosts from sending to each other in a round.
 
-    MPI over sockets sends both ways over one connection, where one way waits for the other.
+    MPI over sockets uses one connection for both directions, so one direction waits for the other.
     """
     cover_at_once: int = 16
-    """Rounds of a cover in one phase: what is interrupted loses no more."""
+    """Rounds of a cover per phase, the most that an interruption loses."""
     again: int = 24
-    """Rounds at most in which slow flows of a cover are tried again."""
+    """The maximum number of rounds that repeat slow flows of a cover."""
     load_test: bool = False
-    """Whether flows with all ports at work are held against the same ones with a quarter of them, at the end."""
+    """Whether to compare flows with all ports busy and with a quarter of them, at the end."""
 
 
 @dataclass
 class Outcome:
-    """What the rounds showed."""
+    """The results of the rounds."""
 
     evidence: Evidence
     explanation: Explanation
@@ -64,15 +64,15 @@ class Outcome:
     """The screen and the confirm rounds."""
     cover_rounds: int = 0
     routes_tested: int = 0
-    """The flows of the route cover, each over a route of its own."""
+    """The flows of the route cover, each over a different route."""
     load: list[Round] = field(default_factory=list)
-    """Those of the load test, which speak for no suspect: see `load_of`."""
+    """The rounds of the load test, which give no suspects: see `load_of`."""
 
 
 def locate(
     fabric: Fabric, random: Random, wanted: Rounds, cover: Iterable[Round] = ()
 ) -> Generator[Phase, None, Outcome]:
-    """Yields phases to measure; returns the outcome. `cover` are rounds over every route, run last."""
+    """Yield the phases to measure, and return the outcome. `cover` holds rounds over every route, run last."""
     screen = Screen(fabric, random) if fabric.ways is None else PrescribedScreen(fabric, random)
     done = _parts(fabric, [screen.round() for _ in range(wanted.screen)], wanted)
     yield done[:]
@@ -100,12 +100,12 @@ def locate(
 
 
 def _parts(fabric: Fabric, rounds: list[Round], wanted: Rounds) -> list[Round]:
-    """The rounds, divided as is wanted."""
+    """Split the rounds by the constraints."""
     return within(fabric, rounds, wanted.load, one_way=wanted.one_way)
 
 
 def carry_out(phases: Generator[Phase, None, Outcome], measure: Callable[[Phase], None]) -> Outcome:
-    """Measure every phase of a search, each round in place; returns its outcome."""
+    """Measure every phase of a search in place, and return its outcome."""
     try:
         while True:
             measure(next(phases))
@@ -115,7 +115,7 @@ def carry_out(phases: Generator[Phase, None, Outcome], measure: Callable[[Phase]
 
 
 def _doubtful_by_marks(fabric: Fabric, done: list[Round]) -> list[int]:
-    """The classes that marked flows speak against; each counts as one of half its rate."""
+    """Return the classes accused by marked flows, each counted at half its rate."""
     if not any(one.marked for one in done):
         return []
     rounds = [
@@ -125,7 +125,7 @@ def _doubtful_by_marks(fabric: Fabric, done: list[Round]) -> list[int]:
 
 
 def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rounds) -> Generator[Phase, None, None]:
-    """Run the cover; flows that were slow and have no suspect on them are tried again on their own."""
+    """Run the cover, and repeat slow flows without a suspect on their path alone."""
     suspects = {one.number for one in outcome.explanation.suspicions}
     slow: list[Flow] = []
     fabric = outcome.evidence.fabric

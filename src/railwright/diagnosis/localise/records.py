@@ -1,4 +1,4 @@
-"""Faults and suspects, as they stand in JSON."""
+"""Faults and suspects in JSON."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import msgspec
 
 FaultKind = Literal["host", "nic", "link", "switch", "line-card", "route", "occupied"]
 Direction = Literal["up", "down", "both", "out", "in"]
-"""Of a NIC or link: away from the hosts, towards them. Of a switch or line card: what it sends, what it receives."""
+"""`up` and `down` of a NIC or link lead away from and towards the hosts; a switch or line card sends `out` and
+receives `in`."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An element that is slow. The form of the simulator's truth, and of a file of faults."""
+    """A slow element, in the simulator's truth and in files of faults."""
 
     kind: FaultKind
     id: str
@@ -20,7 +21,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     pair of ports, `host0:nic0>host5:nic0@spine1`."""
     direction: Direction = "both"
     capacity: float = 0.5
-    """The part of the rate that is left."""
+    """The remaining part of the rate."""
 
 
 Verdict = Literal["slow", "slow or occupied", "occupied", "flapping", "silent", "down", "lossy", "stalls"]
@@ -33,14 +34,14 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     direction: Direction
     capacity: float
-    """The part of the rate that is left, measured."""
+    """The measured remaining part of the rate."""
     verdict: Verdict
     confidence: float
-    """The probability that it is this one, among its rivals and chance."""
+    """The probability of this element among its rivals and chance."""
     tests: int
-    """The slow flows that it explains."""
+    """The number of slow flows that it explains."""
     evidence: str
     alternatives: tuple[str, ...] = ()
-    """What these paths cannot exclude instead."""
+    """Alternatives that these paths cannot exclude."""
     action: str = ""
     verify: str = ""

@@ -1,8 +1,8 @@
-"""Faults of a route: flows that are slow again and again although every link on their path is well.
+"""Route faults: flows that are slow repeatedly although every link on their path is healthy.
 
-A route is tried with the same ports on the same path. It is a suspect if all of at least three tries were slow at one
-rate, and no suspect link explains them. It is the route between two leaves if several pairs of ports show it, and that
-of one pair of ports if another pair on the same path was fast, or none was tried.
+A route is tested with the same ports on the same path. It is a suspect if all of at least three tries were slow at one
+rate and no suspect link explains them. The fault is of the route between two leaves if several pairs of ports show it,
+and of one pair of ports if another pair on the same path was fast or none was tried.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from railwright.diagnosis.localise.names import RouteKey
 
 _LEAST_TESTS = 3
 _MOST_BY_CHANCE = 0.5
-"""The routes that may be slow at every try by chance alone, in all of a search."""
+"""The expected number of routes in a search that are slow at every try by chance."""
 _LEAST_PATH = 4
-"""A shorter flow turns at its leaf: it has no route to choose."""
+"""A shorter flow turns at its leaf and has no choice of route."""
 _MOST_REPEATED = 100_000
 
 
 @dataclass(frozen=True)
 class RouteSuspicion:
-    """A route that is slow."""
+    """A suspected route."""
 
     key: RouteKey
     level: float
@@ -34,7 +34,7 @@ class RouteSuspicion:
 
 
 def repeated_flows(evidence: Evidence, unexplained: Iterable[int]) -> list[Flow]:
-    """The flows to try again, each once."""
+    """Return the flows to repeat, without duplicates."""
     found = dict.fromkeys(
         evidence.flows[number] for number in unexplained if len(evidence.flows[number].path) >= _LEAST_PATH
     )
@@ -42,7 +42,7 @@ def repeated_flows(evidence: Evidence, unexplained: Iterable[int]) -> list[Flow]
 
 
 def slow_routes(evidence: Evidence, explanation: Explanation) -> list[RouteSuspicion]:
-    """The routes that no suspect link explains."""
+    """Return the slow routes that no suspect link explains."""
     suspects = {one.number for one in explanation.suspicions}
     pairs: dict[RouteKey, list[float]] = {}
     wanted = {
@@ -61,7 +61,7 @@ def slow_routes(evidence: Evidence, explanation: Explanation) -> list[RouteSuspi
             pairs.setdefault(key, []).append(ratio)
     found = []
     for key, ratios in pairs.items():
-        # Of many flows that were slow once, some are so again and again by chance.
+        # Among many flows that were slow once, some are slow repeatedly by chance.
         if len(wanted) * explanation.background ** (len(ratios) - 1) > _MOST_BY_CHANCE:
             continue
         if len(ratios) >= _LEAST_TESTS and _same_and_slow(ratios, evidence) and not suspects.intersection(key[2]):
@@ -74,7 +74,7 @@ def _key(flow: Flow) -> RouteKey:
 
 
 def _same_and_slow(ratios: list[float], evidence: Evidence) -> bool:
-    """Interference may have slowed some further."""
+    """Report whether all tries were slow at one rate, which interference may have lowered in some."""
     same = [ratio for ratio in ratios if ratio >= max(ratios) * (1 - 1.5 * evidence.margin)]
     return max(ratios) < evidence.floor and len(same) >= max(_LEAST_TESTS - 1, 0.6 * len(ratios))
 
@@ -82,7 +82,7 @@ def _same_and_slow(ratios: list[float], evidence: Evidence) -> bool:
 def _joined(
     found: list[RouteSuspicion], others: dict[tuple[int, ...], dict[RouteKey, list[float]]], evidence: Evidence
 ) -> list[RouteSuspicion]:
-    """Pairs of one way between leaves as one, where all pairs that were tried on it are slow."""
+    """Merge pairs on one path between leaves if all tested pairs on it are slow."""
     by_middle: dict[tuple[int, ...], list[RouteSuspicion]] = {}
     for one in found:
         by_middle.setdefault(one.key[2][1:-1], []).append(one)

@@ -1,10 +1,10 @@
-"""Screen rounds: permutations of all NIC ports whose paths meet on no link more often than the link has room.
+"""Screen rounds: permutations of all NIC ports that load no link beyond its capacity.
 
-Each flow is given a random way up, lane by lane: a link of k times a NIC's rate has k lanes. Where lanes end, because
-the fabric is oversubscribed or because nothing is above, flows turn. At each switch the flows that turn there are
-permuted: flow f comes down the links by which flow p(f) went up, to the port from which p(f) started. So each link
-carries exactly as many flows down as up, every port receives as many as it sends, and all is full at once.
-The whole is drawn anew for each round, so that what shares a flow with an element in one round does not in the next.
+Each flow gets a random path up, lane by lane: a link of k times a NIC's rate has k lanes. Where lanes end, because of
+oversubscription or at the top, flows turn. The flows that turn at a switch are permuted: flow f comes down the links
+that flow p(f) went up, to the port where p(f) started. So each link carries as many flows down as up, every port
+receives as many as it sends, and all links are full at once.
+Each round is drawn independently, so that elements that share a flow in one round do not in the next.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _MOST_PARTS = 4
 _TRIES = 24
 
 Ascent = list[int]
-"""The cables by which a flow goes up, the lowest first."""
+"""The cables of a flow's path up, the lowest first."""
 
 
 def parts_of_nic(fabric: Fabric) -> int:
-    """Into how many flows a NIC's rate is divided so that they fill the links: 2 where a link has 1.5 times its rate.
+    """Return the number of flows per NIC that fill the links: 2 if a link has 1.5 times the NIC's rate.
 
-    At most 4; a link that is still not full is tested to the part that is.
+    At most 4; links that are still not full are tested partially.
     """
     capacities = {round(capacity, 6) for capacity in fabric.capacity}
 
@@ -36,18 +36,18 @@ def parts_of_nic(fabric: Fabric) -> int:
 
 
 def lanes(capacity: float, parts: int) -> int:
-    """The flows that fill a link; one at least, which then is slower than a NIC."""
+    """Return the number of flows that fill a link; at least one, which may be slower than a NIC."""
     return max(1, int(capacity * parts + 1e-6))
 
 
 def share_of(fabric: Fabric, path: Sequence[int], parts: int) -> float:
-    """The rate of a flow that shares every link with as many as it has lanes, in rates of a NIC port."""
+    """Return the rate of a flow on fully loaded links, in rates of a NIC port."""
     narrowest = min(fabric.capacity[one // 2] / lanes(fabric.capacity[one // 2], parts) for one in path)
     return min(1.0 / parts, narrowest)
 
 
 class Screen:
-    """Draws rounds, and remembers which links were tested less than others."""
+    """Draws rounds, preferring links that were tested least."""
 
     def __init__(self, fabric: Fabric, random: Random) -> None:
         self.fabric = fabric
@@ -58,7 +58,7 @@ class Screen:
         self._order: dict[int, float] | None = None
 
     def round(self) -> Round:
-        """One round with all NIC ports."""
+        """Return a round with all NIC ports."""
         flows: list[Flow] = []
         for turning in self._ascend().values():
             flows += self._turn(turning)
@@ -67,7 +67,7 @@ class Screen:
         return Round(flows)
 
     def _ascend(self) -> dict[int, list[Ascent]]:
-        """The ways up, by the switch at which they turn."""
+        """Return the paths up, by the switch at which they turn."""
         fabric, turning = self.fabric, dict[int, list[Ascent]]()
         at: dict[int, list[Ascent]] = {}
         for nic in range(fabric.nics):
@@ -77,7 +77,7 @@ class Screen:
             higher: dict[int, list[Ascent]] = {}
             for node, arrived in at.items():
                 self._random.shuffle(arrived)
-                # What turns here may find no partner: then it goes up the next time.
+                # A flow that turns here may find no partner; then it goes up in the next round.
                 arrived.sort(key=lambda way: (self._tests[way[0]], fabric.nic_rail[way[0]]))
                 chosen = self._lanes_up(node, len(arrived))
                 for way, cable in zip(arrived, chosen, strict=False):
@@ -89,11 +89,11 @@ class Screen:
         return turning
 
     def _lanes_up(self, node: int, wanted: int) -> list[int]:
-        """Cables that lead up, each as often as it has lanes, those first that were tested least."""
+        """Return cables up, each once per lane, the least tested first."""
         cables = list(self.fabric.above[node])
         self._random.shuffle(cables)
         if self._order is not None:
-            # Ports of one rail meet above only where the switches of all pods send them to the same.
+            # Ports of one rail meet above only if the switches of all pods use the same upper switch.
             order, upper = self._order, self.fabric.upper
             cables.sort(key=lambda cable: order.setdefault(upper[cable], self._random.random()))
         found = [cable for cable in cables for _ in range(lanes(self.fabric.capacity[cable], self.parts))]
@@ -105,7 +105,7 @@ class Screen:
         return found
 
     def _turn(self, turning: list[Ascent]) -> list[Flow]:
-        """Permute what turns at one switch, rail by rail."""
+        """Permute the flows that turn at a switch, rail by rail."""
         rails: dict[int, list[Ascent]] = {}
         for way in turning:
             rails.setdefault(self.fabric.nic_rail[way[0]], []).append(way)
@@ -117,16 +117,16 @@ class Screen:
         return flows
 
     def _key(self, way: Ascent) -> tuple[int, int]:
-        """By which link it reached the switch, and from which host: it may not go back there."""
+        """Return the last link and the host of a path up, to which the flow may not return."""
         return way[-1], self.fabric.nic_host[way[0]]
 
 
 def deranged(
     ways: list[Ascent], key: Callable[[Ascent], tuple[int, int]], random: Random
 ) -> list[tuple[Ascent, Ascent]]:
-    """Pairs (way up, whose way to come down), each once; none back over its own last link or to its own host.
+    """Pair each path up with another's path down, never its own last link or its own host.
 
-    Ways for which there is no partner, because most came over one link, are left out.
+    Paths without a partner, because most came over one link, are left out.
     """
     random.shuffle(ways)
     groups: dict[int, list[Ascent]] = {}

@@ -1,8 +1,8 @@
-"""How well suspects match the truth of a simulation.
+"""Scores suspects against the truth of a simulation.
 
-Counted are classes of directed links that lie on the same flows; a host, switch or line card counts as its links.
-Routes are scored apart. A link that others occupy all the time is outside both figures, and so is what is reported as
-"slow or occupied" for precision; a slow link that is reported so is a miss.
+The score counts classes of directed links on the same flows; a host, switch or line card counts as its links.
+Routes are scored separately. Occupied links count in neither figure, and suspects reported as "slow or occupied" do
+not count for precision; a slow link reported so is a miss.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from railwright.diagnosis.localise.truth import Truth
 
 
 class Score(NamedTuple):
-    """Right, wrong and missed, so that several runs can be pooled."""
+    """Counts of right, wrong and missed suspects, which can be summed over runs."""
 
     right: int
     wrong: int
@@ -22,17 +22,17 @@ class Score(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """The part of the suspects that is faulty; 1 without suspects."""
+        """The faulty share of the suspects; 1 without suspects."""
         return self.right / (self.right + self.wrong) if self.right + self.wrong else 1.0
 
     @property
     def recall(self) -> float:
-        """The part of the faults that was found; 1 without faults."""
+        """The found share of the faults; 1 without faults."""
         return self.right / (self.right + self.missed) if self.right + self.missed else 1.0
 
 
 def score_links(outcome: Outcome, truth: Truth) -> Score:
-    """Of links."""
+    """Score classes of links."""
     twin_of = outcome.evidence.fabric.twin_of
     occupied = set(map(twin_of, truth.occupied))
     bad = set(map(twin_of, truth.left)) - occupied
@@ -41,11 +41,11 @@ def score_links(outcome: Outcome, truth: Truth) -> Score:
 
 
 def score_routes(outcome: Outcome, truth: Truth) -> Score:
-    """Of routes; one over a faulty link cannot be told from it and is left out."""
+    """Score routes, except those over a faulty link, which cannot be distinguished from it."""
     bad = {key for key in truth.routes if not any(number in truth.left for number in key[2])}
     named = {one.key for one in outcome.routes}
     middles = {key[2] for key in bad if key[0] < 0}
-    # A pair of a route that is slow for all pairs is right, if less than all.
+    # A suspected pair of a route that is slow for all pairs is right, though incomplete.
     right = {key for key in named if key in bad or key[2][1:-1] in middles}
     found = {key for key in bad if key in named or any(other[2][1:-1] == key[2] for other in named if key[0] < 0)}
     return Score(len(found), len(named - right), len(bad - found))

@@ -1,8 +1,8 @@
 """A simulated fabric that answers rounds: capacities, sharing, noise, interference, wrong paths, lost probes.
 
-Where flows meet on a link, its rate is shared out max-min fairly (Bertsekas and Gallager, "Data Networks", section
-6.5.2), among all that cross it. Interference takes a flow to 0.3 to 0.9 of its rate, anew in each round. A wrong entry
-of the path map sends a flow over another path than believed, where it shares links with the flows that belong there.
+Flows on a link share its rate max-min fairly (Bertsekas and Gallager, "Data Networks", section
+6.5.2), among all that cross it. Interference lowers a flow to 0.3 to 0.9 of its rate, drawn in each round. A wrong
+entry of the path map sends a flow over another path, where it shares links with the other flows.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class Weather:
-    """What disturbs the probes."""
+    """The disturbances of probes."""
 
     noise: float = 0.02
     """The relative standard deviation of each rate."""
     interference: float = 0.02
-    """The part of flows that others disturb, in each round."""
+    """The share of disturbed flows in each round."""
     wrong_map: float = 0.0
-    """The part of flows that take another path than believed."""
+    """The share of flows with a wrong entry in the path map."""
     lost: float = 0.0
-    """The part of probes of which nothing is heard."""
+    """The share of lost probes."""
 
 
 class Simulator:
-    """Measures rounds."""
+    """Measures rounds on a simulated fabric."""
 
     def __init__(self, fabric: Fabric, truth: Truth, weather: Weather, seed: int) -> None:
         self.fabric, self._truth, self._weather = fabric, truth, weather
         self._random = Random(seed)
         self.bytes_per_rate = 0.0
-        """The sum of all flows' rates, in rates of a NIC port: times rate and seconds, it is the bytes sent."""
+        """The sum of all flows' rates, in rates of a NIC port; times rate and seconds it gives the bytes sent."""
 
     def measure_all(self, rounds: Sequence[Round]) -> None:
         """Measure the rounds of a phase."""
@@ -50,7 +50,7 @@ class Simulator:
             self.measure(one)
 
     def measure(self, one: Round) -> None:
-        """Fill in how fast each flow was."""
+        """Fill in the rate of each flow."""
         random, weather = self._random, self._weather
         paths = [self._real(flow) for flow in one.flows]
         left = dict(self._truth.left)
@@ -74,7 +74,7 @@ class Simulator:
         return min(pair, routes.get((-1, -1, path[1:-1]), 1.0))
 
     def _real(self, flow: Flow) -> Path:
-        """The path that a flow takes; another than believed where the map is wrong and there is another."""
+        """Return the actual path of a flow, an alternative one if the path map is wrong."""
         if not self._weather.wrong_map or self._random.random() >= self._weather.wrong_map:
             return flow.path
         height = len(flow.path) // 2
@@ -91,7 +91,7 @@ class Simulator:
 
 
 def share_out(fabric: Fabric, shares: Sequence[float], paths: Sequence[Path], left: dict[int, float]) -> list[float]:
-    """The max-min fair rate of each flow that would like to have its share, where links have a part of their rate."""
+    """Return the max-min fair rate of each flow up to its share, on links with a part of their capacity left."""
     load: dict[int, float] = {}
     for share, path in zip(shares, paths, strict=True):
         for number in path:
@@ -112,7 +112,7 @@ def share_out(fabric: Fabric, shares: Sequence[float], paths: Sequence[Path], le
 
 
 def _fill(rates: list[float], paths: Sequence[Path], room: dict[int, float], members: dict[int, list[int]]) -> None:
-    """Progressive filling over the links that cannot carry all: the narrowest first."""
+    """Fill the overloaded links progressively, the narrowest first."""
     waiting = {number: len(flows) for number, flows in members.items()}
     fixed: set[int] = set()
     heap = [(room[number] / count, number) for number, count in waiting.items()]
@@ -126,7 +126,7 @@ def _fill(rates: list[float], paths: Sequence[Path], room: dict[int, float], mem
             heapq.heappush(heap, (now, number))
             continue
         open_flows = [flow for flow in members[number] if flow not in fixed]
-        # A flow that wants less than its part leaves the rest to others.
+        # A flow that needs less than its part leaves the rest to others.
         modest = [flow for flow in open_flows if rates[flow] < now - 1e-12]
         for flow in modest or open_flows:
             rates[flow] = min(rates[flow], now)

@@ -1,4 +1,4 @@
-"""From suspected classes of links to what can be replaced: hosts, NICs, links, line cards, switches, routes."""
+"""Maps suspected classes of links to replaceable elements: hosts, NICs, links, line cards, switches, routes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railwright.diagnosis.localise.routes import RouteSuspicion
 
 
 def suspects_of(outcome: Outcome) -> list[Suspect]:
-    """The suspects, those that are surest first."""
+    """Return the suspects, the most certain first."""
     fabric = outcome.evidence.fabric
     rest = list(outcome.explanation.suspicions)
     found: list[Suspect] = []
@@ -30,7 +30,7 @@ def suspects_of(outcome: Outcome) -> list[Suspect]:
 
 
 def _hosts(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[Suspicion]]:
-    """Hosts of which every port is a suspect, both ways."""
+    """Merge suspects into hosts whose ports are all suspects in both directions."""
     by_host: dict[int, list[Suspicion]] = {}
     for one in given:
         if one.number // 2 < fabric.nics:
@@ -46,7 +46,7 @@ def _hosts(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[
 
 
 def _cards(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[Suspicion]]:
-    """Line cards of which most ports are suspects in one direction or both."""
+    """Merge suspects into line cards with most ports suspect in one direction or both."""
     by_switch: dict[int, dict[int, Suspicion]] = {}
     for one in given:
         for node in {fabric.upper[one.number // 2], fabric.lower[one.number // 2]}:
@@ -72,7 +72,7 @@ def _cards(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[
 
 
 def _cables(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[Suspicion]]:
-    """Cables: one suspect where both ways are equally slow, else one for each way."""
+    """Return a suspect per cable if both directions are equally slow, else one per direction."""
     by_cable: dict[int, list[Suspicion]] = {}
     for one in given:
         by_cable.setdefault(one.number // 2, []).append(one)
@@ -104,7 +104,7 @@ def _element(
     verdict: Verdict = "slow" if all(one.constant for one in group) else "slow or occupied"
     own = {one.number for one in group}
     rivals = [fabric.class_name(number) for one in group for number, _ in one.rivals if number not in own]
-    steady = "at the same rate" if verdict == "slow" else "at rates that changed"
+    steady = "at the same rate" if verdict == "slow" else "at varying rates"
     return Suspect(
         kind=kind,
         id=name,
@@ -113,7 +113,7 @@ def _element(
         verdict=verdict,
         confidence=round(max(one.confidence for one in group), 4),
         tests=tests,
-        evidence=f"{tests} flows over it were slow {steady}, {level:.0%} of what they should reach",
+        evidence=f"{tests} flows over it were slow {steady}, {level:.0%} of the expected rate",
         alternatives=tuple(dict.fromkeys((*alternatives, *rivals))),
         action=_action(fabric, kind, name, direction, group[0].number // 2),
         verify="railwright locate again: the same flows must reach their rate",
@@ -122,7 +122,7 @@ def _element(
 
 def _route(fabric: Fabric, one: RouteSuspicion) -> Suspect:
     pair = one.key[0] >= 0
-    whose = "these two ports alone" if pair else "the pairs of ports that use it"
+    whose = "only these two ports" if pair else "the pairs of ports that use it"
     return Suspect(
         kind="route",
         id=route_name(fabric, one.key),
@@ -131,19 +131,19 @@ def _route(fabric: Fabric, one: RouteSuspicion) -> Suspect:
         verdict="slow",
         confidence=0.99 if one.tests > 3 else 0.95,
         tests=one.tests,
-        evidence=f"all {one.tests} tries were slow at {one.level:.0%}, and every link on the way is well for others",
-        action=f"look at the forwarding and policing entries for {whose} on the switches of the route",
+        evidence=f"all {one.tests} tries were slow at {one.level:.0%}, but other flows clear every link on it",
+        action=f"check the forwarding and policing entries for {whose} on the switches of the route",
         verify="railwright locate --route-cover: the same route must reach its rate",
     )
 
 
 def _action(fabric: Fabric, kind: FaultKind, name: str, direction: Direction, cable: int) -> str:
     if kind == "host":
-        return f"take {name} out of service and screen it alone: railwright prove"
+        return f"take {name} out of service and test it alone: railwright prove"
     if kind == "switch":
-        return f"look at {name}: its fans, power, and the counters of its fabric; drain it if others can carry its load"
+        return f"check {name}: its fans, power, and the counters of its fabric; drain it if others can carry its load"
     if kind == "line-card":
-        return f"look at the ports of {name}; reseat or replace the card"
+        return f"check the ports of {name}; reseat or replace the card"
     ends = [fabric.node_name(fabric.lower[cable]), fabric.node_name(fabric.upper[cable])]
     if fabric.ports:
         near, far = fabric.ports[cable]

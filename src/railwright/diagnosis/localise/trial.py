@@ -1,4 +1,4 @@
-"""One simulated search, from the fabric and its faults to a record with its score."""
+"""Runs a simulated search on a fabric with faults, and records its score."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from railwright.diagnosis.localise.suspects import suspects_of
 from railwright.diagnosis.localise.truth import Truth
 
 NIC_RATE_BYTES_PER_S = 50e9
-"""Of a port of 400 Gb/s, where the fabric does not say: only the bytes of a cost depend on it."""
+"""The rate of a 400 Gb/s port, assumed if the fabric gives none; only the bytes of a cost depend on it."""
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rounds looked at."""
+    """The coverage of the rounds."""
 
     links: int
-    """Classes of directed links."""
+    """The number of classes of directed links."""
     links_filled: int
-    """Those that some round filled."""
+    """The classes that some round filled."""
     links_untested: int
-    """Those that no flow crossed."""
+    """The classes that no flow crossed."""
     links_partly: int
-    """Those that were crossed and never filled."""
+    """The classes that were crossed but never filled."""
     routes: int = 0
-    """Of the route cover."""
+    """The routes of the route cover."""
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="locate-simulated"):
@@ -49,7 +49,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     seed: int
     weather: dict[str, float]
     precision: float
-    """Of classes of links."""
+    """The score of link classes."""
     recall: float
     right: int
     wrong: int
@@ -57,20 +57,20 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     route_precision: float
     route_recall: float
     rounds: int
-    """Screen and confirm."""
+    """The screen and confirm rounds."""
     cover_rounds: int
     load_rounds: int = 0
-    """Of the load test."""
+    """The rounds of the load test."""
     seconds: float
-    """Of all rounds at their longest."""
+    """The time with all rounds at their longest."""
     sent_bytes: float
     tested: Tested
     background: float
-    """The part of the flows that were slow without a cause."""
+    """The share of slow flows without a cause."""
     suspects: tuple[Suspect, ...]
     truth: tuple[Fault, ...]
     load: tuple[LoadClass, ...] = ()
-    """What the load test showed, by hop class."""
+    """The results of the load test, by hop class."""
     baselines: tuple[Baseline, ...] = ()
 
 
@@ -85,7 +85,7 @@ def run(
     cover: CoverKind | None = None,
     with_baselines: bool = False,
 ) -> Simulated:
-    """Search a simulated fabric and score what was found. Raises UsageError for a cover that cannot be."""
+    """Search a simulated fabric and score the result. Raises UsageError for an impossible cover."""
     simulator = Simulator(fabric, truth, weather, seed)
     random = Random(seed + 1)
     covering: Iterable[Round] = cover_of(fabric, cover).rounds(random) if cover else ()
@@ -131,7 +131,7 @@ def _record(
 
 
 def tested(outcome: Outcome) -> Tested:
-    """What was looked at, and what was not."""
+    """Return the coverage of the rounds."""
     filled = outcome.evidence.filled
     full = sum(part >= 0.9 for part in filled)
     none = sum(not part for part in filled)

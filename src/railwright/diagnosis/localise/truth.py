@@ -1,4 +1,4 @@
-"""Faults drawn at random, or read, and put into a fabric's links."""
+"""Faults of a simulated fabric, drawn at random or read from a file."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _MOST_OF_A_KIND = 10_000
 
 @dataclass
 class Truth:
-    """What is wrong with a simulated fabric."""
+    """The faults of a simulated fabric."""
 
     faults: list[Fault]
     left: dict[int, float]
-    """The part of its capacity that each faulty class has left."""
+    """The remaining part of each faulty class's capacity."""
     occupied: set[int]
-    """Classes that others use all the time, each round more or less."""
+    """Classes that other traffic occupies to a varying degree."""
     routes: dict[RouteKey, float] = field(default_factory=dict)
 
 
 def parse_draw(words: Sequence[str]) -> dict[str, float]:
-    """Words like `rate=0.005 seed=7 line-cards=1`. Raises UsageError."""
+    """Parse words such as `rate=0.005 seed=7 line-cards=1`. Raises UsageError."""
     given = dict(_WORDS)
     for word in words:
         name, _, value = word.partition("=")
@@ -46,12 +46,12 @@ def parse_draw(words: Sequence[str]) -> dict[str, float]:
         except ValueError:
             found[name] = -1.0
         if not 0 <= found[name] <= most or (most > 1 and found[name] % 1):
-            raise UsageError(f"{name}={text[:20]} is out of range", hint=f"give {name}=0 to {most:g}")
+            raise UsageError(f"{name} must be 0 to {most:g}, got {text[:20]}", hint=f"give {name}=0 to {most:g}")
     return found
 
 
 def draw(fabric: Fabric, given: dict[str, float]) -> Truth:
-    """Each class is faulty at `rate`; further elements by their number, elsewhere."""
+    """Draw faults: each class is faulty at `rate`, and further elements are drawn elsewhere by number."""
     random = Random(int(given["seed"]))
 
     def capacity() -> float:
@@ -76,12 +76,14 @@ def draw(fabric: Fabric, given: dict[str, float]) -> Truth:
 
 
 def truth_of(fabric: Fabric, faults: Iterable[Fault]) -> Truth:
-    """The state of every link under some faults. Raises UsageError for an element that is not there."""
+    """Return the state of every link with the faults. Raises UsageError for an unknown element."""
     truth = Truth(list(faults), {}, set())
     names = Names(fabric)
     for fault in truth.faults:
         if not 0 <= fault.capacity < 1:
-            raise UsageError(f"{fault.id[:60]} has a capacity of {fault.capacity:g}", hint="give 0 to below 1")
+            raise UsageError(
+                f"capacity of {fault.id[:60]} must be 0 to below 1, got {fault.capacity:g}", hint="give 0 to below 1"
+            )
         if fault.kind == "route":
             truth.routes[names.route(fault.id)] = fault.capacity
         elif fault.kind == "occupied":
@@ -105,12 +107,12 @@ def _of_class(fabric: Fabric, number: int, capacity: float, *, occupied: bool = 
 
 def _some(random: Random, of: list[int], count: float, what: str) -> list[int]:
     if count > len(of):
-        raise UsageError(f"{what}={count:g} where there are {len(of)}", hint=f"give {what}=0 to {len(of)}")
+        raise UsageError(f"{what} must be at most {len(of)}, got {count:g}", hint=f"give {what}=0 to {len(of)}")
     return random.sample(of, int(count))
 
 
 def _some_route(fabric: Fabric, random: Random, pair: bool) -> str:
-    """A route between two leaves, or between two ports on different leaves."""
+    """Draw a route between two leaves, or between two ports on different leaves."""
     for _ in range(1000):
         source, destination = random.randrange(fabric.nics), random.randrange(fabric.nics)
         if fabric.ways is not None:
@@ -129,4 +131,4 @@ def _some_route(fabric: Fabric, random: Random, pair: bool) -> str:
             if not above:
                 break
             up.append(random.choice(above))
-    raise UsageError("this fabric has no route between leaves", hint="give it tiers=2")
+    raise UsageError("route faults need a fabric with several leaves", hint="give it tiers=2")

@@ -1,1 +1,1 @@
-"""NCCL's log held against the machine: routes, networks, settings, contradictions. Pure."""
+"""Compares NCCL's log with the machine: routes, networks, settings, contradictions. Pure."""

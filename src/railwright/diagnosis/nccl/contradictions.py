@@ -1,6 +1,6 @@
-"""Where NCCL's log contradicts the machine, itself, or what the run could have: one function per fault.
+"""Contradictions of NCCL's log with the machine or itself, and missed performance: one function per fault.
 
-Every finding shows its line. A fault that could not be looked for is a finding too, so that silence means something.
+Every finding shows its line. A fault that could not be looked for is also a finding, so that no finding means no fault.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RING_PATTERN = 4
 
 
 def contradictions(log: NcclLog, topology: Topology | None) -> tuple[Finding, ...]:
-    """All that the log's largest communicator shows. The topology is one host, and stands for all of them."""
+    """Return the findings of the log's largest communicator. The topology of one host stands for all hosts."""
     return tuple(_contradictions(log, topology))
 
 
@@ -38,10 +38,10 @@ def _contradictions(log: NcclLog, topology: Topology | None) -> Iterator[Finding
     yield from differing_settings(log)
     yield from costly_settings(log)
     if not log.settings:
-        why = "no setting is logged: there is none, or ENV is not in NCCL_DEBUG_SUBSYS"
+        why = "no setting is logged: none is set, or ENV is not in NCCL_DEBUG_SUBSYS"
         yield could_not_look("nccl_setting", why)
     if not log.communicators:
-        why = "the log names no communicator: it ends before or begins after the set-up"
+        why = "the log names no communicator: it ends before the set-up or begins after it"
         yield could_not_look("nccl_rings", why)
         yield from only_sockets(log, topology)
         return
@@ -59,33 +59,33 @@ def _contradictions(log: NcclLog, topology: Topology | None) -> Iterator[Finding
 
 
 def _versions(log: NcclLog) -> Iterator[Finding]:
-    """Ranks with different NCCL: they may build different graphs, or not understand each other."""
-    versions = {one.nccl: one for one in reversed(log.versions)}
-    builds = {f"{one.nccl}+cuda{one.cuda}": one for one in reversed(log.versions)}
+    """Report ranks with different NCCL versions, which may build different graphs or fail to communicate."""
+    versions = {version.nccl: version for version in reversed(log.versions)}
+    builds = {f"{version.nccl}+cuda{version.cuda}": version for version in reversed(log.versions)}
     if len(builds) > 1:
-        what = "NCCL versions" if len(versions) > 1 else "builds of one NCCL version"
-        told = ", ".join(f"{name} on {one.host or 'rank 0'}" for name, one in sorted(builds.items())[:6])
+        difference = "NCCL versions" if len(versions) > 1 else "builds of one NCCL version"
+        listed = ", ".join(f"{name} on {version.host or 'rank 0'}" for name, version in sorted(builds.items())[:6])
         yield Finding(
             fault="nccl_versions_differ",
-            where=tuple(OfLog(one.host or "rank 0") for one in log.versions[:MAX_WHERE]),
+            where=tuple(OfLog(version.host or "rank 0") for version in log.versions[:MAX_WHERE]),
             certainty="seen",
-            says=f"ranks run different {what}: {told}",
+            says=f"ranks run different {difference}: {listed}",
             remedy="start all ranks from the same image or with the same LD_LIBRARY_PATH",
-            evidence=log_lines(log, (one.line for one in builds.values())),
+            evidence=log_lines(log, (version.line for version in builds.values())),
         )
 
 
 def _ranks(log: NcclLog, main: Communicator) -> Iterator[Finding]:
-    """Ranks that began and were never ready, and ranks without a line, whose side cannot be checked."""
-    stuck = [one for one in main.ranks if not one.complete]
-    if stuck and len(stuck) < len(main.ranks) and any(one.bus_id for one in stuck):
+    """Report ranks that never finished initialization, and ranks without a line, which cannot be checked."""
+    stuck = [rank for rank in main.ranks if not rank.complete]
+    if stuck and len(stuck) < len(main.ranks) and any(rank.bus_id for rank in stuck):
         yield Finding(
             fault="nccl_init_incomplete",
-            where=tuple(OfLog(f"rank {one.rank}") for one in stuck[:MAX_WHERE]),
+            where=tuple(OfLog(f"rank {rank.rank}") for rank in stuck[:MAX_WHERE]),
             certainty="likely",
             says=f"{len(stuck)} of {main.size} ranks have no Init COMPLETE line, the first is rank {stuck[0].rank}",
-            remedy="look at the last lines of these ranks: the run hung there, or the log was cut",
-            evidence=log_lines(log, (one.line for one in stuck)),
+            remedy="check the last lines of these ranks: the run hung there, or the log was cut",
+            evidence=log_lines(log, (rank.line for rank in stuck)),
         )
     missing = main.size - len(main.ranks)
     if missing > 0:
@@ -94,7 +94,7 @@ def _ranks(log: NcclLog, main: Communicator) -> Iterator[Finding]:
 
 
 def _rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
-    """Rings that lack ranks, or come to one host twice."""
+    """Report rings that lack ranks or enter a host twice."""
     if not main.rings:
         yield could_not_look("nccl_rings", "no ring is logged: INIT is not in NCCL_DEBUG_SUBSYS")
         return
@@ -107,8 +107,8 @@ def _rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
             where=_channels_of(lacking),
             certainty="likely",
             says=f"ring {ring.channel} has {len(set(ring.ranks))} of {main.size} ranks, without {absent[:8]}",
-            remedy="if the log did not cut the line, report it to NCCL: every ring must pass every rank",
-            evidence=log_lines(log, (one.line for one in lacking)),
+            remedy="if the log line is complete, report it to NCCL: every ring must contain every rank",
+            evidence=log_lines(log, (lacking_ring.line for lacking_ring in lacking)),
         )
     wiring = Wiring(main)
     crossings = {ring.channel: [hop.crosses for hop in wiring.hops(ring)] for ring in main.rings if ring.whole}
@@ -121,26 +121,26 @@ def _rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
             where=_channels_of(twice),
             certainty="seen",
             says=f"ring {ring.channel} changes host {known[ring.channel]} times, with {len(main.hosts)} hosts",
-            costs="each crossing more takes a NIC's bandwidth in both hosts once more",
-            remedy="number the ranks of one host in sequence, and look for NCCL_GRAPH_FILE and NCCL_HOSTID",
-            evidence=log_lines(log, (one.line for one in twice)),
+            costs="each additional crossing uses a NIC's bandwidth in both hosts again",
+            remedy="number the ranks of each host consecutively, and check for NCCL_GRAPH_FILE and NCCL_HOSTID",
+            evidence=log_lines(log, (lacking_ring.line for lacking_ring in twice)),
         )
     unknown = len(main.rings) - len(known)
     if unknown > 0:
-        why = f"{unknown} of {len(main.rings)} rings have ranks whose host is not logged, or are cut"
+        why = f"{unknown} of {len(main.rings)} rings are cut or have ranks whose host is not logged"
         yield could_not_look("nccl_ring_reenters_host", why)
 
 
 def _channels_of(rings: list[Ring]) -> tuple[OfLog, ...]:
-    return tuple(OfLog(f"channel {one.channel}") for one in rings[:MAX_WHERE])
+    return tuple(OfLog(f"channel {ring.channel}") for ring in rings[:MAX_WHERE])
 
 
 def _channels(log: NcclLog, main: Communicator) -> Iterator[Finding]:
-    """Fewer channels than the search found: some rank found fewer, and NCCL takes the least of all."""
-    found = [one for one in main.searches if one.pattern == _RING_PATTERN]
+    """Report fewer channels than the search found: NCCL uses the minimum over all ranks."""
+    found = [search for search in main.searches if search.pattern == _RING_PATTERN]
     built = main.counts.collective if main.counts else len(main.rings)
     if not found or not built:
-        why = "the log does not say how many channels were built"
+        why = "the log does not state the number of channels"
         why = why if found else "no graph search is logged: GRAPH is not in NCCL_DEBUG_SUBSYS"
         yield could_not_look("nccl_channels", why)
         return
@@ -152,11 +152,11 @@ def _channels(log: NcclLog, main: Communicator) -> Iterator[Finding]:
         )
         yield Finding(
             fault="nccl_channels",
-            where=named(one.host for one in found if one.channels == least.channels) or named(["log"]),
+            where=named(search.host for search in found if search.channels == least.channels) or named(["log"]),
             certainty="seen",
-            says=f"{built} channels were built, the search on {most.host or 'one rank'} found {most.channels}"
+            says=f"{built} channels were built, but the search on {most.host or 'one rank'} found {most.channels}"
             + (fewer if least.channels < most.channels else ""),
             costs="a ring carries the bandwidth of one search result: fewer channels, fewer NICs and links in use",
-            remedy="compare the machines' PCIe and NVLink (railwright topo), and look for NCCL_MAX_NCHANNELS",
+            remedy="compare the machines' PCIe and NVLink (railwright topo), and check for NCCL_MAX_NCHANNELS",
             evidence=log_lines(log, (most.line, least.line, main.counts.line if main.counts else 0)),
         )

@@ -1,4 +1,4 @@
-"""How a finding about NCCL's log shows its lines, and how it says that it could not look."""
+"""Evidence for findings about NCCL's log: its lines, and faults that could not be looked for."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ LOG_MORE = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,NET
 
 
 def log_lines(log: NcclLog, lines: Iterable[int]) -> tuple[Evidence, ...]:
-    """The first few of these lines; of lines that say the same, the first."""
-    told: dict[str, int] = {}
+    """Return the first few of the lines as evidence, without repeated text."""
+    first_lines: dict[str, int] = {}
     for line in lines:
         if line:
-            told.setdefault(log.excerpts.get(line, ""), line)
+            first_lines.setdefault(log.excerpts.get(line, ""), line)
     return tuple(
         Evidence(claim="log", value=value, seen=f"line {line} of the log")
-        for value, line in list(told.items())[:MAX_SHOWN]
+        for value, line in list(first_lines.items())[:MAX_SHOWN]
     )
 
 
 def named(words: Iterable[str]) -> tuple[OfLog, ...]:
-    """What a finding points at in the log, each once."""
+    """Return the names as places in the log, without duplicates."""
     return tuple(map(OfLog, dict.fromkeys(words)))
 
 
 def could_not_look(fault: str, why: str, remedy: str = LOG_MORE) -> Finding:
-    """A fault that the log does not let us look for."""
+    """Return a finding for a fault that the log does not allow to look for."""
     return Finding(fault=fault, where=named(["log"]), certainty="could not look", says=why, remedy=remedy)

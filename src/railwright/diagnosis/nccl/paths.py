@@ -1,8 +1,8 @@
-"""Which way NCCL's connections really go: its ranks and NICs put on the devices of a topology, or on NCCL's own table.
+"""The actual paths of NCCL's connections: maps its ranks and NICs to devices of a topology, or to NCCL's own table.
 
-NCCL may log `[receive] ... GDRDMA` although the NIC's writes cross the CPU: its check takes the GPU's path to the NIC,
+NCCL may log `[receive] ... GDRDMA` although the NIC's writes cross the CPU: its check uses the GPU's path to the NIC,
 which PXN has replaced (src/graph/paths.cc, ncclTopoCheckGdr).
-So the path is always taken from the NIC to the GPU: PXN is for sends only.
+Paths here are always from the NIC to the GPU, because PXN applies only to sends.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from railwright.topology.paths import Graph, physical_path
 
 OVER_CPU: frozenset[PathKind] = frozenset({"PHB", "SYS"})
 GDR_BY_DEFAULT: frozenset[PathKind] = frozenset({"LOC", "PIX", "PXB", "P2C"})
-"""NCCL's default for NCCL_NET_GDR_LEVEL is PXB; P2C is taken too on C2C machines (src/graph/paths.cc)."""
+"""NCCL's default for NCCL_NET_GDR_LEVEL is PXB; C2C machines also use P2C (src/graph/paths.cc)."""
 NVLINK: frozenset[PathKind] = frozenset({"NVL", "NVB"})
 
 
 NO_MACHINE = Topology(name="", source="shape", devices=(), links=())
-"""For a run without a given machine: settings can be seen without one, and NCCL's own table shows paths."""
+"""The topology for runs without a given machine: settings need none, and NCCL's own table shows paths."""
 
 
 class Way(NamedTuple):
-    """A path's kind and how it is known; `sure` is False where devices were matched without name or address."""
+    """A path's kind and its source; `sure` is False if devices were matched without name or address."""
 
     kind: PathKind
     source: str
@@ -35,7 +35,7 @@ class Way(NamedTuple):
 
 
 class Ways:
-    """Paths between the ranks and NICs of one communicator. All hosts are taken to be machines like the topology."""
+    """Paths between the ranks and NICs of a communicator. All hosts are assumed to equal the topology."""
 
     def __init__(self, log: NcclLog, communicator: Communicator, topology: Topology | None) -> None:
         self._log = log
@@ -53,40 +53,46 @@ class Ways:
                 self._table[key] = (path.kind, path.line)
 
     def to_gpu(self, rank: int, nic: int, *, trust_table: bool = True) -> Way | None:
-        """From a NIC of the rank's host to the rank's GPU. NCCL's table shows a detour where GPUDirect RDMA is off."""
-        one = self._ranks.get(rank)
-        if one is None:
+        """Return the path from a NIC of the rank's host to its GPU. NCCL's table shows detours if GDR is off."""
+        rank_info = self._ranks.get(rank)
+        if rank_info is None:
             return None
-        gpu_device, nic_device = self._gpu(one), self._nic(one.host, nic)
+        gpu_device, nic_device = self._gpu(rank_info), self._nic(rank_info.host, nic)
         if gpu_device is not None and nic_device is not None:
             path = self._physical(gpu_device.id, nic_device.id)
             if path is not None:
-                named = self._named(one.host, nic) is nic_device and _matches(gpu_device, one)
+                named = self._named(rank_info.host, nic) is nic_device and _matches(gpu_device, rank_info)
                 return Way(path.kind, nic_device.id, gpu_device.id, "topology", named)
-        found = self._table.get((one.host, f"NET/{nic:x}", f"GPU/{one.bus_id}")) if trust_table else None
-        return Way(found[0], f"NIC {nic}", gpu_name(one), f"line {found[1]}", True) if found else None
+        found = self._table.get((rank_info.host, f"NET/{nic:x}", f"GPU/{rank_info.bus_id}")) if trust_table else None
+        return Way(found[0], f"NIC {nic}", gpu_name(rank_info), f"line {found[1]}", True) if found else None
 
     def between(self, source: int, target: int) -> Way | None:
-        """Between the GPUs of two ranks of one host."""
-        one, other = self._ranks.get(source), self._ranks.get(target)
-        if one is None or other is None:
+        """Return the path between the GPUs of two ranks of one host."""
+        source_rank, target_rank = self._ranks.get(source), self._ranks.get(target)
+        if source_rank is None or target_rank is None:
             return None
-        first, second = self._gpu(one), self._gpu(other)
+        first, second = self._gpu(source_rank), self._gpu(target_rank)
         if first is not None and second is not None and first.id != second.id:
             path = self._graph.find(first.id, second.id)
             if path is not None:
-                return Way(path.kind, first.id, second.id, "topology", _matches(first, one) and _matches(second, other))
-        found = self._table.get((one.host, f"GPU/{one.bus_id}", f"GPU/{other.bus_id}"))
-        return Way(found[0], gpu_name(one), gpu_name(other), f"line {found[1]}", True) if found else None
+                return Way(
+                    path.kind,
+                    first.id,
+                    second.id,
+                    "topology",
+                    _matches(first, source_rank) and _matches(second, target_rank),
+                )
+        found = self._table.get((source_rank.host, f"GPU/{source_rank.bus_id}", f"GPU/{target_rank.bus_id}"))
+        return Way(found[0], gpu_name(source_rank), gpu_name(target_rank), f"line {found[1]}", True) if found else None
 
     def gpu_id(self, rank: int) -> str:
-        """The topology's GPU of that rank, empty where it is not known."""
-        one = self._ranks.get(rank)
-        device = self._gpu(one) if one is not None else None
+        """Return the id of the rank's GPU, empty if unknown."""
+        rank_info = self._ranks.get(rank)
+        device = self._gpu(rank_info) if rank_info is not None else None
         return device.id if device else ""
 
     def nic_id(self, host: str, nic: int) -> str:
-        """The topology's NIC for NCCL's index on that host, empty where it is not known."""
+        """Return the id of the NIC with NCCL's index on the host, empty if unknown."""
         device = self._nic(host, nic)
         return device.id if device else ""
 
@@ -101,8 +107,8 @@ class Ways:
         named = self._named(host, nic)
         if named is not None:
             return named
-        listed = [one for one in self._log.nics if one.host == host and one.network != "Socket"]
-        # A name that the topology does not know can be matched only where it has as many NICs.
+        listed = [nic_line for nic_line in self._log.nics if nic_line.host == host and nic_line.network != "Socket"]
+        # Unknown names can be matched only if the numbers of NICs are equal.
         if listed and len(listed) != len(self._nics):
             return None
         if host not in self._matched:
@@ -110,10 +116,10 @@ class Ways:
         return self._matched[host].get(nic)
 
     def _match(self, host: str) -> dict[int, Device]:
-        """NCCL's NIC indexes on NICs without a name, so that the fewest connections cross the CPU.
+        """Map NCCL's NIC indexes to unnamed NICs so that the fewest connections cross the CPU.
 
-        Plugins number NICs in an order of their own (on p4d, GPUs 0 and 1 use NIC 1), but NCCL takes near ones: what
-        crosses the CPU in the best order crosses it in every one.
+        Plugins number NICs in their own order (on p4d, GPUs 0 and 1 use NIC 1), but NCCL prefers near NICs: a
+        connection that crosses the CPU in the best order crosses it in every order.
         """
         users: dict[int, list[str]] = {}
         for one in self._connections:
@@ -132,18 +138,20 @@ class Ways:
         return {nic: self._nics[place] for nic, place in placed.items()}
 
     def _named(self, host: str, nic: int) -> Device | None:
-        """The topology's NIC that is called as NCCL's log calls that one."""
-        names = {one.name for one in self._log.nics if one.host == host and one.index == nic}
-        named = (one for one in self._nics if names & {str(one.facts.get(key)) for key in ("rdma_device", "netdev")})
+        """Return the topology's NIC with the name in NCCL's log."""
+        names = {entry.name for entry in self._log.nics if entry.host == host and entry.index == nic}
+        named = (
+            entry for entry in self._nics if names & {str(entry.facts.get(key)) for key in ("rdma_device", "netdev")}
+        )
         return next(named, None)
 
 
 def _assign(wanted: dict[int, list[int]], places: int) -> dict[int, int]:
-    """Each index on one of the places it wants, by augmenting paths. An index that finds none takes a free place."""
+    """Assign each index to a wanted place by augmenting paths; the others take free places."""
     taken: dict[int, int] = {}
 
     def settle(index: int, tried: set[int]) -> bool:
-        for place in sorted(wanted[index], key=lambda one: one != index):
+        for place in sorted(wanted[index], key=lambda place: place != index):
             if place in tried:
                 continue
             tried.add(place)
@@ -160,15 +168,15 @@ def _assign(wanted: dict[int, list[int]], places: int) -> dict[int, int]:
     return {index: place for place, index in taken.items()}
 
 
-def gpu_side(one: Connection) -> int:
-    """The rank whose GPU memory the NIC reads or writes: with PXN, that of the proxy (src/transport/net.cc)."""
-    if one.direction == "receive":
-        return one.target
-    return one.source if one.proxy is None else one.proxy
+def gpu_side(connection: Connection) -> int:
+    """Return the rank whose GPU memory the NIC accesses: with PXN, that of the proxy (src/transport/net.cc)."""
+    if connection.direction == "receive":
+        return connection.target
+    return connection.source if connection.proxy is None else connection.proxy
 
 
 def pci_address(bus_id: str) -> str:
-    """`901c0` as `0000:90:1c.0`; empty where there is none (NCCL prints the address without its separators)."""
+    """Format NCCL's bus id `901c0`, which has no separators, as `0000:90:1c.0`; empty stays empty."""
     digits = bus_id.lower()
     if not digits:
         return ""
@@ -177,7 +185,7 @@ def pci_address(bus_id: str) -> str:
 
 
 def gpu_name(rank: Rank) -> str:
-    """What the log calls the rank's GPU."""
+    """Return a name for the rank's GPU."""
     return f"GPU {pci_address(rank.bus_id)}" if rank.bus_id else f"GPU of rank {rank.rank}"
 
 
@@ -186,6 +194,6 @@ def _matches(gpu: Device, rank: Rank) -> bool:
 
 
 def _local(node: str) -> str:
-    """`GPU/0-60` (2.20 and later) and `GPU/60` are the same GPU: the number before the dash is the host's."""
+    """Remove the host number: `GPU/0-60` (2.20 and later) and `GPU/60` are the same GPU."""
     kind, _, name = node.partition("/")
     return f"{kind}/{name.rpartition('-')[2].lower()}"

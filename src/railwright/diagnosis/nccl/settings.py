@@ -1,4 +1,4 @@
-"""NCCL_* settings that take something away. What each does is in NVIDIA's NCCL User Guide, "Environment Variables"."""
+"""NCCL_* settings that cost performance (NVIDIA, NCCL User Guide, "Environment Variables")."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CAPPED = "caps the channels: fewer NICs and SMs are used"
 
 
 class Costly(NamedTuple):
-    """When a setting costs something, what it does, what it costs where that is known, and what to do."""
+    """A predicate for costly values of a setting, their effect, their cost if known, and the remedy."""
 
     when: Callable[[str], bool]
     does: str
@@ -32,33 +32,33 @@ class Costly(NamedTuple):
 COSTLY: dict[str, Costly] = {
     "NCCL_ALGO": Costly(
         bool,
-        "leaves NCCL only these algorithms",
+        "restricts NCCL to these algorithms",
         "on 2 hosts Tree and NVLSTree send S where Ring sends 2(n-1)/n S over the NICs (nccl#812)",
     ),
     "NCCL_PROTO": Costly(
         bool,
-        "leaves NCCL only these protocols, for every size",
+        "restricts NCCL to these protocols at every size",
         "LL reaches 25 to 50 % of the bandwidth, Simple costs latency at small sizes (arXiv 2507.04786)",
     ),
     "NCCL_P2P_DISABLE": Costly(
-        is_one_of("1"), "takes NVLink and PCIe peer-to-peer away: GPUs of one host go through host memory"
+        is_one_of("1"), "turns NVLink and PCIe peer-to-peer off: GPUs of one host communicate through host memory"
     ),
     "NCCL_P2P_LEVEL": Costly(
-        is_one_of("LOC", "0", "NVL", "1"), "allows peer-to-peer over NVLink at most, none at all with LOC"
+        is_one_of("LOC", "0", "NVL", "1"), "allows peer-to-peer only over NVLink, or not at all with LOC"
     ),
     "NCCL_P2P_DIRECT_DISABLE": Costly(is_one_of("1"), "keeps threads of one process from using each other's pointers"),
-    "NCCL_SHM_DISABLE": Costly(is_one_of("1"), "sends over the network what shared memory could carry"),
-    "NCCL_IB_DISABLE": Costly(is_one_of("1"), "turns InfiniBand and RoCE off: TCP sockets are left"),
-    "NCCL_NET": Costly(is_one_of("SOCKET"), "takes TCP sockets even where there is RDMA"),
+    "NCCL_SHM_DISABLE": Costly(is_one_of("1"), "replaces shared memory with the network"),
+    "NCCL_IB_DISABLE": Costly(is_one_of("1"), "turns InfiniBand and RoCE off and leaves TCP sockets"),
+    "NCCL_NET": Costly(is_one_of("SOCKET"), "uses TCP sockets even if RDMA is available"),
     "NCCL_NET_GDR_LEVEL": Costly(
         is_one_of("LOC", "PIX", "PHB", "SYS", "0", "1", "3", "4", "5"),
         "is not the default, PXB: below it GPUDirect RDMA is off, above it RDMA crosses the CPU",
         remedy=f"{_UNSET}, and measure both",
     ),
-    "NCCL_NET_GDR_READ": Costly(is_one_of("0"), "sends from host memory: GPUDirect RDMA for receives only"),
+    "NCCL_NET_GDR_READ": Costly(is_one_of("0"), "sends from host memory and uses GPUDirect RDMA only for receives"),
     "NCCL_IB_CUDA_SUPPORT": Costly(is_one_of("0"), "turns GPUDirect RDMA off (old name of NCCL_NET_GDR_LEVEL)"),
     "NCCL_PXN_DISABLE": Costly(
-        is_one_of("1"), "each GPU sends by its own NIC only, across the CPU if it has none near"
+        is_one_of("1"), "makes each GPU send only through its own NIC, across the CPU if none is near"
     ),
     "NCCL_NVLS_ENABLE": Costly(
         is_one_of("0"),
@@ -66,33 +66,35 @@ COSTLY: dict[str, Costly] = {
         "on 8 Hopper GPUs NCCL plans 476 GB/s busbw with it (src/graph/tuning.cc), 371 with rings (src/graph/topo.h)",
     ),
     "NCCL_CUMEM_ENABLE": Costly(is_one_of("0"), "turns the cuMem API off, and with it NVLink SHARP buffers"),
-    "NCCL_DMABUF_ENABLE": Costly(is_one_of("0"), "leaves GPUDirect RDMA to the nvidia-peermem module alone"),
+    "NCCL_DMABUF_ENABLE": Costly(is_one_of("0"), "restricts GPUDirect RDMA to the nvidia-peermem module"),
     "NCCL_BUFFSIZE": Costly(
         is_below(_DEFAULT_BUFFER_BYTES),
-        "is below the default of 4 MiB: fewer bytes are under way per connection",
+        "is below the default of 4 MiB: fewer bytes are in flight per connection",
         "rate <= outstanding bytes / step time (nccl#2409)",
     ),
     "NCCL_MAX_NCHANNELS": Costly(bool, _CAPPED),
     "NCCL_MAX_NRINGS": Costly(bool, f"{_CAPPED} (old name)"),
     "NCCL_MAX_CTAS": Costly(bool, _CAPPED),
-    "NCCL_NTHREADS": Costly(bool, "sets the threads per block that NCCL would tune"),
+    "NCCL_NTHREADS": Costly(bool, "overrides NCCL's tuning of threads per block"),
     "NCCL_IB_PCI_RELAXED_ORDERING": Costly(is_one_of("0"), "turns relaxed ordering off, which virtual machines need"),
     "NCCL_LAUNCH_MODE": Costly(is_one_of("GROUP"), "launches kernels by group, for debugging"),
     "NCCL_TOPO_FILE": Costly(
-        bool, "NCCL believes this file about PCIe, not the machine", remedy="compare it with the machine"
+        bool, "replaces the machine's PCIe topology with this file", remedy="compare it with the machine"
     ),
-    "NCCL_GRAPH_FILE": Costly(bool, "NCCL takes these rings and trees, and searches none"),
+    "NCCL_GRAPH_FILE": Costly(bool, "replaces NCCL's search with these rings and trees"),
 }
 
 
 def costly_settings(log: NcclLog) -> Iterator[Finding]:
-    """Settings that force something known to cost, each once with the hosts that have it."""
-    costly = (one for one in log.settings if one.name in COSTLY and COSTLY[one.name].when(one.value))
-    for (name, value), found in grouped(costly, lambda one: (one.name, one.value)):
+    """Report settings with a known cost, each once with the hosts that have it."""
+    costly = (
+        setting for setting in log.settings if setting.name in COSTLY and COSTLY[setting.name].when(setting.value)
+    )
+    for (name, value), found in grouped(costly, lambda setting: (setting.name, setting.value)):
         rule = COSTLY[name]
         yield Finding(
             fault="nccl_setting",
-            where=named(one.host or "log" for one in found),
+            where=named(setting.host or "log" for setting in found),
             certainty="seen",
             says=f"{name}={value} {rule.does}",
             costs=rule.costs,
@@ -102,16 +104,18 @@ def costly_settings(log: NcclLog) -> Iterator[Finding]:
 
 
 def differing_settings(log: NcclLog) -> Iterator[Finding]:
-    """Settings that two processes have with different values, and those that only some hosts logged."""
-    hosts = {one.host for one in log.settings}
-    for name, found in grouped(log.settings, lambda one: one.name):
+    """Report settings that differ between processes, and those that only some hosts logged."""
+    hosts = {setting.host for setting in log.settings}
+    for name, found in grouped(log.settings, lambda setting: setting.name):
         if name in _MAY_DIFFER:
             continue
-        values = {one.value: one for one in reversed(found)}
-        missing = sorted(hosts - {one.host for one in found})
+        values = {setting.value: setting for setting in reversed(found)}
+        missing = sorted(hosts - {setting.host for setting in found})
         if len(values) > 1:
-            told = ", ".join(f"{value} on {one.host or 'the log'}" for value, one in sorted(values.items())[:6])
-            yield _difference(found, "seen", f"{name} differs between processes: {told}", list(values.values()))
+            listed = ", ".join(
+                f"{value} on {setting.host or 'the log'}" for value, setting in sorted(values.items())[:6]
+            )
+            yield _difference(found, "seen", f"{name} differs between processes: {listed}", list(values.values()))
         elif missing:
             says = f"{name}={found[0].value} is not logged by {', '.join(missing[:6])}"
             yield _difference(found, "possible", says, found[:1])
@@ -120,13 +124,13 @@ def differing_settings(log: NcclLog) -> Iterator[Finding]:
 def _difference(found: list[Setting], certainty: Certainty, says: str, shown: list[Setting]) -> Finding:
     return Finding(
         fault="nccl_settings_differ",
-        where=named(one.host or "log" for one in found),
+        where=named(setting.host or "log" for setting in found),
         certainty=certainty,
         says=says,
-        remedy="give every process the same environment: NCCL takes for granted that ranks decide alike",
-        evidence=tuple(_evidence(one) for one in shown[:4]),
+        remedy="give every process the same environment: NCCL assumes that all ranks decide alike",
+        evidence=tuple(_evidence(setting) for setting in shown[:4]),
     )
 
 
-def _evidence(one: Setting) -> Evidence:
-    return Evidence(claim="setting", value=f"{one.name}={one.value}", seen=f"line {one.line} of the log")
+def _evidence(setting: Setting) -> Evidence:
+    return Evidence(claim="setting", value=f"{setting.name}={setting.value}", seen=f"line {setting.line} of the log")

@@ -1,1 +1,1 @@
-"""GPUs, ranks and hosts that did the same work, held against each other. Pure."""
+"""Compares GPUs, ranks and hosts that did the same work. Pure."""

@@ -1,6 +1,6 @@
 """GPUs that are slower than their siblings at the same work.
 
-The rules, and where their figures come from, are in docs/gpu-health.md.
+The rules and the sources of their figures are in docs/gpu-health.md.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from railwright.topology.paths import Graph
 from railwright.units import format_size
 
 SLOWER_BY = 0.05
-"""Our choice: well above the noise of large copies, well below what a lost lane or link takes."""
+"""Our choice: well above the noise of large copies, well below the loss of a lane or link."""
 EVENT_RESOLUTION_S = 0.5e-6
-"""How finely the GPU's own clock tells times: CUDA Driver API, cuEventElapsedTime, "a resolution of around 0.5
+"""The resolution of the GPU's own clock: CUDA Driver API, cuEventElapsedTime, "a resolution of around 0.5
 microseconds".
 """
 _ALIKE = SLOWER_BY / 2
-"""Our choice: GPUs whose values are nearer than this to the next one's belong together."""
+"""Our choice: GPUs whose values differ by less belong to one group."""
 GPU_ID = re.compile(r"gpu\d{1,6}")
 _LONE_REMEDY = (
     "compare {name} with another: nvidia-smi -q -d CLOCK,POWER,PERFORMANCE,ECC, its PCIe link under load"
     " (lspci -vv, LnkSta), nvidia-smi nvlink -e, dmesg | grep Xid"
 )
-AGAIN = "measure again with --launches 3; if it stays, "
+AGAIN = "measure again with --launches 3; if it persists, "
 _GROUP_REMEDY = (
-    "see whether they are on another socket: nvidia-smi topo -m, in a virtual machine on its host; else compare their"
+    "check whether they are on another socket: nvidia-smi topo -m, for a virtual machine on its host; or compare their"
     " PCIe links under load (lspci -vv, LnkSta)"
 )
 
 
 def slower_than_siblings(points: Iterable[Judged], topology: Topology) -> tuple[Finding, ...]:
-    """One finding for each GPU or group of GPUs, benchmark and quantity, of the size that shows it most."""
+    """Return a finding per slow GPU or group, benchmark and quantity, at the size with the largest loss."""
     graph = Graph(topology)
     kinds: dict[str, tuple[str, ...]] = {}
     alike: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
     for point in points:
-        if point.value and point.launches and GPU_ID.search(point.path) and _tells_of_the_gpu(point):
+        if point.value and point.launches and GPU_ID.search(point.path) and _depends_on_gpu(point):
             kind = kinds.setdefault(point.path, _kind_of_path(point.path, graph))
             if kind:
                 alike[(point.benchmark, point.quantity, kind, *sorted(point.parameters.items()))].append(point)
@@ -61,12 +61,12 @@ def slower_than_siblings(points: Iterable[Judged], topology: Topology) -> tuple[
     return tuple(finding for _, finding in worst.values())
 
 
-def _tells_of_the_gpu(point: Judged) -> bool:
-    """Whether a worse value could be the GPU's doing."""
+def _depends_on_gpu(point: Judged) -> bool:
+    """Report whether the GPU could be the cause of a worse value."""
     if point.quantity == "latency_s" and point.parameters.get("clock") == "host":
-        return False  # by the host's clock it is the CPU that starts the work
-    # Both ways at once through host memory, plain CUDA C++ went 33 and 51 GB/s in two processes on one healthy GPU
-    # (docs/measured/4xh200); of eight, four GPUs have 45 and four 52 GB/s.
+        return False  # the host's clock includes the CPU that starts the work
+    # In both directions at once through host memory, plain CUDA C++ reached 33 and 51 GB/s in two processes on one
+    # healthy GPU (docs/measured/4xh200); of eight GPUs, four reach 45 and four 52 GB/s.
     return not (point.parameters.get("direction") == "both" and _through_the_host([point]))
 
 
@@ -75,7 +75,7 @@ def _through_the_host(points: Iterable[Judged]) -> bool:
 
 
 def _kind_of_path(path: str, graph: Graph) -> tuple[str, ...]:
-    """What paths must share to be compared: what is at their ends, and NCCL's kind; empty for an unknown path."""
+    """Return the key of comparable paths: the kinds of their ends and of the path; empty for an unknown path."""
     ends = [graph.devices.get(end) for end in path.split(">")]
     if len(ends) != 2 or ends[0] is None or ends[1] is None:
         return ()
@@ -85,12 +85,12 @@ def _kind_of_path(path: str, graph: Graph) -> tuple[str, ...]:
 
 
 def _names(points: Iterable[Judged]) -> list[str]:
-    """The GPUs of those paths, by number."""
+    """Return the GPUs of the paths, sorted by number."""
     return sorted({name for point in points for name in GPU_ID.findall(point.path)}, key=lambda name: int(name[3:]))
 
 
 def _parted(group: Sequence[Judged], names: Iterable[str]) -> tuple[list[Judged], list[Judged]]:
-    """The points in which one of those GPUs takes part, and the others."""
+    """Split the points into those that involve one of the GPUs and the others."""
     wanted = set(names)
     parts: tuple[list[Judged], list[Judged]] = ([], [])
     for point in group:
@@ -99,7 +99,7 @@ def _parted(group: Sequence[Judged], names: Iterable[str]) -> tuple[list[Judged]
 
 
 def _slow_groups(group: Sequence[Judged]) -> list[tuple[str, ...]]:
-    """The GPUs that are too slow, grouped if one common reason may explain them, such as another socket."""
+    """Return the slow GPUs, grouped if a common cause such as another socket may explain them."""
     names = _names(group)
     slow = [name for name in names if _lost(*_parted(group, (name,))) > SLOWER_BY]
     if not slow or not _through_the_host(group):
@@ -108,13 +108,13 @@ def _slow_groups(group: Sequence[Judged]) -> list[tuple[str, ...]]:
     for cluster in _clusters(group, names):
         concerned = [name for name in cluster if name in slow]
         if concerned:
-            # Where all GPUs are one cluster, those are left out that nobody would call slow.
+            # If all GPUs form one cluster, those that are not slow are left out.
             found.append(tuple(cluster) if len(cluster) < len(names) else tuple(concerned))
     return found
 
 
 def _clusters(group: Sequence[Judged], names: Iterable[str]) -> list[list[str]]:
-    """The GPUs by their medians, split where the step from one to the next is too large to be noise."""
+    """Cluster the GPUs by their medians, split where the step exceeds noise."""
     medians = sorted((_median(_parted(group, (name,))[0]), name) for name in names)
     clusters = [[medians[0][1]]]
     for (below, _), (value, name) in pairwise(medians):
@@ -125,29 +125,29 @@ def _clusters(group: Sequence[Judged], names: Iterable[str]) -> list[list[str]]:
 
 
 def _may_be_far(group: Sequence[Judged], names: Sequence[str]) -> bool:
-    """Whether another socket would explain it as well as a fault: several GPUs are alike, or there are only two."""
+    """Report whether another socket explains the loss as well as a fault: several GPUs are alike, or only two exist."""
     return _through_the_host(group) and (len(names) > 1 or len(_names(group)) < 3)
 
 
 def _lost(mine: list[Judged], rest: list[Judged]) -> float:
-    """How much slower the points of one GPU are, as a share of the others' median; 0 within the noise of the two."""
+    """Return the loss of one GPU as a share of the others' median; 0 if within noise."""
     if not mine or not rest:
         return 0.0
-    one, others = _median(mine), _median(rest)
+    median, others = _median(mine), _median(rest)
     by_event = mine[0].quantity == "latency_s" and mine[0].parameters.get("clock") == "gpu"
-    if abs(one - others) < max(_width(mine), _width(rest), EVENT_RESOLUTION_S if by_event else 0.0):
+    if abs(median - others) < max(_width(mine), _width(rest), EVENT_RESOLUTION_S if by_event else 0.0):
         return 0.0
-    # What crosses host memory differs more between processes than within one: there every launch has to agree.
+    # Transfers through host memory vary more between processes than within one, so every launch must agree.
     best = _best_end if _through_the_host(mine) else _bounds
     if mine[0].quantity == "latency_s":
         outside = best(mine, low=True) > _bounds(rest, low=False)
-        return one / others - 1 if outside else 0.0
+        return median / others - 1 if outside else 0.0
     outside = best(mine, low=False) < _bounds(rest, low=True)
-    return 1 - one / others if outside else 0.0
+    return 1 - median / others if outside else 0.0
 
 
 def _width(points: list[Judged]) -> float:
-    """Of the 95 % interval: samples that lie further apart than two GPUs do cannot tell them apart."""
+    """Return the width of the 95 % interval: samples that vary more than two GPUs differ cannot distinguish them."""
     return _bounds(points, low=False) - _bounds(points, low=True)
 
 
@@ -156,20 +156,20 @@ def _median(points: list[Judged]) -> float:
 
 
 def _bounds(points: list[Judged], *, low: bool) -> float:
-    """The middle of the launches' 95 % intervals, at their lower or upper ends."""
-    ends = [one.median_low if low else one.median_high for point in points for one in point.launches]
+    """Return the median of the lower or upper ends of the launches' 95 % intervals."""
+    ends = [launch.median_low if low else launch.median_high for point in points for launch in point.launches]
     return quantile(sorted(ends), 0.5)
 
 
 def _best_end(points: list[Judged], *, low: bool) -> float:
-    """The lowest lower end or the highest upper end of the launches' 95 % intervals."""
+    """Return the lowest lower end or the highest upper end of the launches' 95 % intervals."""
     if low:
-        return min(one.median_low for point in points for one in point.launches)
-    return max(one.median_high for point in points for one in point.launches)
+        return min(launch.median_low for point in points for launch in point.launches)
+    return max(launch.median_high for point in points for launch in point.launches)
 
 
 def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[Judged], *, far: bool) -> Finding:
-    """Of one GPU, or of GPUs whose longer way to the host's memory (`far`) would explain it as well as a fault."""
+    """Return the finding for a slow GPU, or for GPUs that may only be farther from the host's memory (`far`)."""
     through_the_host, all_of_them = _through_the_host(mine), ", ".join(names)
     once = through_the_host and max(len(point.launches) for point in mine) < 2
     pairs = not through_the_host and any(len(set(GPU_ID.findall(point.path))) > 1 for point in mine)
@@ -180,7 +180,7 @@ def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[
         where=(*map(OfPart, names), *dict.fromkeys(OfPath(point.path) for point in mine)),
         certainty="possible" if far or once else "likely",
         says=f"{says}: they may be farther away, on another socket or PCIe switch" if far else says,
-        costs="a collective goes at the rate of its slowest GPU" if pairs else "",
+        costs="a collective runs at the rate of its slowest GPU" if pairs else "",
         remedy=_GROUP_REMEDY if far else (AGAIN if once else "") + _LONE_REMEDY.format(name=all_of_them),
         evidence=_evidence(all_of_them, mine, rest),
     )
@@ -191,7 +191,7 @@ def _says(mine: list[Judged], rest: list[Judged]) -> str:
     size = size_of(first.parameters)
     at = f" at {format_size(size)}" if size is not None else ""
     value, others = (format_quantity(first.quantity, _median(points)) for points in (mine, rest))
-    return f"{first.benchmark}{at}: {value}, they have {others}"
+    return f"{first.benchmark}{at}: {value} instead of {others}"
 
 
 def _evidence(names: str, mine: list[Judged], rest: list[Judged]) -> tuple[Evidence, ...]:

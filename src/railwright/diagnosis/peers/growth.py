@@ -1,8 +1,8 @@
-"""Groups of hosts that were merged: what each merge gained, and those named that lose. Pure.
+"""Merged groups of hosts: the gain of each merge, and findings for merges that lose. Pure.
 
-Every group has as much work a host as every other one (weak scaling), so that two groups together should reach what
-both reach by themselves. No rate is foretold from the network: a merge is held against its own halves, and against
-other merges of as many hosts.
+Every host has the same amount of work (weak scaling), so two groups together should reach the sum of their separate
+rates. No rate is predicted from the network: a merge is compared with its own halves and with other merges of the
+same size.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from railwright.results.records import Evidence, Result
 from railwright.results.statistics import quantile
 
 LEAST_EFFICIENCY = 0.75
-"""Our choice: of what both halves reach by themselves; with less, over half of what the second one adds is lost."""
+"""Our choice, as a share of the sum of both halves: below it more than half of the second half's rate is lost."""
 LESS_THAN_SIBLINGS = 0.1
-"""Our choice: twice what tells a slow host from the others, for the noise of three measurements adds up."""
+"""Our choice: twice the threshold for a slow host, because the noise of three measurements adds up."""
 _NOTHING = 0.6
-"""Our choice: hardly more than the better half alone, which no noise of a healthy merge comes down to."""
+"""Our choice: hardly more than the better half alone, beyond the noise of a healthy merge."""
 _NEEDED = 3
-"""Merges of as many hosts, of which one can be told from the others."""
-_OF_GROUPS = frozenset({"host", "hosts", "first", "n", "p", "q"})
-"""What differs between a group and its halves without making their work another kind."""
+"""The number of merges of one size needed to compare one with the others."""
+_GROUP_PARAMETERS = frozenset({"host", "hosts", "first", "n", "p", "q"})
+"""Parameters that may differ between a group and its halves at the same kind of work."""
 
 Members = tuple[str, ...]
 State = Literal["gains", "loses", "disturbed", "failed"]
 
 
 class Group(NamedTuple):
-    """What hosts reached together, or one by itself."""
+    """The rate of several hosts together, or of a single host."""
 
     members: Members
     values: tuple[float, ...]
-    """The medians of its launches, from low to high; none where it gave no sound result."""
+    """The medians of its launches, ascending; empty without a valid result."""
     cpu_share: float
     reason: str = ""
-    """Why it has no value."""
+    """The reason why it has no value."""
 
     @property
     def value(self) -> float:
-        """What stands for it."""
+        """The median of `values`; 0 if empty."""
         return quantile(self.values, 0.5) if self.values else 0.0
 
 
 class Merge(NamedTuple):
-    """Two groups and what they reached together."""
+    """Two groups and their merged result."""
 
     quantity: Quantity
     together: Group
@@ -62,33 +62,35 @@ class Merge(NamedTuple):
 
     @property
     def efficiency(self) -> float:
-        """Of what the halves reached by themselves; 0 where one of the three is not known."""
+        """The merged rate over the sum of the halves' rates; 0 if any of the three is unknown."""
         alone = self.first.value + self.second.value
         return self.together.value / alone if self.first.values and self.second.values else 0.0
 
     @property
     def best_efficiency(self) -> float:
-        """That of its fastest launch."""
+        """The efficiency of the fastest launch."""
         return self.efficiency * self.together.values[-1] / self.together.value if self.together.values else 0.0
 
 
 def merges(results: Iterable[Result]) -> tuple[Merge, ...]:
-    """Every merge, in the order in which they were measured."""
-    of_groups = [one for one in results if one.parameters.get("first") or one.parameters.get("host")]
+    """Return every merge in the order of measurement."""
+    of_groups = [result for result in results if result.parameters.get("first") or result.parameters.get("host")]
     found = []
-    for _, alike in grouped(of_groups, lambda one: (one.benchmark, one.quantity, *_kind(one))):
+    for _, alike in grouped(of_groups, lambda result: (result.benchmark, result.quantity, *_kind(result))):
         groups = {members: _group(members, list(own)) for members, own in grouped(alike, _members)}
-        firsts = {_members(one): first for one in alike if isinstance(first := one.parameters.get("first"), int)}
+        firsts = {
+            _members(result): first for result in alike if isinstance(first := result.parameters.get("first"), int)
+        }
         for members, first in firsts.items():
-            one, other = groups.get(members[:first]), groups.get(members[first:])
-            if one is not None and other is not None:
-                found.append(Merge(alike[0].quantity, groups[members], one, other))
+            half, other = groups.get(members[:first]), groups.get(members[first:])
+            if half is not None and other is not None:
+                found.append(Merge(alike[0].quantity, groups[members], half, other))
     return tuple(found)
 
 
 def _kind(result: Result) -> list[tuple[str, object]]:
-    """What was varied besides the hosts and what grows with their number."""
-    return sorted((name, value) for name, value in result.parameters.items() if name not in _OF_GROUPS)
+    """Return the varied parameters except the hosts and those that grow with their number."""
+    return sorted((name, value) for name, value in result.parameters.items() if name not in _GROUP_PARAMETERS)
 
 
 def _members(result: Result) -> Members:
@@ -98,16 +100,16 @@ def _members(result: Result) -> Members:
 
 def _group(members: Members, results: Sequence[Result]) -> Group:
     values, cpu_share = launches_of(results)
-    reason = "" if values else next((one.reason for one in results if one.reason), "it was not measured")
+    reason = "" if values else next((result.reason for result in results if result.reason), "not measured")
     return Group(members, values, cpu_share, reason)
 
 
 def state_of(merge: Merge, every: Iterable[Merge]) -> State:
-    """Whether it gained what it should. `every` has the merges beside which it is seen, itself as well."""
+    """Return whether the merge gained as expected. `every` holds all merges to compare with, including itself."""
     if not merge.efficiency:
         return "failed"
-    alike = [one for one in every if one is not merge and len(one.together.members) == len(merge.together.members)]
-    others = sorted(one.efficiency for one in alike if one.efficiency)
+    alike = [peer for peer in every if peer is not merge and len(peer.together.members) == len(merge.together.members)]
+    others = sorted(peer.efficiency for peer in alike if peer.efficiency)
     least = LEAST_EFFICIENCY
     if len(others) >= _NEEDED - 1:
         least = max(least, quantile(others, 0.5) * (1 - LESS_THAN_SIBLINGS))
@@ -118,84 +120,88 @@ def state_of(merge: Merge, every: Iterable[Merge]) -> State:
 
 
 def is_well(members: Members, results: Sequence[Result]) -> bool:
-    """Whether hosts may go on together; for a single one, whether it was measured and keeps up with the others."""
+    """Report whether a group may be merged further; for a single host, whether it was measured and is not slow."""
     if len(members) == 1:
         measured = {host.name for ranking in rankings(results) for host in ranking.hosts if host.values}
-        slow = {place for one in slower_hosts(results) if one.certainty == "likely" for place in one.where}
+        slow = {place for finding in slower_hosts(results) if finding.certainty == "likely" for place in finding.where}
         return members[0] in measured and OfParameter("host", members[0]) not in slow
     every = merges(results)
-    return any(one.together.members == members and state_of(one, every) == "gains" for one in every)
+    return any(merge.together.members == members and state_of(merge, every) == "gains" for merge in every)
 
 
 def losing_merges(results: Sequence[Result]) -> tuple[Finding, ...]:
-    """A finding for each part that gains with nobody, and for each other merge that loses."""
+    """Return a finding for each part that gains with no other, and for each other merge that loses."""
     every = merges(results)
-    states = {one.together.members: state_of(one, every) for one in every}
-    lost = [one for one in every if states[one.together.members] in ("loses", "failed")]
-    gaining = [one for one in every if states[one.together.members] == "gains"]
-    gained = {half.members for one in gaining for half in (one.first, one.second)}
-    well = gained | {one.together.members for one in gaining}
+    states = {merge.together.members: state_of(merge, every) for merge in every}
+    lost = [merge for merge in every if states[merge.together.members] in ("loses", "failed")]
+    gaining = [merge for merge in every if states[merge.together.members] == "gains"]
+    gained = {half.members for merge in gaining for half in (merge.first, merge.second)}
+    well = gained | {merge.together.members for merge in gaining}
     findings, explained = [], set[Members]()
-    for part in dict.fromkeys(half.members for one in lost for half in (one.first, one.second)):
-        own = [one for one in lost if part in (one.first.members, one.second.members)]
-        if len(own) > 1 and part not in gained:
-            others = [one for one in own if _others(one, part) not in well and one.together.members not in explained]
-            if len(others) < len(own):  # else a part that gains with nobody either may be at fault
-                findings.append(_of_part(part, own))
-                explained |= {one.together.members for one in own}
-    findings += [_of_merge(one, gained) for one in lost if one.together.members not in explained]
-    findings += [_disturbed(one) for one in every if states[one.together.members] == "disturbed"]
+    for part in dict.fromkeys(half.members for merge in lost for half in (merge.first, merge.second)):
+        partners = [merge for merge in lost if part in (merge.first.members, merge.second.members)]
+        if len(partners) > 1 and part not in gained:
+            others = [
+                merge
+                for merge in partners
+                if _partner(merge, part) not in well and merge.together.members not in explained
+            ]
+            if len(others) < len(partners):  # otherwise a partner without gains may be at fault
+                findings.append(_report_part(part, partners))
+                explained |= {merge.together.members for merge in partners}
+    findings += [_report_merge(merge, gained) for merge in lost if merge.together.members not in explained]
+    findings += [_disturbed(merge) for merge in every if states[merge.together.members] == "disturbed"]
     return tuple(findings)
 
 
-def _others(merge: Merge, part: Members) -> Members:
+def _partner(merge: Merge, part: Members) -> Members:
     return merge.second.members if merge.first.members == part else merge.first.members
 
 
 def words(merge: Merge) -> str:
-    """`21.3 GFLOP/s of 10.8 + 10.9 (0.98)`."""
+    """Format a merge as `21.3 GFLOP/s of 10.8 + 10.9 (0.98)`."""
     if not merge.together.values:
         return f"no result: {merge.together.reason}"
     if not merge.efficiency:
         return f"{format_quantity(merge.quantity, merge.together.value)}, a half has no result"
     first, second, together = (
-        format_quantity(merge.quantity, one.value) for one in (merge.first, merge.second, merge.together)
+        format_quantity(merge.quantity, group.value) for group in (merge.first, merge.second, merge.together)
     )
     return f"{together} of {first} + {second} ({merge.efficiency:.2f})"
 
 
-def _of_part(part: Members, lost: Sequence[Merge]) -> Finding:
-    companions = " nor with ".join(format_hosts(_others(one, part)) for one in lost)
+def _report_part(part: Members, lost: Sequence[Merge]) -> Finding:
+    companions = " nor with ".join(format_hosts(_partner(merge, part)) for merge in lost)
     return _finding(
         (OfParameter("hosts", format_hosts(part)),),
-        f"{format_hosts(part)} gains nothing with {companions}, which it is measured well without",
-        f"look at its NICs, cables and leaf: railwright locate --hosts with {format_hosts(part)} and a few others",
+        f"{format_hosts(part)} gains nothing with {companions}, which measure well without it",
+        f"check its NICs, cables and leaf: railwright locate --hosts with {format_hosts(part)} and a few others",
         lost,
     )
 
 
-def _of_merge(merge: Merge, gained: set[Members]) -> Finding:
+def _report_merge(merge: Merge, gained: set[Members]) -> Finding:
     first, second = format_hosts(merge.first.members), format_hosts(merge.second.members)
     if merge.first.members in gained and merge.second.members in gained:
-        what = "each gains with others, so it lies between the two: links and routes from the one's leaf to the other's"
+        cause = "each gains with others, so the cause is between the two: links and routes between their leaves"
     else:
-        what = "either of them, or what lies between: neither was merged with others as well"
-    says = f"{first} and {second} together reach {words(merge)}: {what}"
+        cause = "the cause is in either group or between them: neither was also merged with others"
+    says = f"{first} and {second} together reach {words(merge)}: {cause}"
     return _finding((OfParameter("hosts", first), OfParameter("hosts", second)), says, _REMEDY, (merge,))
 
 
-_REMEDY = "search the routes between them: railwright locate --hosts; note the routing engine and try another one"
+_REMEDY = "search the routes between them: railwright locate --hosts; note the routing engine and try another"
 
 
 def _disturbed(merge: Merge) -> Finding:
     names = format_hosts(merge.together.members)
-    had = f"{names} had {merge.together.cpu_share:.2f} of the time of their cores, less than by themselves"
+    had = f"{names} had {merge.together.cpu_share:.2f} of their cores' time, less than separately"
     return Finding(
         fault="merge_loses",
         where=(OfParameter("hosts", names),),
         certainty="could not look",
         says=f"{had}: {words(merge)}",
-        remedy="end what else runs on these hosts, and measure again",
+        remedy="stop other work on these hosts, and measure again",
     )
 
 
@@ -206,13 +212,13 @@ def _finding(where: tuple[Place, ...], says: str, remedy: str, lost: Sequence[Me
         where=where,
         certainty="possible" if once and lost[0].efficiency > _NOTHING else "likely",
         says=says,
-        costs="work that these groups share goes at the rate of one of them, or less",
+        costs="work shared by these groups runs at the rate of one of them, or less",
         remedy=(AGAIN if once else "") + remedy,
         evidence=tuple(
             Evidence(
-                claim=f"{format_hosts(one.first.members)} + {format_hosts(one.second.members)}", value=words(one),
-                seen=f"{max(1, len(one.together.values))} launches",
+                claim=f"{format_hosts(merge.first.members)} + {format_hosts(merge.second.members)}", value=words(merge),
+                seen=f"{max(1, len(merge.together.values))} launches",
             )
-            for one in lost
+            for merge in lost
         ),
     )  # fmt: skip

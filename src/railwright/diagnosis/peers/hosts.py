@@ -1,4 +1,4 @@
-"""Hosts that were measured each by itself: ranked, and those named that are slower than the others at the same work."""
+"""Ranks hosts that were measured separately, and reports those slower than the others at the same work."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
 
 _NEEDED = 3
-"""Of two hosts nobody knows which is the healthy one."""
+"""With two hosts it is unknown which one is healthy."""
 
 
 class Host(NamedTuple):
-    """One host at one kind of work."""
+    """A host at one kind of work."""
 
     name: str
     values: tuple[float, ...]
-    """The medians of its launches, from low to high; none where it gave no sound result."""
+    """The medians of its launches, ascending; empty without a valid result."""
     cpu_share: float
-    """The least part of its cores' time that it had in any launch."""
+    """The smallest share of its cores' time in any launch."""
 
     @property
     def value(self) -> float:
-        """What stands for it."""
+        """The median of `values`; 0 if empty."""
         return quantile(self.values, 0.5) if self.values else 0.0
 
 
 class Ranking(NamedTuple):
-    """Hosts at the same work, the fastest first; those without a result last."""
+    """Hosts at the same work, the fastest first, those without a result last."""
 
     benchmark: str
     quantity: str
@@ -42,19 +42,19 @@ class Ranking(NamedTuple):
     hosts: tuple[Host, ...]
 
     def others(self, host: Host) -> float:
-        """The median of the other hosts; 0 where there are none."""
-        values = sorted(one.value for one in self.hosts if one is not host and one.values)
+        """Return the median of the other hosts; 0 if there are none."""
+        values = sorted(other.value for other in self.hosts if other is not host and other.values)
         return quantile(values, 0.5) if values else 0.0
 
 
 def rankings(results: Iterable[Result]) -> tuple[Ranking, ...]:
-    """Every kind of work that was measured on several hosts, each by itself. Only rates: more is better."""
-    named = [one for one in results if one.parameters.get("host") and one.quantity != "latency_s"]
-    alike = grouped(named, lambda one: (one.benchmark, one.quantity, *sorted(_rest(one).items())))
+    """Rank the hosts at every kind of work that was measured separately on several hosts. Only rates are ranked."""
+    named = [result for result in results if result.parameters.get("host") and result.quantity != "latency_s"]
+    alike = grouped(named, lambda result: (result.benchmark, result.quantity, *sorted(_rest(result).items())))
     found = []
     for _, group in alike:
-        by_host = grouped(group, lambda one: one.parameters["host"])
-        hosts = [Host(str(name), *launches_of(own)) for name, own in by_host]
+        by_host = grouped(group, lambda result: result.parameters["host"])
+        hosts = [Host(str(name), *launches_of(launches)) for name, launches in by_host]
         hosts.sort(key=lambda host: host.value, reverse=True)
         if len(hosts) > 1:
             found.append(Ranking(group[0].benchmark, group[0].quantity, _rest(group[0]), tuple(hosts)))
@@ -66,17 +66,17 @@ def _rest(result: Result) -> dict[str, Scalar]:
 
 
 def launches_of(results: Iterable[Result]) -> tuple[tuple[float, ...], float]:
-    """The medians of the launches that were measured, from low to high, and the least share of the cores' time."""
-    sound = [one for one in results if one.outcome == "measured" and one.summary is not None]
-    shares = [share for one in sound if isinstance(share := one.settings.get("cpu_share"), int | float)]
-    medians = sorted(one.summary.median for one in sound if one.summary is not None)
+    """Return the medians of the measured launches, ascending, and the smallest share of the cores' time."""
+    sound = [result for result in results if result.outcome == "measured" and result.summary is not None]
+    shares = [share for result in sound if isinstance(share := result.settings.get("cpu_share"), int | float)]
+    medians = sorted(result.summary.median for result in sound if result.summary is not None)
     return tuple(medians), float(min(shares, default=1.0))
 
 
 def slower_hosts(results: Iterable[Result]) -> tuple[Finding, ...]:
-    """One finding for each host that is slower in all of its launches, at the work that shows it most.
+    """Return a finding for each host that is slower in all of its launches, at the work with the largest loss.
 
-    A host whose cores were shared is not called slow: the others had them.
+    A host that shared its cores with other work is not called slow.
     """
     worst: dict[str, tuple[float, Finding]] = {}
     for ranking in rankings(results):
@@ -92,14 +92,14 @@ def slower_hosts(results: Iterable[Result]) -> tuple[Finding, ...]:
 
 def _slower(host: Host, ranking: Ranking, lost: float, others: float) -> Finding:
     once = len(host.values) < 2
-    value, rest = (format_quantity(ranking.quantity, one) for one in (host.value, others))
-    work = " ".join(str(one) for one in (ranking.benchmark, ranking.parameters.get("part", "")) if one)
+    value, rest = (format_quantity(ranking.quantity, rate) for rate in (host.value, others))
+    work = " ".join(str(word) for word in (ranking.benchmark, ranking.parameters.get("part", "")) if word)
     return Finding(
         fault="host_slower_than_siblings",
         where=(OfParameter("host", host.name),),
         certainty="possible" if once else "likely",
-        says=f"{host.name} is {lost:.0%} slower than the other hosts in {work}: {value}, they have {rest}",
-        costs="work that all hosts share goes at the rate of the slowest",
+        says=f"{host.name} is {lost:.0%} slower than the other hosts in {work}: {value} instead of {rest}",
+        costs="work shared by all hosts runs at the rate of the slowest",
         remedy=(AGAIN if once else "")
         + "compare clocks, power limits, temperatures, memory modules and firmware with another host",
         evidence=(Evidence(claim=ranking.quantity, value=value, seen=f"{len(host.values)} launches"),),

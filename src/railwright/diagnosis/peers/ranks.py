@@ -1,4 +1,4 @@
-"""Ranks that did the same work at the same time: one that was slower than the one in the middle is named. Pure."""
+"""Reports ranks that were slower than the median rank at the same work at the same time. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from railwright.limits.linpack import WHOLE_CORES
 from railwright.results.records import Evidence, Result
 
 _NEEDED = 3
-"""Of two ranks nobody knows which is the healthy one."""
+"""With two ranks it is unknown which one is healthy."""
 
 
 def slower_ranks(results: Iterable[Result]) -> tuple[Finding, ...]:
-    """One finding for each rank, by the launch that shows it least: a slow rank is slow in each of them.
+    """Return a finding for each rank that is slow in every launch, by the launch with the smallest loss.
 
-    A run whose ranks had not all the time of their cores accuses nobody.
+    A run whose ranks shared their cores with other work gives no findings.
     """
     least: dict[tuple[str, str], list[tuple[float, Result]]] = {}
     launches: dict[str, set[int]] = {}
@@ -31,14 +31,14 @@ def slower_ranks(results: Iterable[Result]) -> tuple[Finding, ...]:
         least.setdefault((result.benchmark, _name(result)), []).append((float(times), result))
     found = []
     for (benchmark, name), seen in least.items():
-        times, result = min(seen, key=lambda one: one[0])
-        if times > 1 + SLOWER_BY and {one.launch for _, one in seen} == launches[benchmark]:
+        times, result = min(seen, key=lambda item: item[0])
+        if times > 1 + SLOWER_BY and {launched.launch for _, launched in seen} == launches[benchmark]:
             found.append(_finding(name, times, result, len(launches[benchmark])))
     return tuple(found)
 
 
 def _name(result: Result) -> str:
-    """`rank 3 on node7`, with its GPU where it has one."""
+    """Format the slowest rank as `rank 3 on node7`, with its GPU if it has one."""
     gpu = result.settings.get("slowest_gpu")
     place = f"rank {result.settings.get('slowest_rank')} on {result.settings.get('slowest_host')}"
     return f"{gpu} ({place})" if gpu else place
@@ -49,8 +49,8 @@ def _finding(name: str, times: float, result: Result, launches: int) -> Finding:
         fault="rank_slower_than_siblings",
         where=(OfBenchmark(result.benchmark),),
         certainty="possible" if launches < 2 else "likely",
-        says=f"{name} took {times:.2f} times as long as the rank in the middle for the same products of matrices",
-        costs="work that all ranks share goes at the rate of the slowest",
+        says=f"{name} took {times:.2f} times as long as the median rank for the same matrix products",
+        costs="work shared by all ranks runs at the rate of the slowest",
         remedy=(AGAIN if launches < 2 else "") + "compare clocks, power limits and temperatures with another",
         evidence=(Evidence(claim="slowest_times_median", value=f"{times:.3f}", seen=f"{launches} launches"),),
     )

@@ -1,1 +1,1 @@
-"""Whole runs judged: points, paths, findings, causes. Pure."""
+"""Judges whole runs: points, paths, findings, causes. Pure."""

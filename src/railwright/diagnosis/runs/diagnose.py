@@ -1,4 +1,4 @@
-"""A whole run, judged: points, then curves, then the machine's faults, then the exit status."""
+"""Judges a whole run: its points, its curves, the machine's faults, and the exit status."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ _BYTES_DECIDE_FROM = 64 * KIB
 
 
 def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requirement, ...] = ()) -> Diagnosis:
-    """Judge every point and curve of a results file, each against what its benchmark declares.
+    """Judge every point and curve of a results file by the declarations of its benchmark.
 
-    With `required` the exit status is about those paths alone.
+    With `required` only those paths decide the exit status.
     """
     context, topology = file.run.context, file.run.topology
     finder = LimitFinder(topology, file.results, declarations, context.environment, file.run.fabric)
-    by_point = grouped(file.results, lambda one: (*one.series(), one.parameters.get("size_bytes")))
-    points = _doubted(tuple(_judge_point(results, finder, file.disturbed) for _, results in by_point), declarations)
+    by_point = grouped(file.results, lambda result: (*result.series(), result.parameters.get("size_bytes")))
+    points = _doubt_collectives(
+        tuple(_judge_point(results, finder, file.disturbed) for _, results in by_point), declarations
+    )
     environment = file.run.context.environment
     facts = Facts(topology=file.run.topology, results=file.results, environment=environment, declarations=declarations)
     found = tuple(finding for check in EVERY_CHECK for finding in check.look(facts))
@@ -50,12 +52,12 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
         *slower_ranks(file.results),
         *usual.look(file.results, declarations, file.run.topology),
     )
-    by_curve = grouped(points, lambda one: (one.benchmark, one.quantity, one.path, *_varied(one).items()))
+    by_curve = grouped(points, lambda point: (point.benchmark, point.quantity, point.path, *_varied(point).items()))
     paths = tuple(_judge_curve(curve, finder, findings) for _, curve in by_curve)
     missed = unmet(paths, required)
     status = required_status(missed) if required else exit_status(paths, findings)
     if status == EXIT_OK and (file.end is None or file.end.interrupted):
-        status = EXIT_UNJUDGED  # what a run that was cut off did not reach, nobody has judged
+        status = EXIT_UNJUDGED  # the rest of an interrupted run was not judged
     return Diagnosis(
         points=points,
         paths=paths,
@@ -66,8 +68,8 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     )
 
 
-def _doubted(points: tuple[Judged, ...], declarations: Declarations) -> tuple[Judged, ...]:
-    """The points, where those of a collective by NCCL are in doubt as the rows of another tool's table are."""
+def _doubt_collectives(points: tuple[Judged, ...], declarations: Declarations) -> tuple[Judged, ...]:
+    """Doubt the points of NCCL collectives as the rows of another tool's table."""
     by_nccl = benchmarks_with(Collective, declarations, by="nccl", in_buckets=False)
     found = list(points)
     for _, curve in grouped(enumerate(points), lambda pair: _both_placements(pair[1])):
@@ -80,46 +82,48 @@ def _doubted(points: tuple[Judged, ...], declarations: Declarations) -> tuple[Ju
 
 
 def _both_placements(point: Judged) -> tuple[object, ...]:
-    """What the points of one curve share, whether out of place or in place."""
+    """Return the key of a curve that ignores the placement."""
     varied = (item for item in _varied(point).items() if item[0] != "placement")
     return point.benchmark, point.quantity, point.path, *varied
 
 
 def _judge_point(results: list[Result], finder: LimitFinder, disturbed: tuple[Disturbed, ...]) -> Judged:
-    """One set of parameters over all launches."""
+    """Judge one set of parameters over all launches."""
     measured = [result for result in results if result.outcome == "measured" and result.summary is not None]
     first = (measured or results)[0]
     medians = sorted(result.summary.median for result in measured if result.summary is not None)
     value = quantile(medians, 0.5) if medians else None
-    # A launch that failed outright is a point of its own; one that failed at this point makes this point fail.
+    # A launch that failed completely is a separate point; a failure at this point fails the point.
     failed = next((result for result in results if result.outcome == "failed"), None)
     telling = failed or first
-    checks = _together([result.verification for result in measured])
+    checks = _merge_checks([result.verification for result in measured])
     point = replace(first, outcome=telling.outcome, reason=telling.reason)
     met = judged(point, value, finder.find(first), checks, finder.standing(first))
     return replace(
         if_launches_agree(_if_alone(met, measured, disturbed), medians),
         launches=tuple(result.summary for result in measured if result.summary is not None),
         launch_spread=(medians[-1] - medians[0]) / value if value and len(medians) > 1 else None,
-        # Two values for one claim mean that the launches did not run alike, so one of each is kept.
-        evidence=tuple({(one.claim, one.value): one for result in measured for one in result.evidence}.values()),
+        # Launches that ran differently have several values for a claim, so each value is kept once.
+        evidence=tuple({(item.claim, item.value): item for result in measured for item in result.evidence}.values()),
     )
 
 
 def _if_alone(point: Judged, measured: list[Result], disturbed: tuple[Disturbed, ...]) -> Judged:
-    """What other work may have slowed is not slow: judged by the launches that had the host to themselves."""
+    """Judge a slow point by its undisturbed launches if other work ran during some."""
     if point.verdict.state != "slow" or not disturbed:
         return point
-    taken = [max((one.others_fraction for one in disturbed if one.concerns(each)), default=0.0) for each in measured]
+    taken = [
+        max((span.others_fraction for span in disturbed if span.concerns(result)), default=0.0) for result in measured
+    ]
     pairs = zip(measured, taken, strict=True)
-    quiet = [each.summary.median for each, share in pairs if not share and each.summary is not None]
+    quiet = [result.summary.median for result, share in pairs if not share and result.summary is not None]
     return if_alone(point, quiet, max(taken, default=0.0))
 
 
-def _together(every: list[Verification | None]) -> Verification | None:
-    """The checks of all launches; None if a single one was not checked."""
-    checks = [check for check in every if check is not None and check.bytes_checked]
-    if not checks or len(checks) < len(every):
+def _merge_checks(verifications: list[Verification | None]) -> Verification | None:
+    """Merge the data checks of all launches; None if any launch was not checked."""
+    checks = [check for check in verifications if check is not None and check.bytes_checked]
+    if not checks or len(checks) < len(verifications):
         return None
     return Verification(
         method=checks[0].method,
@@ -129,7 +133,7 @@ def _together(every: list[Verification | None]) -> Verification | None:
 
 
 def _varied(point: Judged) -> dict[str, Scalar]:
-    """What tells one curve from another: the parameters without the size."""
+    """Return the parameters except the size, which identify a curve."""
     return {key: value for key, value in sorted(point.parameters.items()) if key != "size_bytes"}
 
 
@@ -154,8 +158,10 @@ def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Find
 
 
 def _headline(points: list[Judged]) -> Judged | None:
-    """The largest size where the path and not the cost of a message decides: of a bandwidth, and of a latency that was
-    measured at large sizes alone. Else the smallest.
+    """Return the point that represents a curve.
+
+    The largest size for a bandwidth and for a latency measured only at large sizes, where the path decides; otherwise
+    the smallest, where the cost of a message decides.
     """
     measured = [point for point in points if point.value is not None]
     sizes = [size_of(point.parameters) or 0 for point in measured]
@@ -168,8 +174,9 @@ _TELLS_NOTHING: tuple[State, ...] = ("unknown", "reference")
 
 
 def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
-    """The worst of the judged points. Sizes without a band do not count; without any judged point it is unknown, or a
-    reference if all of them are.
+    """Return the worst verdict of the judged points.
+
+    Sizes without a band do not count. Without any judged point the verdict is unknown, or reference if all points are.
     """
     telling = [point for point in points if point.verdict.state not in _TELLS_NOTHING]
     if not any(point.verdict.state != "waived" for point in telling) and headline is not None:
@@ -181,7 +188,7 @@ def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
     if headline is None:
         return worst.verdict
     if WORST_FIRST.index(headline.verdict.state) <= WORST_FIRST.index(worst.verdict.state):
-        return headline.verdict  # smaller sizes cannot vouch for the one that stands for the curve
+        return headline.verdict  # smaller sizes cannot improve the verdict of the headline
     if "size_bytes" not in worst.parameters:
         return worst.verdict
     return replace(worst.verdict, why=f"at {format_size(size_of(worst.parameters) or 0)}: {worst.verdict.why}")

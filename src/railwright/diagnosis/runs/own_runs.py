@@ -1,4 +1,4 @@
-"""What the points of a run of ours are held against: its machine, its baselines, and what its benchmarks declare."""
+"""Limits for the points of a run of ours, from its machine, its baselines and its benchmarks' declarations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from railwright.topology.devices import Path, Topology
 
 
 class LimitFinder:
-    """Limits for the points of one run."""
+    """Finds limits for the points of a run."""
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class LimitFinder:
         environment: Mapping[str, str] | None = None,
         fabric: Fabric | None = None,
     ) -> None:
-        """`declarations` say which workloads the benchmarks' results are; `results` hold the baselines.
+        """Collect the baselines from `results`; `declarations` map results to workloads.
 
-        `fabric` are the links between the hosts of the run, where they are known.
+        `fabric` holds the links between the hosts of the run, if known.
         """
         self._declarations = declarations
         self._baselines = Baselines(results, declarations)
@@ -38,15 +38,15 @@ class LimitFinder:
         )
 
     def path(self, path_id: str) -> Path | None:
-        """The path of `source>target` over the topology, None where it has no such devices."""
+        """Return the path of `source>target` over the topology; None if it lacks these devices."""
         return self.machine.path_over(path_id)
 
     def find(self, point: Result) -> Bounds:
-        """The limit and the expected band of one point; no limit for what nobody declared."""
+        """Return the limit and the expected band of a point; no limit if its benchmark declares nothing."""
         return expect(workload_of(point, self._declarations), self.machine)
 
     def standing(self, point: Result) -> Standing:
-        """Whether the point is a reference, and what would judge it where nothing does."""
+        """Return whether the point is a reference, and what would decide its verdict if it has no limit."""
         declared = declared_for(point, self._declarations)
         if declared is None:
             return Standing()
@@ -55,7 +55,7 @@ class LimitFinder:
         if declared.is_reference or is_own_best:
             return Standing(is_reference=True)
         if workload.shares_cores:
-            return Standing(needs="a core for each rank: fewer of them, -o ranks= or -o pairs=")
+            return Standing(needs="one core per rank: reduce the ranks with -o ranks= or -o pairs=")
         wanted = [baseline for baseline in workload.baselines if baseline != "file read"]
         if is_between_hosts(workload):
             wanted = [baseline for baseline in wanted if baseline == "plain socket"]

@@ -1,8 +1,8 @@
-"""References that are far from what machines of their class have.
+"""Baselines that are far below those of other machines of their class.
 
-Nothing in a run stands above its references, so a machine that is slow in all it does would be called fast. Where the
-class of a processor is known from machines that were measured, a tenth of the least that those had is told of. It is a
-hint and no verdict: classes are wide.
+A run has nothing to compare its baselines with, so a machine that is slow in everything would pass. If machines with
+the same class of processor were measured, a baseline below a tenth of their lowest value is reported. That is a hint
+and no verdict, because classes are wide.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from railwright.topology.devices import DeviceKind, Topology
 from railwright.units import MIB
 
 FAR_OFF = 0.1
-"""Our choice: far beyond what machines of one class differ by."""
+"""Our choice: far beyond the variation between machines of one class."""
 
 _XEON, _HOPPER = ("Xeon",), ("H100", "H200")
 _TWO_H200 = Source("Railwright docs/measured/2xh200", "paths through host memory, and its records")
@@ -31,16 +31,16 @@ HOPPER_LOAD = Constant(143.5e-9, "s, the slowest of 21", _LOADS)
 
 
 class _Usual(NamedTuple):
-    """The least that a class of processors had of one reference."""
+    """The worst value of a baseline among measured machines of a class of processors."""
 
     supply: Baseline
     quantity: Quantity
     kind: DeviceKind
     names: tuple[str, ...]
-    """Words of the class in the names of its devices."""
+    """Words that identify the class in device names."""
     least: Constant
     from_bytes: int = 0
-    """The smallest size that it is of."""
+    """The smallest size that it applies to."""
 
 
 _KNOWN = (
@@ -51,16 +51,16 @@ _KNOWN = (
 
 
 def look(results: Iterable[Result], declarations: Declarations, topology: Topology) -> tuple[Finding, ...]:
-    """What is a tenth of the least that its class had, even in the best launch and at the best size."""
-    sound = [one for one in results if one.outcome == "measured" and one.summary is not None]
+    """Report baselines a tenth as good as the worst of their class, even in the best launch and at the best size."""
+    sound = [result for result in results if result.outcome == "measured" and result.summary is not None]
     return tuple(_far_off(sound, declarations, topology))
 
 
 def _far_off(results: list[Result], declarations: Declarations, topology: Topology) -> Iterator[Finding]:
     for usual in _KNOWN:
-        if not _is_of(usual, topology):
+        if not _is_class(usual, topology):
             continue
-        best = _best([one for one in results if _supplies(one, usual, declarations)], usual)
+        best = _best([result for result in results if _supplies(result, usual, declarations)], usual)
         if best is None or best.summary is None or not _is_far(best.summary.median, usual):
             continue
         seen = format_quantity(usual.quantity, best.summary.median)
@@ -69,15 +69,15 @@ def _far_off(results: list[Result], declarations: Declarations, topology: Topolo
             fault="far_from_its_class",
             where=(OfBenchmark(best.benchmark),),
             certainty="possible",
-            says=f"{seen} at best, where {' and '.join(usual.names)} that were measured had {least} at worst: what is"
-            " held against it may be slow, too",
-            remedy="railwright audit; then the same measurement on a machine of this kind that is known to be healthy",
+            says=f"{seen} at best, but measured {' and '.join(usual.names)} had {least} at worst: points compared"
+            " with this baseline may be slow, too",
+            remedy="railwright audit; then the same measurement on a healthy machine of this kind",
             evidence=(Evidence(claim="class", value=f"{usual.kind} {usual.names[0]}", seen=usual.least.source.title),),
         )
 
 
-def _is_of(usual: _Usual, topology: Topology) -> bool:
-    """Whether all devices of the kind are of the class."""
+def _is_class(usual: _Usual, topology: Topology) -> bool:
+    """Report whether all devices of the kind are of the class."""
     names = [device.name for device in topology.of_kind(usual.kind)]
     return bool(names) and all(any(word in name for word in usual.names) for name in names)
 
@@ -95,7 +95,7 @@ def _supplies(result: Result, usual: _Usual, declarations: Declarations) -> bool
 
 def _best(results: list[Result], usual: _Usual) -> Result | None:
     pick = min if usual.quantity == "latency_s" else max
-    return pick(results, key=lambda one: one.summary.median if one.summary else 0.0, default=None)
+    return pick(results, key=lambda result: result.summary.median if result.summary else 0.0, default=None)
 
 
 def _is_far(value: float, usual: _Usual) -> bool:

@@ -1,1 +1,1 @@
-"""Measurements held against their limits: the verdict, what doubts it, and the exit status. Pure."""
+"""Compares measurements with their limits: the verdict, its doubts, and the exit status. Pure."""

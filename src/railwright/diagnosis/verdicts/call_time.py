@@ -1,7 +1,7 @@
-"""A fixed time that every call takes beside its bytes: what makes small sizes slow, and large ones not.
+"""A fixed time per call in addition to the bytes, which makes small sizes slow but not large ones.
 
-A slow link takes a time that grows with the size. Where instead each slow size lacks the same time, the call is what is
-slow: its launch, a plug-in of the network, a busy CPU.
+A slow link adds a time that grows with the size. If each slow size instead misses the same time, the call is slow:
+its launch, a network plug-in, a busy CPU.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from railwright.topology.cluster import Cluster
 from railwright.topology.devices import InfinibandLink
 
 _MAY_GROW = 1.5
-"""By what factor the time may differ from that of the smallest size: launches differ from each other by as much."""
+"""The factor by which the time may exceed that of the smallest size; launches vary by as much."""
 _LEAST_SIZES = 2
 _LONGEST_S = 5e-3
-"""No launch and no plug-in takes longer: such a time is a stall."""
+"""A longer time is a stall and not a launch or a plug-in."""
 LAUNCH = Constant(
     10e-6,
     "s for each further GPU that one thread launches a collective on",
@@ -37,7 +37,7 @@ PLUG_IN = Constant(
 
 
 class CallTime(NamedTuple):
-    """What each call takes longer than expected, between which sizes, and of which machines that is known."""
+    """The extra time of each call, the sizes that have it, and the healthy machines that are known to have it."""
 
     extra_s: float
     first_bytes: int
@@ -46,7 +46,7 @@ class CallTime(NamedTuple):
 
 
 def call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
-    """The fixed time that explains all slow rows, None where none does. Rates are algbw times `scale`."""
+    """Return the fixed time that explains all slow rows; None if there is none. Rates are algbw times `scale`."""
     best: dict[int, float] = {}
     for row in rows:
         size = size_of(row.parameters)
@@ -63,7 +63,7 @@ def call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
 
 
 def of_healthy_machines(found: CallTime | None, file: ForeignFile, cluster: Cluster) -> CallTime | None:
-    """The fixed time where healthy machines of this kind are known to have as much, with the words for them."""
+    """Return the call time with the healthy machines that are known to have as much; None if there are none."""
     if found is None:
         return None
     if cluster.hosts == 1:

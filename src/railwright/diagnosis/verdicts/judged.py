@@ -1,4 +1,4 @@
-"""Where and why: a result beside its limit, with the verdict. What reports show and `--json` prints."""
+"""Judged results: the value, its limit and the verdict, as shown in reports and printed by `--json`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ State = Literal["ok", "slow", "suspicious", "unknown", "reference", "failed", "w
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """`ok` within the expected band and at most 2 % above the limit, `slow` below the band, `suspicious` above the
-    limit, `unknown` without a limit or a band, `failed` and `waived` where there is no measurement. A `reference` is
-    what others are held against, and has no band itself.
+    limit, `unknown` without a limit or a band, `failed` and `waived` without a measurement. A `reference` is a baseline
+    for other points and has no band itself.
     """
 
     state: State
     why: str
     needs: str = ""
-    """What would judge an unknown: a command, or a fact that nobody could read."""
+    """The command or fact that would decide an unknown verdict."""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged", tag_field="record", omit_defaults=True,
              forbid_unknown_fields=True):  # fmt: skip
-    """One point: the median over all launches of one set of parameters, held against its limit."""
+    """A point: the median over all launches of one set of parameters, with its limit and verdict."""
 
     benchmark: str
     quantity: Quantity
@@ -37,7 +37,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged", tag_field=
     outcome: Outcome
     reason: str = ""
     value: float | None = None
-    """The median of the launches' medians, in the quantity's unit; None where nothing was measured."""
+    """The median of the launches' medians, in the quantity's unit; None if nothing was measured."""
     launches: tuple[Summary, ...] = ()
     launch_spread: float | None = None
     """(highest - lowest) / median of the launches' medians: the noise between fresh processes."""
@@ -54,19 +54,19 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged", tag_field=
 
 class JudgedPath(msgspec.Struct, frozen=True, kw_only=True, tag="path", tag_field="record", omit_defaults=True,
                  forbid_unknown_fields=True):  # fmt: skip
-    """One curve (all sizes of one benchmark over one path) with one verdict: a line of the report's table.
+    """A curve (all sizes of one benchmark over one path) with its verdict: a line of the report's table.
 
-    It is the worst verdict of the points that have an expected band; without any such point it is unknown.
+    The verdict is the worst of the points that have an expected band; without such points it is unknown.
     """
 
     benchmark: str
     quantity: Quantity
     path: str
     parameters: dict[str, Scalar]
-    """What was varied, without the size."""
+    """The varied parameters except the size."""
     path_kind: PathKind | None = None
     headline: Judged | None = None
-    """The point that stands for the curve: the bandwidth at the largest size, else the value at the smallest."""
+    """The point that represents the curve: the bandwidth at the largest size, else the value at the smallest."""
     verdict: Verdict
     causes: tuple[Finding, ...] = ()
     points: int = 0
@@ -74,14 +74,14 @@ class JudgedPath(msgspec.Struct, frozen=True, kw_only=True, tag="path", tag_fiel
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run, judged."""
+    """The verdicts on a whole run."""
 
     points: tuple[Judged, ...]
     paths: tuple[JudgedPath, ...]
     findings: tuple[Finding, ...]
-    """Faults of the machine's settings, whether or not a measured path shows them."""
+    """The findings about the machine and its settings, whether or not they slow a measured path."""
     exit_status: int
     required: tuple[str, ...] = ()
-    """The paths that alone decide the exit status, as they were asked for; none: all but references and waived."""
+    """The requested paths that alone decide the exit status; empty means all except references and waived."""
     unmet: tuple[tuple[str, str], ...] = ()
-    """Those of them that are not ok, each with its state."""
+    """The required paths that are not ok, each with its state."""

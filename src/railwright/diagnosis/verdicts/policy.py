@@ -1,7 +1,7 @@
-"""Which paths must be ok for exit status 0: for a prolog, or for the acceptance of a machine.
+"""The paths that must be ok for exit status 0, for a prolog or for the acceptance of a machine.
 
-A requirement is the name of a benchmark, or that and a path, `NAME memory0>gpu*`. Both may have the
-wildcards of file names.
+A requirement is the name of a benchmark, optionally with a path: `NAME memory0>gpu*`. Both may contain shell
+wildcards.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, unknown_name
 
 _UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
 MOST = 1000
-"""Requirements: a file of more lines is no policy."""
+"""The largest number of requirements in a file."""
 
 
 class Requirement(NamedTuple):
-    """What a path must match in order to be required."""
+    """A pattern for the paths that must be ok."""
 
     benchmark: str
     path: str
@@ -29,35 +29,35 @@ class Requirement(NamedTuple):
         return f"{self.benchmark} {self.path}" if self.path else self.benchmark
 
     def matches(self, path: JudgedPath) -> bool:
-        """Whether a judged path is meant."""
+        """Report whether the requirement matches a judged path."""
         return self.names(path.benchmark, path.path)
 
     def names(self, benchmark: str, path: str) -> bool:
-        """The same, of a benchmark's name and a path's."""
+        """Report whether the requirement matches the names of a benchmark and a path."""
         return fnmatchcase(benchmark, self.benchmark) and (not self.path or fnmatchcase(path, self.path))
 
 
 def parse_requirements(lines: Iterable[str], known: Sequence[str]) -> tuple[Requirement, ...]:
-    """One requirement a line; comments begin with `#`. Raises UsageError for a name that no benchmark has."""
+    """Parse one requirement per line; comments begin with `#`. Raises UsageError for an unknown benchmark."""
     found: dict[Requirement, None] = {}
     for line in lines:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        one = Requirement(words[0], " ".join(words[1:]))
-        if not any(fnmatchcase(name, one.benchmark) for name in known):
-            raise unknown_name("benchmark to require", one.benchmark, known)
-        found[one] = None
+        requirement = Requirement(words[0], " ".join(words[1:]))
+        if not any(fnmatchcase(name, requirement.benchmark) for name in known):
+            raise unknown_name("benchmark to require", requirement.benchmark, known)
+        found[requirement] = None
     return tuple(found)
 
 
 def unmet(paths: Sequence[JudgedPath], required: Iterable[Requirement]) -> tuple[tuple[str, str], ...]:
-    """Every required path that is not ok, with its state: `missing` where a requirement matches nothing."""
+    """Return every required path that is not ok, with its state: `missing` if a requirement matches nothing."""
     found: dict[tuple[str, str], None] = {}
-    for one in required:
-        matching = [path for path in paths if one.matches(path)]
+    for requirement in required:
+        matching = [path for path in paths if requirement.matches(path)]
         if not matching:
-            found[str(one), "missing"] = None
+            found[str(requirement), "missing"] = None
         for path in matching:
             if path.verdict.state != "ok":
                 found[f"{path.benchmark} {path.path}", path.verdict.state] = None
@@ -65,15 +65,16 @@ def unmet(paths: Sequence[JudgedPath], required: Iterable[Requirement]) -> tuple
 
 
 def required_status(missed: Iterable[tuple[str, str]]) -> int:
-    """Of what `unmet` gives. 0: every required path is ok; 1: one is slow; 3: one is waived, missing, a reference or
-    could not be judged.
+    """Return the exit status for the result of `unmet`.
+
+    0: every required path is ok; 1: a path is slow; 3: a path is waived, missing, a reference or not judged.
     """
     states = {state for _, state in missed}
     return EXIT_OK if not states else EXIT_SLOW if "slow" in states else EXIT_UNJUDGED
 
 
 def exit_status(paths: Iterable[JudgedPath], findings: Iterable[Finding]) -> int:
-    """1: something is slow or misconfigured; 3: something, or everything, could not be judged; 0: all is ok."""
+    """Return the exit status. 1: something is slow or misconfigured; 3: something was not judged; 0: all is ok."""
     states = [path.verdict.state for path in paths]
     certainties = [finding.certainty for finding in findings]
     if "slow" in states or "seen" in certainties or "likely" in certainties:

@@ -1,11 +1,11 @@
-"""The one place where a measurement meets its limit.
+"""Compares a measurement with its limit.
 
 ok          within [expected low, limit x 1.02]
 slow        below the expected low
-suspicious  above limit x 1.02, of a ceiling that was measured itself x 1.1 or what its launches differ by: the
-            measurement or the limit is wrong, and neither may pass
-reference   of what nothing stands above: no band, and others are held against it
-unknown     no limit, or no expected band; `needs` says what would judge it
+suspicious  above limit x 1.02, or for a measured ceiling above x 1.1 or the variation of its launches: the
+            measurement or the limit is wrong
+reference   a baseline for other points, without a band of its own
+unknown     no limit, or no expected band; `needs` names what would decide it
 For a latency the limit is a floor and the band is read upwards.
 """
 
@@ -24,26 +24,26 @@ from railwright.units import format_bandwidth, format_duration, format_flops, fo
 
 TOLERANCE_ABOVE_LIMIT = 1.02
 TOLERANCE_ABOVE_CEILING = 1.1
-"""The same copy takes a tenth longer in one process than in the next, by where its pages lie."""
+"""The time of a copy varies by a tenth between processes, with the placement of its pages."""
 
 LAUNCHES_APART = 2.0
-"""Our choice: above what healthy launches differ by (docs/limits.md), below what most faults take."""
+"""Our choice: above the variation of healthy launches (docs/limits.md), below the loss of most faults."""
 
 WORST_FIRST: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown", "ok", "reference", "waived")
 _STATE_WORDS = {"reference": "baseline", "waived": "not run"}
 
 _NEEDS_QUIET = "more launches on a quiet machine: --launches 10"
-_NEEDS_ALONE = "the same run while nothing else works on this host"
-_NEEDS_A_BAND = "a run of a healthy machine of this kind beside it: railwright compare A B"
+_NEEDS_ALONE = "the same run on an idle host"
+_NEEDS_A_BAND = "a run on a healthy machine of this kind to compare with: railwright compare A B"
 
 
 class Standing(NamedTuple):
-    """What a point is among the others of its run."""
+    """The role of a point among the others of its run."""
 
     is_reference: bool = False
-    """Others are held against it, and it against its own limit alone."""
+    """Whether other points are compared with it; the point itself has only its own limit."""
     needs: str = ""
-    """What would judge it where there is no limit: a command or a fact."""
+    """The command or fact that would decide the verdict if there is no limit."""
 
 
 def state_word(state: str) -> str:
@@ -52,7 +52,7 @@ def state_word(state: str) -> str:
 
 
 def format_quantity(quantity: str, value: float) -> str:
-    """The value with its unit, as it is printed everywhere."""
+    """Format the value with its unit."""
     if quantity == "latency_s":
         return format_duration(value)
     if quantity == "flop_per_s":
@@ -63,7 +63,7 @@ def format_quantity(quantity: str, value: float) -> str:
 
 
 def fraction_of_limit(value: float, limit: Limit) -> float:
-    """Measured / limit; for a latency floor / measured, so that 1 is always the best possible."""
+    """Return measured / limit, or floor / measured for a latency, so that 1 is always the best possible."""
     return limit.value / value if limit.quantity == "latency_s" else value / limit.value
 
 
@@ -76,7 +76,7 @@ def judged(
     *,
     must_check: bool = True,
 ) -> Judged:
-    """A result with the value that stands for it, beside its limit."""
+    """Judge a result by the value that represents it."""
     limit, expected = bounds
     return Judged(
         benchmark=result.benchmark,
@@ -108,9 +108,9 @@ def judge(
     *,
     must_check: bool = True,
 ) -> Verdict:
-    """The verdict on one value. Everything that is not provably fine is something other than ok.
+    """Return the verdict on a value. Only a value inside its band is ok.
 
-    Without `must_check` the data need not have been verified: for tables of tools that verify none, which say so.
+    Without `must_check` the data need not be verified, for tables of tools that do not verify it.
     """
     if outcome == "waived":
         return Verdict(state="waived", why=reason)
@@ -119,13 +119,13 @@ def judge(
     if checked is not None and checked.bytes_wrong:
         return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
     unchecked = must_check and (checked is None or not checked.bytes_checked)
-    if isinstance(limit, NoLimit):  # also of a value of 0, like communication that is hidden whole
+    if isinstance(limit, NoLimit):  # also for a value of 0, such as fully hidden communication
         if standing.is_reference and value > 0:
             return _unverified() if unchecked else Verdict(state="reference", why=f"no limit: {limit.why}")
         needs = standing.needs or (f"a shape file with {', '.join(limit.missing)}" if limit.missing else _NEEDS_A_BAND)
         return Verdict(state="unknown", why=f"no limit: {limit.why}", needs=needs)
     if not value > 0:
-        return Verdict(state="suspicious", why=f"a value of {value} is not possible")
+        return Verdict(state="suspicious", why=f"value must be above 0, got {value}")
     if unchecked:
         return _unverified()
     share = fraction_of_limit(value, limit)
@@ -146,10 +146,10 @@ def judge(
 
 
 def _tolerance(limit: Limit) -> float:
-    """How many times better than the limit is still sound.
+    """Return the factor by which a value may exceed the limit.
 
-    A derived limit does not vary, whatever was measured. A ceiling's own launches say how far the next may lie above
-    it, but not more than a factor of two: above that they are no property of the path.
+    A derived limit does not vary. The launches of a measured ceiling show how far the next may exceed it, up to a
+    factor of two: a larger variation is not a property of the path.
     """
     if limit.kind == "derived":
         return TOLERANCE_ABOVE_LIMIT
@@ -182,7 +182,7 @@ def _against_band(value: float, expected: Expected) -> Verdict:
 
 
 def _by_algorithm(value: float, expected: Expected) -> str:
-    """In whose band a value lies, or between which, of the algorithms that may have been taken; empty elsewhere."""
+    """Describe the value by the bands of the possible algorithms that contain or surround it; empty otherwise."""
 
     def words(ways: Sequence[Way], between: str) -> str:
         ends = [
@@ -194,10 +194,10 @@ def _by_algorithm(value: float, expected: Expected) -> str:
     inside = [way for way in expected.ways if way.low <= value <= way.high]
     others = [way for way in expected.ways if way not in inside]
     if inside:
-        also = f"; NCCL may also take {words(others, ', ')}" if others else ""
-        return f"{printed} is what {words(inside, ' and ')} would reach{also}"
+        also = f"; NCCL may also choose {words(others, ', ')}" if others else ""
+        return f"{printed} is the rate of {words(inside, ' and ')}{also}"
     below, above = (any(sign * (way.low - value) > 0 for way in others) for sign in (1, -1))
-    return f"{printed} is between {words(others, ' and ')}, of which NCCL may take any" if below and above else ""
+    return f"{printed} is between {words(others, ' and ')}, of which NCCL may choose any" if below and above else ""
 
 
 def _doubt(seen: str, expected: Expected) -> Verdict:
@@ -206,10 +206,9 @@ def _doubt(seen: str, expected: Expected) -> Verdict:
 
 
 def if_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:
-    """The point, unknown instead of slow where its own launches say that it need not be.
+    """Turn a slow point into unknown if its launches disagree.
 
-    That is so if the best of them is not slow, or if they differ by more than a factor of two: what one launch does and
-    the next does not is no property of the path.
+    They disagree if the best launch is not slow, or if they differ by more than a factor of two.
     """
     if point.verdict.state != "slow" or len(medians) < 2 or point.expected is None:
         return point
@@ -218,14 +217,14 @@ def if_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:
     if _against_band(best, point.expected).state == "slow" and most < LAUNCHES_APART * least:
         return point
     low, high = (format_quantity(point.quantity, value) for value in (least, most))
-    why = f"{point.verdict.why}, but its launches made {low} to {high}"
+    why = f"{point.verdict.why}, but its launches reached {low} to {high}"
     return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_QUIET))
 
 
 def if_alone(point: Judged, quiet: Sequence[float], others_fraction: float) -> Judged:
-    """The point, unknown instead of slow where other work may have made it so.
+    """Turn a slow point into unknown if other work may have slowed it.
 
-    `quiet` are the medians of the launches that nothing disturbed: where those alone are slow, it stays slow.
+    `quiet` are the medians of the undisturbed launches: if their median is slow, the point stays slow.
     """
     if point.verdict.state != "slow" or point.expected is None or not others_fraction:
         return point
