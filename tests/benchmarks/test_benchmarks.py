@@ -236,6 +236,6 @@ def test_a_transport_that_did_not_run_makes_the_record_failed(railwright, mpirun
     assert done.status == 3
     (result,) = railwright.results()
     assert result.outcome == "failed"
-    assert "shm was asked for, but this rank's TCP carried" in result.reason
+    assert "shm was requested, but this rank's TCP carried" in result.reason
     assert result.reason.endswith("it ran over tcp")
     assert result.samples, "what was measured is kept all the same"

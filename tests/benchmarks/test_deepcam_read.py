@@ -306,7 +306,7 @@ def test_wrong_data_on_the_gpu_is_counted_and_a_way_that_cufile_did_not_go_is_fa
     assert all(one.verification.bytes_wrong > 0 for one in wrong)
     elsewhere = on_a_gpu({"STANDIN_CUFILE_ROUTE": "nvfs", "STANDIN_CUFILE_FALLS_BACK": "1"}, reader="gds")
     assert {one.outcome for one in elsewhere} == {"failed"}
-    assert elsewhere[0].reason.startswith("gds was asked for, but cuFile counted")
+    assert elsewhere[0].reason.startswith("gds was requested, but cuFile counted")
     (waived,) = on_a_gpu(reader="gds")
     assert waived.outcome == "waived"
     assert "the nvidia-fs driver is not loaded" in waived.reason

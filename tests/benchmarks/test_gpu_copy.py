@@ -153,7 +153,7 @@ def test_what_was_never_both_ways_at_once_is_no_measurement_of_both(measure):
     results = measure("gpu_copy", faults={"STANDIN_CUDA_COPY_US": "20000,100"}, samples="2", **BOTH)
     slow = [one for one in results if one.outcome == "waived"]
     assert [(one.path, one.parameters["by"]) for one in slow] == [("gpu0>gpu1", "write"), ("gpu1>gpu0", "read")]
-    reason = "the copies the other way ended first in 2 of 2 samples: the value would be of one way alone"
+    reason = "the reverse copies ended first in 2 of 2 samples: the result would cover a single direction"
     assert {one.reason for one in slow} == {reason}
     assert len([one for one in results if one.outcome == "measured"]) == 2
 

@@ -329,12 +329,12 @@ def test_objects_without_credentials_or_bucket_are_waived_before_anything_starts
 @pytest.mark.parametrize(
     ("benchmark", "option", "value", "says"),
     [
-        ("kv_transfer", "batches", "0", "not a whole number from 1 to 65536"),
-        ("kv_transfer", "batches", "1,,2", "not a whole number"),
-        ("kv_transfer", "batches", ",".join(map(str, range(1, 100))), "99 values, at most 16"),
-        ("kv_transfer", "batches", "1e3", "not a whole number"),
-        ("kv_transfer", "threads", "65", "not a whole number from 1 to 64"),
-        ("kv_transfer", "depth", "-1", "not a whole number"),
+        ("kv_transfer", "batches", "0", "must be a whole number from 1 to 65536"),
+        ("kv_transfer", "batches", "1,,2", "must be a whole number"),
+        ("kv_transfer", "batches", ",".join(map(str, range(1, 100))), "at most 16 values are allowed, got 99"),
+        ("kv_transfer", "batches", "1e3", "must be a whole number"),
+        ("kv_transfer", "threads", "65", "must be a whole number from 1 to 64"),
+        ("kv_transfer", "depth", "-1", "must be a whole number"),
         ("kv_transfer", "metadata", "carrier-pigeon", "no choice named 'carrier-pigeon'"),
         ("kv_transfer", "etcd", "127.0.0.1:2379", "not the address of a service"),
         ("kv_transfer", "etcd", "http://127.0.0.1:99999", "not the address of a service"),

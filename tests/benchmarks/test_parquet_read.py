@@ -273,8 +273,8 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch) -> None:
 
 def test_options_that_cannot_be_are_refused() -> None:
     for name, value, message in (
-        ("threads", "0", "not a whole number from 1 to 1024: '0'"),
-        ("cardinality", "few", "not a whole number"),
+        ("threads", "0", "must be a whole number from 1 to 1024, got '0'"),
+        ("cardinality", "few", "must be a whole number"),
         ("types", "int65", "int65"),
         ("read", "c0,,c1", "not the name of a column: ''"),
         ("compression", "zip", "zip"),
