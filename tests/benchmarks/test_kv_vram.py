@@ -113,7 +113,7 @@ def test_what_an_agent_does_with_itself_is_another_table(log):
     assert ucx_protocol_evidence(log(DEFAULT), "WRITE", 4096, ("cuda", "host"), to_self=True).value == "unknown"
     assert "emulation" in ucx_protocol_evidence(log(ALONE), "WRITE", 4096, ("cuda", "host"), to_self=True).value
     nothing = ucx_protocol_evidence(log(ALONE), "WRITE", 4096, ("cuda", "host"))
-    assert nothing.seen == "UCX's log names no put of 4 KiB between cuda and host to a peer"
+    assert nothing.seen == "UCX's log has no put of 4 KiB between cuda and host to a peer"
 
 
 @pytest.mark.parametrize(

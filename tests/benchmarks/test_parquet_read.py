@@ -237,7 +237,7 @@ def test_a_file_that_shrinks_while_it_is_fetched_is_named(tmp_path: Path) -> Non
     with path.open("r+b") as file:
         cached_file = cached.CachedFile(file.fileno(), "it")
         file.truncate(600)
-        ends = pytest.raises(CannotJudge, match="it ends at 600, where it had 1000 bytes")
+        ends = pytest.raises(CannotJudge, match="it ends at byte 600, but had 1000 bytes")
         with cached.Fetcher(cached_file, ((0, 500), (500, 500)), 2) as fetcher, ends:
             fetcher.seconds()
 

@@ -32,7 +32,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("run", "memory_copy", "-o", "sizes=64T"), "memory_copy would need", "choose smaller sizes"),
         (("run", "kv_transfer", "-o", "sizes=64T"), "kv_transfer would need 128 TiB", "choose smaller sizes"),
         (("run", "memory_copy", "-o", "threads=tow"), "no choice named 'tow'", "known: all, one"),
-        (("run", "file_read", "-o", "depth=0"), "file_read depth: must be a whole number from 1 to 4096, got '0'", "in flight"),
+        (("run", "file_read", "-o", "depth=0"), "depth: must be a whole number from 1 to 4096, got '0'", "in flight"),
         (("run", "file_read", "-o", "depth=-3"), "must be a whole number", "in flight"),
         (("run", "file_read", "-o", "depth=100000"), "must be a whole number from 1 to 4096", "in flight"),
         (("run", "file_read", "-o", "engine=io_uring,threads"), "named 'io_uring,threads'", "did you mean io_uring"),

@@ -204,7 +204,7 @@ def _run(rank: CopyRank) -> Iterator[Result]:
 
 
 def _measure_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Result]:
-    """Measure between a GPU and its host memory: each kind of memory on each node, both directions, alone and at once."""
+    """Measure between a GPU and its host memory: each kind and node, both directions, alone and at once."""
     job = rank.job
     for node in places.host_nodes(job, gpu.number, job.options.numa):
         for kind in job.options.host:

@@ -26,5 +26,5 @@ def waived(job: AnyJob, least: int = 1) -> str:
     unusable = "; ".join(why for gpu in nvidia_gpus(job.topology) if (why := why_unusable(gpu)))
     if not found:
         return f"no NVIDIA GPU can be used: {unusable}" if unusable else "no NVIDIA GPU was found"
-    were = f"{least} GPUs are needed, {found} {"was" if found == 1 else "were"} found"
+    were = f"{least} GPUs are needed, {found} {'was' if found == 1 else 'were'} found"
     return f"{were}: {unusable}" if unusable else were

@@ -46,7 +46,7 @@ Measure = Callable[[list[Gpu], dict[str, "Ends"], int], Iterator[Result]]
 
 
 def over_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Measure) -> Iterator[Result]:
-    """Yield the results of `measure` on the job's GPUs, or `blank` as waived if there is no GPU or a size does not fit."""
+    """Yield the results of `measure` on the job's GPUs, or `blank` as waived without a GPU or for too large sizes."""
     rank.step("CUDA")
     if reason := cuda.problem():
         yield waived(blank, reason)
