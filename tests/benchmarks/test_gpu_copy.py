@@ -176,7 +176,7 @@ def test_sizes_that_do_not_fit_in_a_gpu_are_waived_and_the_others_measured(measu
     results = measure(name, sizes="64K,600M", **({"paths": "local"} if name == "gpu_copy" else {"region": "64K"}))
     (large,) = of(results, size_bytes=600 << 20)
     assert (large.outcome, large.path) == ("waived", "memory0>gpu0")
-    assert large.reason == "2 x 600 MiB do not fit in the memory of gpu0: 1 GiB are free"
+    assert large.reason == "2 x 600 MiB do not fit in the memory of gpu0: 1 GiB is free"
     assert {one.outcome for one in of(results, size_bytes=64 << 10)} == {"measured"}
 
 

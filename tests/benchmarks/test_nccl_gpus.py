@@ -69,7 +69,7 @@ def test_a_rank_is_bound_near_the_gpu_that_was_named():
     ("text", "message"),
     [
         ("gpu2,gpu2", "gpu2 is named 2 times"),
-        ("gpu2", "1 GPU is named, at least 2 are needed"),
+        ("gpu2", "at least 2 GPUs are needed, got 1"),
         ("2,5", "or GPUs by name like gpu2,gpu5: '2,5'"),
         ("gpu2,", "or GPUs by name like gpu2,gpu5"),
         ("gpu2;gpu5", "or GPUs by name like gpu2,gpu5"),

@@ -165,11 +165,11 @@ def chunk(start: int, length: int, memory: int = 8) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("rows", "group_rows", "at", "why"),
     [
-        (5, 4, (4, 10), "lies about its rows: 5 in all, 4 in its row groups"),
-        (-1, -1, (4, 10), "lies about its rows"),
-        (5, 5, (4, 10**12), "lies about its sizes, or is cut off: a column has 1000000000000 bytes at 4 of"),
-        (5, 5, (2, 10), "lies about its sizes"),
-        (5, 5, (4, -3), "lies about its sizes"),
+        (5, 4, (4, 10), "has an inconsistent number of rows: 5 in all, 4 in its row groups"),
+        (-1, -1, (4, 10), "has an inconsistent number of rows"),
+        (5, 5, (4, 10**12), "is inconsistent or truncated: a column has 1000000000000 bytes at 4 of"),
+        (5, 5, (2, 10), "is inconsistent or truncated"),
+        (5, 5, (4, -3), "is inconsistent or truncated"),
     ],
 )
 def test_a_file_that_lies_about_itself_is_refused_before_it_is_read(
@@ -190,7 +190,7 @@ def test_a_file_that_lies_about_itself_is_refused_before_it_is_read(
 
 def test_a_table_that_says_it_is_larger_than_memory_is_never_decoded() -> None:
     what = arrow_files.Layout("parquet", 10**12, ("c0",), ((4, 100),), least_bytes=8 * 10**12)
-    with pytest.raises(CannotJudge, match=r"needs at least .* in memory, by what it says of itself; 1 GiB are free"):
+    with pytest.raises(CannotJudge, match=r"needs at least .* in memory according to its metadata; 1 GiB is free"):
         arrow_files.check_room("it", what, 2**30)
     arrow_files.check_room("it", what, None)
 
@@ -276,7 +276,7 @@ def test_options_that_cannot_be_are_refused() -> None:
         ("threads", "0", "must be a whole number from 1 to 1024, got '0'"),
         ("cardinality", "few", "must be a whole number"),
         ("types", "int65", "int65"),
-        ("read", "c0,,c1", "not the name of a column: ''"),
+        ("read", "c0,,c1", "invalid name of a column: ''"),
         ("compression", "zip", "zip"),
     ):
         with pytest.raises(UsageError) as caught:
