@@ -210,7 +210,7 @@ def test_the_language_model_of_several_is_the_one_that_counts():
         (config(hidden_size=...), "has no hidden_size"),
         (config(hidden_size=4097), "hidden_size 4097 is not a multiple of num_attention_heads 32"),
         (config(head_dim=2**40), "head_dim"),
-        (config(num_key_value_heads=0), "num_key_value_heads 0"),
+        (config(num_key_value_heads=0), "num_key_value_heads must be"),
         (config(kv_lora_rank=512), "has no qk_rope_head_dim"),
         (config(layer_types=["full_attention", "sliding_attention"]), "layer 1 is of type 'sliding_attention'"),
         (config(layer_types=["linear_attention"]), "layer 0 is of type 'linear_attention'"),

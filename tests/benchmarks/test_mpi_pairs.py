@@ -1,4 +1,4 @@
-"""Several pairs of ranks at once, run for real: who sends to whom, the rate of all, and what it is held against."""
+"""Several pairs of ranks at once, in real runs: senders and receivers, the combined rate, and its limit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_all_pairs_are_checked_over_both_transports(railwright, mpiruns, mpi):
 
 
 class Between:
-    """What a rank has of its pair: windows of known times."""
+    """A rank's connection to its pair, with windows of known times."""
 
     def __init__(self, *seconds):
         self.seconds, self.asked = seconds, []

@@ -1,4 +1,6 @@
-"""Tables in files: made, fetched, decoded and checked; files that are cut off or lie; a mount that never answers."""
+"""Tables in files: generated, fetched, decoded and checked; truncated and inconsistent files; a mount that never
+answers.
+"""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ SMALL = {"size": "256K", "row-group": "1000", "passes": "2", "cache": "hot", "th
 
 @pytest.fixture
 def measure(tmp_path):
-    """All results of all launches, run in this process, whose CPUs stay its own."""
+    """Run all launches in this process, whose CPUs stay unchanged, and return all results."""
     before = os.sched_getaffinity(0)
 
     def run(**given):
@@ -213,7 +215,7 @@ def test_the_page_cache_of_a_file_is_seen_and_let_go(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_cold_is_waived_and_the_rest_is_measured(measure, monkeypatch) -> None:
-    """As on tmpfs, which every kernel has, but not every test's folder lies on."""
+    """Imitates tmpfs, since not every test's folder is on it."""
     monkeypatch.setattr(page_cache, "drop", lambda _fd: None)
     results = measure(cache="cold,hot")
     waived = [one for one in results if one.outcome == "waived"]

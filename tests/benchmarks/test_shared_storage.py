@@ -224,7 +224,7 @@ def test_a_cluster_file_gives_the_limit_and_names_what_binds(tmp_path: Path) -> 
         file.write_text(text)
         options = SHARED.parse({"cluster": str(file)})
         return Finder(expand("laptop", {}), ()).find(
-            "shared_storage", quantity, "memory0@0>dev0:1", {}, shared._served(options)
+            "shared_storage", quantity, "memory0@0>dev0:1", {}, shared._describe_servers(options)
         )
 
     server = '[storage]\nservers = {}\nhost = "oci-bm-gpu4-8"\n'

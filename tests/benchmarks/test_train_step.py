@@ -222,7 +222,7 @@ def test_one_bucket_for_all_is_never_overlapped():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"buckets": "tensor"}, "has no tensors"),
+        ({"buckets": "tensor"}, "needs a model with tensors"),
         ({"compute": "torch"}, "give model=resnet50"),
         ({"gpus": "4"}, "4 GPUs are needed, 2 were found"),
         ({"library": "/nowhere/libnccl.so.2"}, "no NCCL at /nowhere"),
@@ -289,7 +289,7 @@ def test_bad_options_are_refused(option):
 
 @pytest.mark.parametrize("text", ["0", "73", "two", "", "2.0", "٣", "9" * 5000])
 def test_a_number_of_gpus_that_cannot_be_is_refused(text):
-    with pytest.raises(UsageError, match="not 'all', a whole number from 1 to 72, or GPUs by name"):
+    with pytest.raises(UsageError, match="must be 'all', a whole number from 1 to 72, or GPUs by name"):
         find("train_step").parse({"gpus": text})
 
 

@@ -147,7 +147,7 @@ class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
         """Return the usable CPUs on a GPU's NUMA node, or none if the node is unknown."""
         if gpu.numa is None:
             return ()
-        return self._cpus_on(gpu.numa)
+        return self._list_cpus(gpu.numa)
 
     def cpus_beside(self, rank: int) -> tuple[int, ...]:
         """Return the CPUs on a rank's NUMA node, for a library's threads.
@@ -155,9 +155,9 @@ class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
         A rank is bound to one CPU and its threads inherit that binding: a library's worker would wait for the time
         slice of the thread that polls for it.
         """
-        return self._cpus_on(node_of(self.topology, self.cpu_of(rank)))
+        return self._list_cpus(node_of(self.topology, self.cpu_of(rank)))
 
-    def _cpus_on(self, node: int) -> tuple[int, ...]:
+    def _list_cpus(self, node: int) -> tuple[int, ...]:
         return tuple(cpu for cpu in self.cpus if node_of(self.topology, cpu) == node)
 
     def memory_of(self, rank: int) -> str:

@@ -49,7 +49,7 @@ def parse_region(text: str) -> int:
     if not _LEAST_REGION <= size <= _MOST_REGION:
         hint = f"give a size from {format_size(_LEAST_REGION)} to {format_size(_MOST_REGION)}"
         raise UsageError(
-            f"region must be {format_size(_LEAST_REGION)} to {format_size(_MOST_REGION)}, got {format_size(size)}",
+            f"must be {format_size(_LEAST_REGION)} to {format_size(_MOST_REGION)}, got {format_size(size)}",
             hint=hint,
         )
     return size

@@ -59,7 +59,7 @@ def _bucket(text: str) -> Service:
     allowed = all(letter.isalnum() or letter in ".-" for letter in service.path)
     if not 3 <= len(service.path) <= 63 or not allowed:
         raise UsageError(
-            f"bucket must be a name of 3 to 63 characters, got {service.path[:70]!r}",
+            f"must be a bucket name of 3 to 63 characters, got {service.path[:70]!r}",
             hint="write http://HOST:PORT/BUCKET, 3 to 63 letters",
         )
     return service

@@ -36,7 +36,7 @@ def _parse_clock(text: str) -> float:
     least, most = _CLOCKS_MHZ
     if not is_whole(text, most, least):
         raise UsageError(
-            f"clock must be a frequency in MHz, got {text[:40]!r}", hint=f"give {AUTO}, or MHz from {least} to {most}"
+            f"must be a frequency in MHz, got {text[:40]!r}", hint=f"give {AUTO}, or MHz from {least} to {most}"
         )
     return int(text) * 1e6
 

@@ -1,4 +1,4 @@
-"""How Linpack is laid over a machine: ranks and threads by its NUMA nodes, the grid, the block, and the largest N."""
+"""The layout of Linpack on a machine: ranks and threads by NUMA node, the grid, the block, and the largest N."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _FAQ = Source("HPL frequently asked questions", "netlib.org/benchmark/hpl/faqs.h
 FILL = Constant(0.8, "of the memory in the matrix, where nothing else was said", _FAQ)
 BLOCK = Constant(192, "rows of a block, where nothing else was said; good ones are between 32 and 256", _FAQ)
 FLAT = Grid(1, 0)
-"""One row of ranks: no message a pivot, as HPL's authors advise for a simple Ethernet (the FAQ above)."""
+"""A single row of ranks: no message per pivot, as HPL's authors advise for a simple Ethernet (the FAQ above)."""
 _MOST_GRIDS_SHOWN = 4
 
 
 def team_of(machine: Machine, ranks: int, threads: int) -> Team:
-    """Ranks of one host and threads of each; 0 stands for what was not asked for.
+    """Return a host's ranks and the threads of each; 0 leaves a number to the layout.
 
-    One rank for each NUMA node whose CPUs may be used, with a thread for each of its cores, so that no thread writes to
-    another node's memory. Raises UsageError for more threads than CPUs.
+    The layout has one rank for each NUMA node with usable CPUs and a thread for each of the node's cores, so that no
+    thread writes to another node's memory. Raises UsageError for more threads than CPUs.
     """
     nodes, cpus = cpus_by_node(machine), len(machine.cpus)
     cores = cores_of(machine)

@@ -85,7 +85,7 @@ def _ranks(text: str) -> int:
     try:
         return whole_number(_MOST_RANKS, least=2)(text)
     except UsageError as error:
-        raise UsageError(error.message.replace("not a", f"not {_ONE_PER_CORE!r} or a", 1)) from error
+        raise UsageError(error.message.replace("must be a", f"must be {_ONE_PER_CORE!r} or a", 1)) from error
 
 
 class CollectiveOptions(Options, frozen=True):

@@ -33,13 +33,13 @@ NcclBenchmark = Benchmark[NcclOptions, Way]
 def run(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
     """Run the operation at every size over all GPUs in every placement; yields from the first process alone."""
     try:
-        yield from (result for result in _on_all_ranks(benchmark, operation, rank) if rank.index == 0)
+        yield from (result for result in _run_ranks(benchmark, operation, rank) if rank.index == 0)
     except Refused as refusal:
         if rank.index == 0:
             yield waived(_blank(benchmark, rank), str(refusal))
 
 
-def _on_all_ranks(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
+def _run_ranks(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
     group = Group(operation, rank)
     sizes = options.sizes(operation, rank.job.options.sizes, group.team.ranks)
     free = group.free_bytes()

@@ -91,11 +91,11 @@ def _round(rank: FlowsRank, number: int, ours: list[tuple[Wanted, OneWay]]) -> I
         rank.meet()
         begun = time.monotonic()
 
-        def one(flow: Wanted, end: OneWay) -> float:
+        def time_flow(flow: Wanted, end: OneWay) -> float:
             end.transfer(times[flow.number])
             return time.monotonic() - begun
 
-        return list(threads.map(one, *zip(*ours, strict=True))) if ours else []
+        return list(threads.map(time_flow, *zip(*ours, strict=True))) if ours else []
 
     once = dict.fromkeys((flow.number for flow, _ in ours), 1)
     with ThreadPoolExecutor(max(1, len(ours))) as threads:

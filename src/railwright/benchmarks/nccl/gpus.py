@@ -69,7 +69,7 @@ def parse_gpus(least: int) -> Callable[[str], Gpus]:
             return Gpus(names=names)
         if not is_whole(text, _MOST_GPUS, least):
             what = f"{_ALL!r}, a whole number from {least} to {_MOST_GPUS}, or GPUs by name like gpu2,gpu5"
-            raise UsageError(f"not {what}: {text[:40]!r}")
+            raise UsageError(f"must be {what}, got {text[:40]!r}")
         return Gpus(first=int(text))
 
     return parse

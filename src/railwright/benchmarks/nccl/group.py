@@ -133,12 +133,12 @@ class Group:
             size = options.size_of(self.operation, size_bytes, self.team.ranks)
             if size.size_bytes <= self.largest_bytes:
                 with contextlib.suppress(Refused):
-                    self._together(functools.partial(self.team.warm, self._what(size, OUT_OF_PLACE)))
+                    self._together(functools.partial(self.team.warm, self._make_operation(size, OUT_OF_PLACE)))
             size_bytes *= 2
 
     def measure(self, size: Size, placement: str) -> Point:
         """Check the data, collect evidence, and then time the samples. Raises Refused for this size."""
-        what = self._what(size, placement)
+        what = self._make_operation(size, placement)
         self._prepare(what)
         with self._log.written() if self._wants_evidence else contextlib.nullcontext():
             self._together(lambda: self.team.once(what))
@@ -151,7 +151,7 @@ class Group:
         mean = [sum(one) / len(everyone) for one in zip(*times, strict=True)]
         return Point(size, placement, mean, tuple(count for _, count in everyone), evidence)
 
-    def _what(self, size: Size, placement: str) -> nccl.Operation:
+    def _make_operation(self, size: Size, placement: str) -> nccl.Operation:
         return self.team.what(
             size.floats,
             (size.sent_bytes, size.received_bytes, self.largest_bytes),

@@ -26,7 +26,7 @@ def _shape(text: str) -> tuple[int, ...]:
     parts = text.split("x")
     are_numbers = all(len(part) < 11 and part.isascii() and part.isdecimal() for part in parts)
     if len(parts) > _MOST_DIMENSIONS or not are_numbers:
-        raise UsageError(f"shape must be whole numbers, got {text[:40]!r}", hint="write it like 768x1152x16")
+        raise UsageError(f"must be whole numbers, got {text[:40]!r}", hint="write it like 768x1152x16")
     shape = tuple(map(int, parts))
     if not 0 < math.prod(shape) <= _MOST_VALUES:
         raise UsageError(f"a sample must have 1 to {_MOST_VALUES} values, got {math.prod(shape)}")

@@ -92,11 +92,11 @@ class DirectReader(_InHostMemory):
         length = sample.at + sample.size_bytes - begin
         length += -length % _ALIGNMENT
 
-        def one(at: int) -> None:
+        def read_block(at: int) -> None:
             wanted = min(self._block, length - at)
             read_at(sample, sample.direct_fd, view[at : at + wanted], begin + at)
 
-        for _ in self._pool.map(one, range(0, length, self._block)):
+        for _ in self._pool.map(read_block, range(0, length, self._block)):
             pass
 
     def _start(self, sample: Sample) -> int:

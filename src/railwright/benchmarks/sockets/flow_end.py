@@ -1,9 +1,9 @@
-"""One end of a probe's flows: inside a rank, or alone in a namespace, by path, with the standard library only.
+"""An end of a probe's flows, in a rank or alone in a namespace; run by path with the standard library only.
 
-    python -I flow_end.py '{"role": "receive_udp", ...}'
+The clock is CLOCK_MONOTONIC, which all namespaces of a machine share, so that one-way delays can be measured. The
+source port identifies a flow. Standard output has one JSON object per flow; a receiver first prints `ready`.
 
-The clock is CLOCK_MONOTONIC, which all namespaces of a machine share, so that a delay is one way. A flow is known by
-its source port. Standard output is one JSON object for each flow; the first line of a receiver is `ready`.
+Example: python -I flow_end.py '{"role": "receive_udp", ...}'
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def main() -> None:
     role = settings["role"]
     if role.startswith("receive"):
         receive = {"receive_udp": receive_udp, "receive_tcp": receive_tcp}[role]
-        records = receive(settings, _asked_to_stop(), _ready)
+        records = receive(settings, _stop_on_sigterm(), _ready)
     else:
         records = {"send_udp": send_udp, "send_tcp": send_tcp, "trace": trace}[role](settings)
     for record in records:
         sys.stdout.write(json.dumps(record) + "\n")
 
 
-def _asked_to_stop() -> threading.Event:
+def _stop_on_sigterm() -> threading.Event:
     """Return an event that SIGTERM sets."""
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: asked.set())

@@ -104,7 +104,7 @@ def _round(rank: FlowsRank, number: int, flows: tuple[Wanted, ...]) -> Iterator[
         rank.meet()
     rank.meet()  # an open listener would not answer traces of the next round
     for one in mine:
-        yield _record(number, "sent", (), _told(one))
+        yield _record(number, "sent", (), _describe(one))
     heard: dict[tuple[str, str, int], Record] = {}
     for address, record in [*packets.records(), *streams.records()]:
         heard.setdefault((address, record["source_address"], record["source_port"]), {}).update(record)
@@ -122,7 +122,7 @@ def _round(rank: FlowsRank, number: int, flows: tuple[Wanted, ...]) -> Iterator[
         yield _record(number, "received", () if rate is None else (rate,), told)
 
 
-def _told(one: _Sent) -> dict[str, Scalar]:
+def _describe(one: _Sent) -> dict[str, Scalar]:
     ways = ";".join(f"{port}={','.join(names)}" for port, names in one.ways.items())
     return {
         "flow": one.flow.number,

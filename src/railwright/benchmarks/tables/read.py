@@ -97,7 +97,7 @@ def _place(options: TableOptions) -> str:
 def _plan(job: TableJob) -> Plan:
     """Estimate the cost, or give the reason why it cannot run. Reads only the size of a user's file."""
     options = job.options
-    size, problem = _size_of(options)
+    size, problem = _estimate_size(options)
     memory = options.size if options.file == OWN else _OTHER_ENCODED * size
     reads = len(options.cache) * 2 + 1
     seconds = 3 + memory / _MADE_BYTES_PER_S
@@ -121,7 +121,7 @@ def _lacking(job: TableJob) -> str:
     return gpu_job.waived(job) if "cudf" in job.case.reader else ""
 
 
-def _size_of(options: TableOptions) -> tuple[int, str]:
+def _estimate_size(options: TableOptions) -> tuple[int, str]:
     """Return the approximate size of the file, and the reason why it cannot be read or made."""
     if options.file == OWN:
         return options.size, room_problem(options.directory, options.size)
@@ -263,7 +263,7 @@ def _measure(work: _Work) -> Iterator[Result]:
     refused = dict(_refused(work))
     caches = [cache for cache in options.cache if cache not in refused]
     for cache, why in refused.items():
-        yield waived(_at(work, cache), why, {"cache": cache})
+        yield waived(_locate(work, cache), why, {"cache": cache})
     for asked in options.threads:
         threads = asked or len(os.sched_getaffinity(0))
         work.reader.use(threads)
@@ -297,7 +297,7 @@ def _timed(do: Callable[[], object]) -> float:
     return seconds
 
 
-def _at(work: _Work, cache: str) -> Result:
+def _locate(work: _Work, cache: str) -> Result:
     """Return the record with its path."""
     job = work.rank.job
     source = device_of(job.topology, _place(job.options)) if cache == "cold" else PAGE_CACHE
@@ -310,7 +310,7 @@ def _results(
     encoded, memory = work.what.encoded_bytes, work.in_memory_bytes
     job, decode_s = work.rank.job, statistics.median(decode)
     for cache, seen in times.items():
-        at = replace(_at(work, cache), evidence=(work.file.evidence(cache), *work.evidence))
+        at = replace(_locate(work, cache), evidence=(work.file.evidence(cache), *work.evidence))
         varied: dict[str, Scalar] = {"threads": threads, "cache": cache}
         fetch_s = statistics.median(seen.fetch)
         yield measured(at, [encoded / one for one in seen.fetch], varied={**varied, "part": FETCH, "bytes": ENCODED})

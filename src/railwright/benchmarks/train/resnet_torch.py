@@ -96,7 +96,7 @@ class Trainer:
         if stream is not None:
             self._stream = torch.cuda.ExternalStream(stream, device=device)
         kind = getattr(torch, _DTYPES[dtype])
-        with self._on_stream():
+        with self._use_stream():
             torch.manual_seed(seed)  # ranks have different images, so that their gradients differ
             self._model = model.to(device=device, dtype=kind, memory_format=torch.channels_last)
             images = torch.randn(batch, 3, pixels, pixels, device=device, dtype=kind)
@@ -112,7 +112,7 @@ class Trainer:
         self._next = 0
         self._reduce: Reduce | None = None
 
-    def _on_stream(self) -> Any:  # noqa: ANN401
+    def _use_stream(self) -> Any:  # noqa: ANN401
         return self._torch.cuda.stream(self._stream) if self._stream is not None else self._torch.enable_grad()
 
     def _place(self, parameters: Sequence[Any]) -> None:
@@ -157,7 +157,7 @@ class Trainer:
     def step(self, reduce: Reduce | None) -> None:
         """Zero the gradients and run both passes; calls `reduce` for each bucket as soon as it is complete."""
         self._reduce, self._missing, self._next = reduce, list(self._sizes), 0
-        with self._on_stream():
+        with self._use_stream():
             self.flat.zero_()
             loss = self._torch.nn.functional.cross_entropy(self._model(self._images).float(), self._labels)
             loss.backward()
