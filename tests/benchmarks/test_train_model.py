@@ -10,7 +10,6 @@ import pytest
 
 from railwright.benchmarks.train import resnet_torch as train_torch
 from railwright.benchmarks.train.buckets import (
-    MOST_BUCKETS,
     Bucket,
     cut,
     format_bucket,
