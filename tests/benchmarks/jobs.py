@@ -13,7 +13,7 @@ def jobs_of(
     benchmark: AnyBenchmark, topology: Topology, cpus: tuple[int, ...] = (0, 1), given: dict[str, str] | None = None,
     **machine: Any,
 ) -> list[AnyJob]:  # fmt: skip
-    """One job for each launch of a benchmark that was given these options."""
+    """Return a job for each launch of a benchmark with these options."""
     where = Machine(topology=topology, cpus=cpus, **machine)
     options = benchmark.parse(given or {})
     return [
@@ -26,5 +26,5 @@ def job_of(
     benchmark: AnyBenchmark, topology: Topology, cpus: tuple[int, ...] = (0, 1), given: dict[str, str] | None = None,
     **machine: Any,
 ) -> AnyJob:  # fmt: skip
-    """The first of `jobs_of`."""
+    """Return the first of `jobs_of`."""
     return jobs_of(benchmark, topology, cpus, given, **machine)[0]

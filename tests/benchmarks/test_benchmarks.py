@@ -1,4 +1,6 @@
-"""Every benchmark for real, those of MPI under both: verified data, what really ran, records that fit the schema."""
+"""Real runs of all benchmarks, those of MPI under both libraries: verified data, evidence, and records that fit the
+schema.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ MPI_NAMES = {"openmpi": "Open MPI v5", "mpich": "MPICH"}
 
 
 def once(driver, mpi, mpirun, names, *options, environment=None):
-    """Benchmarks once under one MPI; (name of the MPI, results, raw lines)."""
+    """Run benchmarks under one MPI; returns (name of the MPI, results, raw lines)."""
     output = driver.folder / mpi
     words = ("run", *names, *options, "--force", "--mpirun", mpirun, "-O", str(output))
     done = driver(*words, environment=environment)
-    assert done.status in (1, 3), done.err  # some limits nobody can know, and beside other work a path may be slow
+    assert done.status in (1, 3), done.err  # some limits are unknown, and beside other work a path may be slow
     driver.expect_nothing_left()
     results = driver.results(folder=output)
     assert {result.benchmark for result in results} == set(names)
@@ -39,14 +41,14 @@ def once(driver, mpi, mpirun, names, *options, environment=None):
 
 @pytest.fixture(scope="module")
 def everything(driver_of_module, mpiruns):
-    """All benchmarks, and the noise."""
+    """The results of all benchmarks, with the noise."""
     names, noise = [one.name for one in BENCHMARKS], {NOISE_SWITCH: ""}
     return once(driver_of_module, "openmpi", mpiruns["openmpi"], names, *SIZES, *TINY, environment=noise)
 
 
 @pytest.fixture(scope="module", params=["openmpi", "mpich"])
 def measured(request, driver_of_module, mpiruns):
-    """Under either MPI: all benchmarks, or those whose ranks speak to each other."""
+    """The results under either MPI: of all benchmarks, or of those whose ranks communicate."""
     if request.param == "openmpi":
         return request.getfixturevalue("everything")
     return once(driver_of_module, "mpich", mpiruns["mpich"], OF_TWO_RANKS, *SIZES)
@@ -87,12 +89,12 @@ def test_every_line_of_the_results_fits_the_schema(measured):
         record = json.loads(line)
         fits(record, "result")
     record["surprise"] = 1
-    with pytest.raises(jsonschema.ValidationError):  # a schema that takes anything proves nothing
+    with pytest.raises(jsonschema.ValidationError):  # a schema that accepts anything proves nothing
         fits(record, "result")
 
 
 def test_both_transports_of_both_mpis_ran_where_they_were_asked_to(measured):
-    """The claim is held against a second source: the loopback interface's packets in the run's own counters."""
+    """A second source confirms the claim: the loopback interface's packets in the run's own counters."""
     name, results, lines = measured
     for benchmark in ("mpi_latency", "mpi_bandwidth"):
         for transport in ("shm", "tcp"):
@@ -165,7 +167,7 @@ def test_the_engine_that_was_asked_for_is_the_one_that_reads(railwright, engine)
 
 
 def kinds_at_work(pid: int) -> set[str]:
-    """What the kernel shows: a ring among the descriptors, or many threads."""
+    """The kernel's evidence: a ring among the descriptors, or many threads."""
     kinds = set()
     try:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
@@ -206,7 +208,7 @@ def test_a_process_counts_what_its_own_connections_carry():
 
 
 def test_a_transport_that_did_not_run_makes_the_record_failed(railwright, mpirun):
-    """Shared memory is asked for, and the site's environment of a library is made to go over TCP all the same."""
+    """Shared memory is requested, but the library's environment forces TCP."""
     wrapper = railwright.folder / "mpirun"
     variables = (
         "OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo "
@@ -236,6 +238,6 @@ def test_a_transport_that_did_not_run_makes_the_record_failed(railwright, mpirun
     assert done.status == 3
     (result,) = railwright.results()
     assert result.outcome == "failed"
-    assert "shm was asked for, but this rank's TCP carried" in result.reason
+    assert "shm was requested, but this rank's TCP carried" in result.reason
     assert result.reason.endswith("it ran over tcp")
     assert result.samples, "what was measured is kept all the same"

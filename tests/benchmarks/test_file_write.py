@@ -231,11 +231,11 @@ def test_a_nameless_file_has_a_name_only_as_long_as_it_is_asked_for(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("depth", "1,0", "file_write depth: not a whole number from 1 to 4096: '0'"),
-        ("io-threads", "257", "file_write io-threads: not a whole number from 1 to 256: '257'"),
-        ("io-threads", "two", "not a whole number"),
-        ("depth", ",".join(map(str, range(1, 18))), "17 values, at most 16"),
-        ("passes", "1001", "not a whole number from 1 to 1000"),
+        ("depth", "1,0", "file_write depth: must be a whole number from 1 to 4096, got '0'"),
+        ("io-threads", "257", "file_write io-threads: must be a whole number from 1 to 256, got '257'"),
+        ("io-threads", "two", "must be a whole number"),
+        ("depth", ",".join(map(str, range(1, 18))), "at most 16 values are allowed, got 17"),
+        ("passes", "1001", "must be a whole number from 1 to 1000"),
         ("order", "backwards", "backwards"),
         ("fsync", "maybe", "maybe"),
     ],

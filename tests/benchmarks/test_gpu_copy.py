@@ -1,4 +1,4 @@
-"""gpu_copy and gpu_latency as real launches over a stand-in for libcuda: what is measured, checked, waived and said."""
+"""gpu_copy and gpu_latency as real launches over a stand-in for libcuda: results, checks and waivers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def two_gpus():
 
 @pytest.fixture
 def measure(stand_ins, two_gpus, monkeypatch, tmp_path):
-    """Every result of one launch on two stand-in GPUs."""
+    """Return the results of a launch on two stand-in GPUs."""
 
     def run(name, *, faults=None, topology=two_gpus, **options):
         addresses = [gpu.address for gpu in topology.of_kind("gpu")]
@@ -67,7 +67,7 @@ def job_latency(topology):
 
 @pytest.fixture(scope="module")
 def everything(stand_ins, two_gpus, tmp_path_factory):
-    """One launch of all that gpu_copy can do by default, at two sizes of which one fills no vector."""
+    """A launch of gpu_copy's defaults at two sizes, of which one fills no vector."""
     with pytest.MonkeyPatch.context() as patch:
         variables = environment(
             stand_ins, *(gpu.address for gpu in two_gpus.of_kind("gpu")), STANDIN_CUDA_COPY_US="50,50"
@@ -80,7 +80,9 @@ def everything(stand_ins, two_gpus, tmp_path_factory):
 
 
 def covered(measured):
-    """Measured again where other work held a thread of the stand-in up, so that its way ended first and was waived."""
+    """Repeats cases that were waived because other work delayed a thread of the stand-in, so that its copies ended
+    first.
+    """
     results = measured()
     for _ in range(20):
         if not any("ended first" in one.reason for one in results):
@@ -153,7 +155,7 @@ def test_what_was_never_both_ways_at_once_is_no_measurement_of_both(measure):
     results = measure("gpu_copy", faults={"STANDIN_CUDA_COPY_US": "20000,100"}, samples="2", **BOTH)
     slow = [one for one in results if one.outcome == "waived"]
     assert [(one.path, one.parameters["by"]) for one in slow] == [("gpu0>gpu1", "write"), ("gpu1>gpu0", "read")]
-    reason = "the copies the other way ended first in 2 of 2 samples: the value would be of one way alone"
+    reason = "the reverse copies ended first in 2 of 2 samples: the result would cover a single direction"
     assert {one.reason for one in slow} == {reason}
     assert len([one for one in results if one.outcome == "measured"]) == 2
 
@@ -176,7 +178,7 @@ def test_sizes_that_do_not_fit_in_a_gpu_are_waived_and_the_others_measured(measu
     results = measure(name, sizes="64K,600M", **({"paths": "local"} if name == "gpu_copy" else {"region": "64K"}))
     (large,) = of(results, size_bytes=600 << 20)
     assert (large.outcome, large.path) == ("waived", "memory0>gpu0")
-    assert large.reason == "2 x 600 MiB do not fit in the memory of gpu0: 1 GiB are free"
+    assert large.reason == "2 x 600 MiB do not fit in the memory of gpu0: 1 GiB is free"
     assert {one.outcome for one in of(results, size_bytes=64 << 10)} == {"measured"}
 
 
@@ -359,7 +361,7 @@ def test_a_machine_with_eight_gpus_is_measured_in_minutes():
     assert everything.seconds > 2.5 * plan.seconds
     assert plan.seconds < 600
     assert find("gpu_latency").plan(job_latency(topology)).seconds < 180
-    pairs = [(way.source, way.target) for way in gpu_copy._between_gpus(job)]
+    pairs = [(way.source, way.target) for way in gpu_copy._peer_ways(job)]
     assert len(set(pairs)) == 56
     assert [pairs.count((source, 5)) for source in range(8)] == [1, 1, 1, 1, 8, 0, 1, 1]
 

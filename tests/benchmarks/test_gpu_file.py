@@ -192,7 +192,7 @@ def test_a_fallback_that_nobody_asked_for_fails_the_way_that_was_asked_for(measu
     faults = {"STANDIN_CUFILE_ROUTE": "nvfs", "STANDIN_CUFILE_FALLS_BACK": "1"}
     results = measure("gpu_file_read", sizes="64K", ways="gds", faults=faults)
     assert {one.outcome for one in results} == {"failed"}
-    assert results[0].reason == "gds was asked for, but cuFile counted 16 reads: 16 by posix"
+    assert results[0].reason == "gds was requested, but cuFile counted 16 reads: 16 by posix"
 
 
 def test_without_counters_the_log_tells(measure):

@@ -38,7 +38,7 @@ def test_cufile_s_counters_come_before_all_others():
 
 def test_nvidia_fs_own_counter_tells_where_cufile_has_none():
     told = route_evidence(NOTHING._replace(by_driver=20, log="no native GDS"))
-    assert (told.value, told.seen) == ("nvidia-fs", "nvidia-fs counted 20 reads meanwhile, of all processes")
+    assert (told.value, told.seen) == ("nvidia-fs", "nvidia-fs counted 20 reads of all processes during the pass")
     assert route_evidence(NOTHING._replace(by_driver=15)).value == "unknown", "not all of them"
 
 
@@ -61,7 +61,7 @@ def test_what_the_kernel_saw_tells_where_no_other_way_is_left():
 def test_where_nothing_tells_every_reason_is_named():
     assert route_evidence(NOTHING).seen == (
         "this version of libcufile counts nothing; it wrote no log; "
-        "the kernel does not count what a process reads and writes"
+        "the kernel does not count this process's reads and writes"
     )
     assert route_evidence(NOTHING._replace(log="INFO", called_bytes=512)).seen == (
         "this version of libcufile counts nothing; its log does not say; the kernel counted 512 B by read() for 1 MiB"

@@ -98,7 +98,7 @@ def test_what_goes_wrong_is_never_a_speed(measure, faults, outcome, said):
 
 
 def test_bad_input_is_refused_before_anything_runs(two_gpus):
-    refused = {("grid", "1x3"): "a grid of 1x3 needs 3 ranks, and there are 2", ("clock", "9"): "not a clock",
+    refused = {("grid", "1x3"): "a grid of 1x3 needs 3 ranks, got 2", ("clock", "9"): "clock: must be",
                ("gpus", "gpu7"): "gpu7", ("n", "0"): "whole number"}  # fmt: skip
     for (name, value), said in refused.items():
         with pytest.raises(UsageError, match=said):

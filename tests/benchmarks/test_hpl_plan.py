@@ -158,7 +158,7 @@ def test_a_flat_grid_is_one_row_of_any_group(host, memory):
 
 def test_what_does_not_fit_is_refused_with_what_would(host, memory):
     said = refused(lambda: job_of(HPL, host, (0, 1), {"ranks": "2", "grid": "2x3"}))
-    assert said == "a grid of 2x3 needs 6 ranks, and there are 2\nhint: give -o grid=1x2 or 2x1, or other ranks"
+    assert said == "a grid of 2x3 needs 6 ranks, got 2\nhint: give -o grid=1x2 or 2x1, or other ranks"
     memory(2 * GIB)
     said = refused(lambda: job_of(HPL, host, (0, 1), {"ranks": "2", "n": "40000"}))
     assert "N = 40000 needs" in said
@@ -183,7 +183,7 @@ def test_ranks_of_several_hosts(host, memory):
     one = job_of(HPL, host, (0, 1), {"n": "4000"}, hosts=("a", "b"), ranks_per_host=2)
     assert (one.ranks, str(one.case.grid), one.case.threads) == (4, "2x2", 1)
     assert HPL.plan(one).path == "memory0@0>memory0@1"
-    with pytest.raises(UsageError, match="3 ranks on a host"):
+    with pytest.raises(UsageError, match="ranks is 3 per host"):
         job_of(HPL, host, (0, 1), {"n": "4000", "ranks": "3"}, hosts=("a", "b"), ranks_per_host=2)
     # Namespaces of one machine share its memory, so that all ranks count.
     together = job_of(HPL, host, (0, 1), {"n": "4000"}, hosts=("a", "b"), ranks_per_host=1, hosts_share_cpus=True)

@@ -115,7 +115,7 @@ def test_a_config_and_mla_are_measured_as_a_named_model_is(railwright):
     [
         ("model=lama-3.1-8b", "there is no model named 'lama-3.1-8b'"),
         ("model=no/config.json", "no/config.json cannot be read"),
-        ("tokens=0", "not a whole number from 1 to"),
+        ("tokens=0", "must be a whole number from 1 to"),
         ("tokens=" + ",".join(map(str, range(1, 30))), "29 numbers of tokens, more than 16"),
         ("tp=3", "8 KV heads of llama-3.1-8b cannot be split over tp=3 ranks"),
         ("block-tokens=1", "blocks, more than"),

@@ -33,7 +33,7 @@ if "TEST_CREW_ALONE" not in os.environ:  # objects are laid and checked one requ
 
 @pytest.fixture
 def broken(railwright, tmp_path):
-    """A run whose transfers move nothing; its results."""
+    """Results of a run whose transfers move nothing."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(SITE)
@@ -49,12 +49,12 @@ def broken(railwright, tmp_path):
 
 @pytest.fixture
 def nothing_moves(monkeypatch):
-    """For `in_a_run`, which takes this program for its ranks."""
+    """The program that `in_a_run` uses for its ranks."""
     monkeypatch.setattr(test_gpu_file, "SITE", test_gpu_file.SITE + SITE)
 
 
 def all_wrong(results, points):
-    """Every point has its own record or two, and not a byte of it is right but by chance."""
+    """Check that every point has its records, and that bytes are right only by chance."""
     seen = {tuple(sorted((key, value) for key, value in one.parameters.items() if key != "until")) for one in results}
     assert len(seen) == points
     for one in results:
@@ -78,7 +78,7 @@ def test_the_blocks_of_a_request(broken):
 
 
 def test_one_size_in_several_batches_to_a_file(broken):
-    """Every batch reads and writes the same places: with one pattern for a size the second would find the first's."""
+    """All batches use the same places: with one pattern per size the second would find the first's."""
     results = broken("kv_file", "sizes=4K", "batches=1,16,64", "file-size=1M", "direct=yes,no")
     all_wrong(results, points=2 * 3 * 2)
 

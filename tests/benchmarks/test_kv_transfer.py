@@ -212,7 +212,7 @@ def test_without_an_etcd_the_option_is_named(railwright):
     run(railwright, "kv_transfer", "sizes=4K", "metadata=etcd")
     (waived,) = railwright.results()
     assert waived.outcome == "waived"
-    assert waived.reason == "no etcd was named: -o etcd=http://HOST:PORT"
+    assert waived.reason == "no etcd address was given: -o etcd=http://HOST:PORT"
 
 
 def test_without_cma_ucx_says_tcp_and_a_finding_does_too(railwright):
@@ -329,27 +329,27 @@ def test_objects_without_credentials_or_bucket_are_waived_before_anything_starts
 @pytest.mark.parametrize(
     ("benchmark", "option", "value", "says"),
     [
-        ("kv_transfer", "batches", "0", "not a whole number from 1 to 65536"),
-        ("kv_transfer", "batches", "1,,2", "not a whole number"),
-        ("kv_transfer", "batches", ",".join(map(str, range(1, 100))), "99 values, at most 16"),
-        ("kv_transfer", "batches", "1e3", "not a whole number"),
-        ("kv_transfer", "threads", "65", "not a whole number from 1 to 64"),
-        ("kv_transfer", "depth", "-1", "not a whole number"),
+        ("kv_transfer", "batches", "0", "must be a whole number from 1 to 65536"),
+        ("kv_transfer", "batches", "1,,2", "must be a whole number"),
+        ("kv_transfer", "batches", ",".join(map(str, range(1, 100))), "at most 16 values are allowed, got 99"),
+        ("kv_transfer", "batches", "1e3", "must be a whole number"),
+        ("kv_transfer", "threads", "65", "must be a whole number from 1 to 64"),
+        ("kv_transfer", "depth", "-1", "must be a whole number"),
         ("kv_transfer", "metadata", "carrier-pigeon", "no choice named 'carrier-pigeon'"),
-        ("kv_transfer", "etcd", "127.0.0.1:2379", "not the address of a service"),
-        ("kv_transfer", "etcd", "http://127.0.0.1:99999", "not the address of a service"),
-        ("kv_transfer", "etcd", "file:///etc/passwd", "not the address of a service"),
-        ("kv_transfer", "etcd", "http://h:1/path", "an etcd has no path"),
-        ("kv_transfer", "etcd", "http://h:1\n/x", "not the address of a service"),
-        ("kv_transfer", "etcd", "http://" + "a" * 300, "not the address of a service"),
-        ("kv_transfer", "etcd", "http://[::1", "not the address of a service"),
-        ("kv_file", "s3", "http://h:1", "not the name of a bucket"),
-        ("kv_file", "s3", "http://h:1/../../etc", "not the name of a bucket"),
-        ("kv_file", "s3", "http://h:1/bu$(id)", "not the name of a bucket"),
-        ("kv_file", "s3", "http://h:1/bucket?x=1", "not the address of a service"),
+        ("kv_transfer", "etcd", "127.0.0.1:2379", "address must be"),
+        ("kv_transfer", "etcd", "http://127.0.0.1:99999", "invalid address"),
+        ("kv_transfer", "etcd", "file:///etc/passwd", "address must be"),
+        ("kv_transfer", "etcd", "http://h:1/path", "an etcd address must have no path"),
+        ("kv_transfer", "etcd", "http://h:1\n/x", "address must be"),
+        ("kv_transfer", "etcd", "http://" + "a" * 300, "address must be"),
+        ("kv_transfer", "etcd", "http://[::1", "invalid address"),
+        ("kv_file", "s3", "http://h:1", "must be a bucket name of"),
+        ("kv_file", "s3", "http://h:1/../../etc", "must be a bucket name of"),
+        ("kv_file", "s3", "http://h:1/bu$(id)", "must be a bucket name of"),
+        ("kv_file", "s3", "http://h:1/bucket?x=1", "address must be"),
         ("kv_file", "queue", "mmap", "no choice named 'mmap'"),
-        ("kv_file", "sizes", "2G", "above 1 GiB"),
-        ("kv_file", "directory", "/nowhere/at/all", "not a folder"),
+        ("kv_file", "sizes", "2G", "at most 1 GiB"),
+        ("kv_file", "directory", "/nowhere/at/all", "must be a folder"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused_with_its_name(benchmark, option, value, says):

@@ -34,7 +34,7 @@ SILENCE_S = 120.0
 
 
 def table(configuration: str, title: str, *rows: tuple[str, str, str]) -> str:
-    """As UCX prints it behind its time stamp."""
+    """A table as UCX prints it behind its time stamp."""
     stamp = "[1795320179.018694] [vm:728  :0]   "
     lines = [f"| initiator {configuration} |", f"| {title} |", "| Range | Description | Config |"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
@@ -104,7 +104,7 @@ def test_emulation_stands_in_the_value_and_not_only_the_transport_below_it(log, 
 
 def test_host_memory_is_not_mistaken_for_a_gpu_s_in_the_same_log(log):
     assert ucx_protocol_evidence(log(DEFAULT), "WRITE", 4096).value == "cma/memory"
-    # What UCX does for itself, without "(multi)", says nothing of NIXL's transfers.
+    # UCX's own operations, without "(multi)", say nothing about NIXL's transfers.
     both = DEFAULT + table("intra-node cfg#2", f"{PUT} from cuda/GPU0 to host", ("0..inf", "zero-copy", "x/y"))
     assert "emulation" in ucx_protocol_evidence(log(both), "WRITE", 4096, ("cuda", "host")).value
 
@@ -113,7 +113,7 @@ def test_what_an_agent_does_with_itself_is_another_table(log):
     assert ucx_protocol_evidence(log(DEFAULT), "WRITE", 4096, ("cuda", "host"), to_self=True).value == "unknown"
     assert "emulation" in ucx_protocol_evidence(log(ALONE), "WRITE", 4096, ("cuda", "host"), to_self=True).value
     nothing = ucx_protocol_evidence(log(ALONE), "WRITE", 4096, ("cuda", "host"))
-    assert nothing.seen == "UCX's log names no put of 4 KiB between cuda and host to a peer"
+    assert nothing.seen == "UCX's log has no put of 4 KiB between cuda and host to a peer"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ given = struct.pack("HxxxxxxP", len(code), ctypes.addressof(program))
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.c_char_p(given), 0, 0) == 0, ctypes.get_errno()
-result = memory_copy._cross(_Crossing(0, 0, "source", 0), 8192)
+result = memory_copy._measure_crossing(_Crossing(0, 0, "source", 0), 8192)
 print(json.dumps([result.outcome, result.reason, result.path]))
 """
 
@@ -156,7 +156,7 @@ def test_pages_that_are_elsewhere_after_the_copies_make_the_result_failed(monkey
 
     monkeypatch.setattr(memory_copy, "Buffer", Unbound)
     crossing = memory_copy._Crossing(0, 1, "source", CPUS[0])
-    result = memory_copy._cross(crossing, 8192)
+    result = memory_copy._measure_crossing(crossing, 8192)
     assert result.outcome == "failed"
     assert result.reason.startswith("the pages moved: ")
     assert "of 2 pages of the target on node 1" in result.reason
@@ -166,7 +166,7 @@ def test_pages_that_are_elsewhere_after_the_copies_make_the_result_failed(monkey
 
 
 def test_pages_that_are_where_they_should_be_are_the_evidence() -> None:
-    result = memory_copy._cross(memory_copy._Crossing(0, 0, "target", CPUS[-1]), 3 << 20)
+    result = memory_copy._measure_crossing(memory_copy._Crossing(0, 0, "target", CPUS[-1]), 3 << 20)
     assert (result.outcome, result.reason, result.settings["cpus"]) == ("measured", "", str(CPUS[-1]))
     (evidence,) = result.evidence
     assert evidence.value == "memory0>memory0"

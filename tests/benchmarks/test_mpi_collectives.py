@@ -34,7 +34,7 @@ TINY = ("-o", "sizes=8,64K", "-o", "ranks=2", "-o", "pages=small", "--force")
 OVER_TCP = ("mpi_all_reduce", "mpi_bidirectional")
 KIB, MIB = 1 << 10, 1 << 20
 
-# What a library that adds up wrongly does to one word of one rank.
+# A library that adds wrongly to one word of one rank.
 WRONG_LIBRARY = """
 #include <stdint.h>
 int PMPI_Allreduce(const void *, void *, int, intptr_t, intptr_t, intptr_t);
@@ -50,7 +50,7 @@ int MPI_Allreduce(const void *out, void *in, int count, intptr_t type, intptr_t 
 
 @pytest.fixture(scope="module")
 def measured(driver_of_module, mpiruns):
-    """All of them once with two ranks over shared memory, and some over TCP as well."""
+    """Results of all collectives with two ranks over shared memory, and of some over TCP."""
     both = [word for name in OVER_TCP for word in ("-o", f"{name}.transports=shm,tcp")]
     done = driver_of_module("run", *NAMES, *PAIRS, *TINY, *both, "--mpirun", mpiruns["openmpi"])
     assert done.status == 3, done.err
@@ -115,7 +115,7 @@ def floats(buffer, count):
 
 
 def done_right(operation, rank, sent):
-    """What MPI must leave on a rank, from what every rank sent: worked out without our own check."""
+    """The expected data on a rank, computed from all ranks' data without the benchmark's own check."""
     ranks, count = len(sent), len(sent[0])
     share = count // ranks
     sums = [sum(each[i] for each in sent) for i in range(count)]
@@ -175,7 +175,7 @@ def test_without_a_number_there_is_a_rank_for_each_core(cpus, ranks):
 
 @pytest.mark.parametrize("text", ["1", "0", "-2", "513", "two", "", "2.0", "٣", "9" * 5000])
 def test_a_number_of_ranks_that_cannot_be_is_refused(text):
-    with pytest.raises(UsageError, match="not 'cores' or a whole number from 2 to 512"):
+    with pytest.raises(UsageError, match="must be 'cores' or a whole number from 2 to 512"):
         find("mpi_all_to_all").parse({"ranks": text})
 
 
@@ -189,7 +189,7 @@ def test_the_plan_counts_every_rank_s_buffers_and_what_passes_between_them():
     assert large.memory_bytes - small.memory_bytes == 4 * 2 * 64 * MIB
     assert small.moved_bytes == repeats(64 * MIB, functional=False).total * 3 * 64 * MIB
     assert moved_bytes("all_reduce", MIB, 4) == 6 * MIB
-    assert "MPI counts end at" in plan("all_reduce", job(sizes="16G")).waived
+    assert "limit of MPI counts" in plan("all_reduce", job(sizes="16G")).waived
     assert plan("all_gather", job(sizes="15G")).waived == "", "a share of 7.5 GiB"
 
 
@@ -201,7 +201,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_runs(railwrigh
 
 
 def test_ranks_that_share_a_core_are_marked_and_never_judged(railwright):
-    """Two ranks and one CPU, whatever machine this is."""
+    """Two ranks share one CPU, whatever the machine."""
     one = {min(os.sched_getaffinity(0))}
     done = railwright(
         *("run", "mpi_all_reduce", "memory_copy", "-o", "mpi_all_reduce.sizes=8,4K", "-o", "memory_copy.sizes=4K"),
@@ -254,7 +254,7 @@ def test_a_rank_that_dies_in_a_collective_is_named_and_costs_its_launch_only(rai
 
 
 def test_a_wrong_word_on_one_rank_fails_the_size_and_names_the_rank(railwright, mpirun):
-    """A library in front of MPI's own that adds one to the last float of rank 1, but not at small sizes."""
+    """A library in front of MPI adds one to the last float of rank 1, but not at small sizes."""
     real = Path(mpirun).parent.parent / "lib"
     name = "libmpi.so.40" if (real / "libmpi.so.40").exists() else "libmpi.so.12"
     (railwright.folder / "lib").mkdir()

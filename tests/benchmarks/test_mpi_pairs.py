@@ -1,4 +1,4 @@
-"""Several pairs of ranks at once, run for real: who sends to whom, the rate of all, and what it is held against."""
+"""Several pairs of ranks at once, in real runs: senders and receivers, the combined rate, and its limit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_all_pairs_are_checked_over_both_transports(railwright, mpiruns, mpi):
 
 
 class Between:
-    """What a rank has of its pair: windows of known times."""
+    """A rank's connection to its pair, with windows of known times."""
 
     def __init__(self, *seconds):
         self.seconds, self.asked = seconds, []
@@ -95,7 +95,7 @@ def test_senders_are_on_the_first_hosts():
 
 @pytest.mark.parametrize("text", ["0", "257", "-1", "two", ""])
 def test_a_number_of_pairs_that_cannot_be_is_refused(text):
-    with pytest.raises(UsageError, match="mpi_pairs_bandwidth pairs: not a whole number from 1 to 256"):
+    with pytest.raises(UsageError, match="mpi_pairs_bandwidth pairs: must be a whole number from 1 to 256"):
         BENCHMARK.parse({"pairs": text})
 
 

@@ -246,7 +246,7 @@ def test_algorithms_and_protocols_are_forced_one_launch_each_and_refusals_are_nc
 def test_a_forced_algorithm_that_did_not_run_is_not_reported_as_measured(measure):
     options = {"sizes": "8", "algorithms": "Tree", "faults": {"STANDIN_NCCL_OTHER": "1"}}
     results = measure("nccl_all_reduce", **options)
-    assert {(one.outcome, one.reason) for one in results} == {("waived", "NCCL ran Ring/LL where Tree was asked for")}
+    assert {(one.outcome, one.reason) for one in results} == {("waived", "NCCL ran Ring/LL, but Tree was requested")}
     assert len(results) == 2, "one for each placement"
 
 
@@ -280,7 +280,7 @@ def test_with_nvls_forbidden_windows_are_left_to_versions_whose_source_was_read(
     results = measure("nccl_all_reduce", **options)
     assert {one.outcome for one in results} == {outcome}
     if outcome == "waived":
-        assert results[0].reason == "it is not known whether windows of NCCL 2.31.0 leave NVLS off"
+        assert results[0].reason == "windows of NCCL 2.31.0 are not known to leave NVLS off"
 
 
 def test_a_process_may_use_the_cpus_near_its_gpu_and_one_of_all_threads_every_cpu_of_the_job(two_gpus, monkeypatch):
@@ -296,7 +296,7 @@ def test_what_does_not_fit_on_the_gpus_is_waived_by_its_size(measure):
     results = measure("nccl_broadcast", sizes="8,1G", ranks_in="threads", placements="out of place")
     waived = [one for one in results if one.outcome == "waived"]
     assert [one.parameters["size_bytes"] for one in waived] == [1 << 30]
-    assert waived[0].reason.startswith("1 GiB does not fit: 1 GiB of GPU memory are free")
+    assert waived[0].reason.startswith("1 GiB does not fit: 1 GiB of GPU memory is free")
     assert len([one for one in results if one.outcome == "measured"]) == 3
 
 
@@ -345,7 +345,7 @@ def test_a_hang_is_noticed_after_the_longest_size_and_not_after_all_of_them(two_
 
 @pytest.mark.parametrize("text", ["1", "73", "two", "", "2.0", "٣", "9" * 5000])
 def test_a_number_of_gpus_that_cannot_be_is_refused(text):
-    with pytest.raises(UsageError, match="not 'all', a whole number from 2 to 72, or GPUs by name"):
+    with pytest.raises(UsageError, match="must be 'all', a whole number from 2 to 72, or GPUs by name"):
         find("nccl_all_reduce").parse({"gpus": text})
 
 
@@ -390,6 +390,6 @@ def test_what_was_forced_is_held_against_what_ran():
     line = LINE + "AllReduce: 8 Bytes -> Algo TREE proto LL128 channel{Lo..Hi}={0..3}"
     seen = algorithm_evidence(line, sends_only=False)
     assert contradiction(seen, "Tree", "free") == contradiction(seen, "free", "LL128") == ""
-    assert contradiction(seen, "Ring", "free") == "NCCL ran Tree/LL128 where Ring was asked for"
-    assert contradiction(seen, "Tree", "Simple") == "NCCL ran Tree/LL128 where Tree/Simple was asked for"
+    assert contradiction(seen, "Ring", "free") == "NCCL ran Tree/LL128, but Ring was requested"
+    assert contradiction(seen, "Tree", "Simple") == "NCCL ran Tree/LL128, but Tree/Simple was requested"
     assert contradiction(algorithm_evidence("", sends_only=False), "Ring", "LL") == ""

@@ -72,7 +72,7 @@ def test_damaged_data_is_seen(run):
 def test_a_host_with_fewer_gpus_than_asked_is_named(run):
     failed = [one.reason for one in run(gpus=GPUS[:2]) if one.outcome == "failed"]
     assert len(failed) == 1
-    assert "2 GPUs are here, and 3 are asked for" in failed[0]
+    assert "3 GPUs are needed, found 2" in failed[0]
 
 
 def test_a_stream_is_as_long_as_one_transfer_allows():

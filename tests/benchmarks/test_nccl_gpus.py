@@ -1,4 +1,4 @@
-"""Which GPUs NCCL's benchmarks and the training step run on: all, the first so many, or those that are named."""
+"""The GPUs of NCCL's benchmarks and of the training step: all, the first few, or those named."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def test_a_rank_is_bound_near_the_gpu_that_was_named():
     ("text", "message"),
     [
         ("gpu2,gpu2", "gpu2 is named 2 times"),
-        ("gpu2", "1 GPU is named, at least 2 are needed"),
-        ("2,5", "or GPUs by name like gpu2,gpu5: '2,5'"),
+        ("gpu2", "at least 2 GPUs are needed, got 1"),
+        ("2,5", "or GPUs by name like gpu2,gpu5, got '2,5'"),
         ("gpu2,", "or GPUs by name like gpu2,gpu5"),
         ("gpu2;gpu5", "or GPUs by name like gpu2,gpu5"),
         ("gpu02,gpu5", "or GPUs by name like gpu2,gpu5"),

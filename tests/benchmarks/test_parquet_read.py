@@ -1,4 +1,6 @@
-"""Tables in files: made, fetched, decoded and checked; files that are cut off or lie; a mount that never answers."""
+"""Tables in files: generated, fetched, decoded and checked; truncated and inconsistent files; a mount that never
+answers.
+"""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ SMALL = {"size": "256K", "row-group": "1000", "passes": "2", "cache": "hot", "th
 
 @pytest.fixture
 def measure(tmp_path):
-    """All results of all launches, run in this process, whose CPUs stay its own."""
+    """Run all launches in this process, whose CPUs stay unchanged, and return all results."""
     before = os.sched_getaffinity(0)
 
     def run(**given):
@@ -165,11 +167,11 @@ def chunk(start: int, length: int, memory: int = 8) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("rows", "group_rows", "at", "why"),
     [
-        (5, 4, (4, 10), "lies about its rows: 5 in all, 4 in its row groups"),
-        (-1, -1, (4, 10), "lies about its rows"),
-        (5, 5, (4, 10**12), "lies about its sizes, or is cut off: a column has 1000000000000 bytes at 4 of"),
-        (5, 5, (2, 10), "lies about its sizes"),
-        (5, 5, (4, -3), "lies about its sizes"),
+        (5, 4, (4, 10), "has an inconsistent number of rows: 5 in all, 4 in its row groups"),
+        (-1, -1, (4, 10), "has an inconsistent number of rows"),
+        (5, 5, (4, 10**12), "is inconsistent or truncated: a column has 1000000000000 bytes at 4 of"),
+        (5, 5, (2, 10), "is inconsistent or truncated"),
+        (5, 5, (4, -3), "is inconsistent or truncated"),
     ],
 )
 def test_a_file_that_lies_about_itself_is_refused_before_it_is_read(
@@ -190,7 +192,7 @@ def test_a_file_that_lies_about_itself_is_refused_before_it_is_read(
 
 def test_a_table_that_says_it_is_larger_than_memory_is_never_decoded() -> None:
     what = arrow_files.Layout("parquet", 10**12, ("c0",), ((4, 100),), least_bytes=8 * 10**12)
-    with pytest.raises(CannotJudge, match=r"needs at least .* in memory, by what it says of itself; 1 GiB are free"):
+    with pytest.raises(CannotJudge, match=r"needs at least .* in memory according to its metadata; 1 GiB is free"):
         arrow_files.check_room("it", what, 2**30)
     arrow_files.check_room("it", what, None)
 
@@ -213,7 +215,7 @@ def test_the_page_cache_of_a_file_is_seen_and_let_go(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_cold_is_waived_and_the_rest_is_measured(measure, monkeypatch) -> None:
-    """As on tmpfs, which every kernel has, but not every test's folder lies on."""
+    """Imitates tmpfs, since not every test's folder is on it."""
     monkeypatch.setattr(page_cache, "drop", lambda _fd: None)
     results = measure(cache="cold,hot")
     waived = [one for one in results if one.outcome == "waived"]
@@ -237,7 +239,7 @@ def test_a_file_that_shrinks_while_it_is_fetched_is_named(tmp_path: Path) -> Non
     with path.open("r+b") as file:
         cached_file = cached.CachedFile(file.fileno(), "it")
         file.truncate(600)
-        ends = pytest.raises(CannotJudge, match="it ends at 600, where it had 1000 bytes")
+        ends = pytest.raises(CannotJudge, match="it ends at byte 600, but had 1000 bytes")
         with cached.Fetcher(cached_file, ((0, 500), (500, 500)), 2) as fetcher, ends:
             fetcher.seconds()
 
@@ -273,10 +275,10 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch) -> None:
 
 def test_options_that_cannot_be_are_refused() -> None:
     for name, value, message in (
-        ("threads", "0", "not a whole number from 1 to 1024: '0'"),
-        ("cardinality", "few", "not a whole number"),
+        ("threads", "0", "must be a whole number from 1 to 1024, got '0'"),
+        ("cardinality", "few", "must be a whole number"),
         ("types", "int65", "int65"),
-        ("read", "c0,,c1", "not the name of a column: ''"),
+        ("read", "c0,,c1", "invalid name of a column: ''"),
         ("compression", "zip", "zip"),
     ):
         with pytest.raises(UsageError) as caught:

@@ -180,7 +180,7 @@ def test_a_file_system_without_direct_files_is_a_waiver(measure, monkeypatch, tm
 
 
 def test_a_folder_that_another_rank_does_not_see_is_no_shared_mount(tmp_path: Path) -> None:
-    with pytest.raises(CannotJudge, match=r"is not shared: .* does not see what the first rank made there"):
+    with pytest.raises(CannotJudge, match=r"is not shared: .* does not see the first rank's folder there"):
         shared_folder._make_own(tmp_path / "no" / "rank1", tmp_path / "no", [])
 
 
@@ -207,8 +207,8 @@ def test_what_cannot_be_is_planned_as_waived_with_the_reason(tmp_path: Path) -> 
     for given, why in (
         ({"directory": "no/such"}, "no/such is not a folder"),
         ({"large-size": "40T", "ranks": "8"}, "free, the test file needs 320 TiB"),
-        ({"direct": "yes", "small-size": "100"}, "multiples of 512 bytes, not 100: give direct=no"),
-        ({"direct": "yes", "block": "1000", "small-size": "4K"}, "multiples of 512 bytes, not 1000"),
+        ({"direct": "yes", "small-size": "100"}, "multiples of 512 bytes, got 100: give direct=no"),
+        ({"direct": "yes", "block": "1000", "small-size": "4K"}, "multiples of 512 bytes, got 1000"),
     ):
         plan = SHARED.plan(job_of(SHARED, expand("laptop", {}), given=TINY | {"directory": str(tmp_path)} | given))
         assert why in plan.waived, given
@@ -224,7 +224,7 @@ def test_a_cluster_file_gives_the_limit_and_names_what_binds(tmp_path: Path) -> 
         file.write_text(text)
         options = SHARED.parse({"cluster": str(file)})
         return Finder(expand("laptop", {}), ()).find(
-            "shared_storage", quantity, "memory0@0>dev0:1", {}, shared._served(options)
+            "shared_storage", quantity, "memory0@0>dev0:1", {}, shared._describe_servers(options)
         )
 
     server = '[storage]\nservers = {}\nhost = "oci-bm-gpu4-8"\n'

@@ -222,11 +222,11 @@ def test_one_bucket_for_all_is_never_overlapped():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"buckets": "tensor"}, "has no tensors"),
+        ({"buckets": "tensor"}, "needs a model with tensors"),
         ({"compute": "torch"}, "give model=resnet50"),
         ({"gpus": "4"}, "4 GPUs are needed, 2 were found"),
         ({"library": "/nowhere/libnccl.so.2"}, "no NCCL at /nowhere"),
-        ({"model": "200B", "buckets": "1M"}, "choose larger buckets|above 4096"),
+        ({"model": "200B", "buckets": "1M"}, "choose larger buckets|more than 4096"),
     ],
 )
 def test_what_cannot_be_is_waived_before_it_starts(two_gpus, options, reason):
@@ -289,13 +289,13 @@ def test_bad_options_are_refused(option):
 
 @pytest.mark.parametrize("text", ["0", "73", "two", "", "2.0", "٣", "9" * 5000])
 def test_a_number_of_gpus_that_cannot_be_is_refused(text):
-    with pytest.raises(UsageError, match="not 'all', a whole number from 1 to 72, or GPUs by name"):
+    with pytest.raises(UsageError, match="must be 'all', a whole number from 1 to 72, or GPUs by name"):
         find("train_step").parse({"gpus": text})
 
 
 def test_gradients_that_differ_after_an_iteration_fail_the_way():
     seen = train_step._Seen(train_step.Timed([1.0], [1.0], [1.0], [1.0]), (0, 0, 0), (5, 5, 6), (1,))
-    assert train_step._failure(seen) == "after an iteration the gradients of rank 0 are not those of rank 2"
+    assert train_step._failure(seen) == "after an iteration the gradients of rank 0 differ from those of rank 2"
     assert not train_step._failure(seen._replace(sums=(5, 5, 5)))
 
 

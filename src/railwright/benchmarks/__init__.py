@@ -1,1 +1,1 @@
-"""What happens: one file per data path, and the one registry of them."""
+"""Benchmarks: one file per data path, and the registry that lists them."""

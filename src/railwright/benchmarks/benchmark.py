@@ -1,7 +1,7 @@
-"""What a benchmark is: how it is planned in the parent, and run by the ranks of a launch.
+"""The interface of a benchmark: planned in the parent, run by the ranks of a launch.
 
-A benchmark emits results and path ids, and declares as data which kind of bound each result is held against; it knows
-no limit. The parent never loads MPI, NIXL or CUDA: `launches` and `plan` run there, `run` in the ranks alone.
+A benchmark emits results and path ids, and declares as data the kind of limit for each result; it computes no limit
+itself. The parent never loads MPI, NIXL or CUDA: `launches` and `plan` run there, `run` only in the ranks.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ AnyJob = Job[Any, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What one launch will do to the machine, shown before it starts; `waived` says why it cannot run here."""
+    """The cost of a launch, shown before it starts. `waived` is the reason why it cannot run here."""
 
     path: str
     seconds: float = 0.0
     memory_bytes: int = 0
     moved_bytes: int = 0
     files: tuple[str, ...] = ()
-    """Each file that will be written, with its size, in words."""
+    """Descriptions of the files to be written, with their sizes."""
     waived: str = ""
     longest_step_s: float | None = None
-    """How long at most a rank says nothing, on a machine that is slow but not broken; None: as long as all takes."""
+    """The longest time a rank reports no progress on a slow but working machine; None means the whole launch."""
 
     @property
     def silent_s(self) -> float:
@@ -48,33 +48,33 @@ class Plan:
 
 @dataclass(frozen=True)
 class Program:
-    """Another program that takes the place of a launch's ranks, on this host."""
+    """A program that runs on this host instead of the launch's ranks."""
 
     argv: tuple[str, ...]
     files: Mapping[str, str]
-    """What it finds in the folder that it is started in, by name."""
+    """Input files in its working directory, by name."""
     outputs: tuple[str, ...]
-    """Files there into which it may write what it would otherwise print."""
+    """Files in its working directory that may receive output instead of stdout."""
     threads: int
-    """Of each process; a single one is bound to its core."""
+    """Threads of each process. A single thread is bound to its core."""
     read: Callable[[str], Sequence[Result]]
-    """The records of all that it printed. Raises UsageError for text that is none of its."""
+    """Parses the program's complete output into records. Raises UsageError for other text."""
 
 
 class Rank(Protocol[O, C]):
-    """What a rank's launcher offers to the benchmark that runs in it."""
+    """The services that a launcher provides to the benchmark in a rank."""
 
     @property
     def index(self) -> int:
-        """Its number, counted from 0."""
+        """The rank's number, from 0."""
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
 
     @property
     def job(self) -> Job[O, C]:
-        """What it has to do."""
+        """The job to run."""
 
     @property
     def scratch(self) -> Path:
@@ -85,71 +85,74 @@ class Rank(Protocol[O, C]):
         """The MPI communicator of all ranks; initialises MPI. Raises CannotJudge without MPI."""
 
     def step(self, text: str) -> None:
-        """Tell the parent what comes next, so that a hang or a crash can be named."""
+        """Report the next step to the parent, which names it after a hang or a crash."""
 
     def meet(self) -> None:
-        """Wait, asleep, until all ranks are here; without MPI."""
+        """Wait, without busy-polling and without MPI, until all ranks arrive."""
 
 
 def one_launch(_options: Options, _machine: Machine) -> tuple[Launch[Case], ...]:
-    """The launches of a benchmark that has one, of a single process that needs no GPU."""
+    """Return a single launch of one process without a GPU."""
     return (Launch(case=Case()),)
 
 
 def two_ranks(_options: Options, _machine: Machine) -> tuple[Launch[Case], ...]:
-    """The launch of a benchmark between two processes."""
+    """Return a single launch of two processes."""
     return (Launch(case=Case(), ranks=2),)
 
 
 @dataclass(frozen=True)
 class Benchmark(Generic[O, C]):
-    """One data path's benchmark. `run` yields results from rank 0 and nothing from the others."""
+    """The benchmark of a data path. `run` yields results from rank 0 and nothing from the other ranks."""
 
     name: str
     summary: str
     method: str
     results: tuple[Declaration, ...]
-    """What each of its results is held against. The quantity of the first stands for a launch without results."""
+    """The limits of its results. The first quantity also stands for a launch without results."""
     plan: Callable[[Job[O, C]], Plan]
-    """What a launch costs, and why it cannot run here. It runs in the parent and may load nothing that can hang."""
+    """Estimates a launch's cost, or returns the reason why it cannot run.
+
+    Runs in the parent and must not load anything that can hang.
+    """
     run: Callable[[Rank[O, C]], Iterator[Result]]
     options: type[O]
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """Defaults of options by their names, where they are not those of the struct."""
+    """Defaults by option name, where they differ from those of the struct."""
     case: type[C] = Case  # type: ignore[assignment]
-    """What its launches vary."""
+    """The type of the parameters that its launches vary."""
     launches: Callable[[O, Machine], tuple[Launch[C], ...]] = one_launch  # type: ignore[assignment]
-    """Its launches on a machine. Raises UsageError for options that this machine rules out."""
+    """Lists its launches on a machine. Raises UsageError for options that the machine rules out."""
     spans_hosts: bool = False
-    """Whether its ranks may be on several hosts; `launches` then gets a machine with hosts."""
+    """Whether its ranks may run on several hosts. If so, `launches` gets a machine with hosts."""
     alone_on_a_host: bool = False
-    """Whether it may also run on one host that is not this one, and its records name that host then."""
+    """Whether it may also run on a single remote host, which its records then name."""
     after_crash: Callable[[Job[O, C], Sequence[Result]], Job[Any, Any] | None] = field(
         default=lambda _job, _results: None
     )
-    """What is left to do after a launch that gave these results and ended in a crash; None: nothing."""
+    """Returns the job that remains after a launch gave these results and crashed, or None."""
 
     clean_up: Callable[[Job[O, C]], None] = field(default=lambda _job: None)
-    """Removes what ranks left that did not reach their end; it runs in the parent when they are gone."""
+    """Removes files of ranks that did not finish. Runs in the parent after they exit."""
 
     program: Callable[[Job[O, C]], Program | None] = field(default=lambda _job: None)
-    """What is started instead of ranks of ours, where the user names it."""
+    """Returns the program to run instead of ranks, if the user named one."""
 
     @property
     def quantity(self) -> Quantity:
-        """The quantity of its first result."""
+        """The quantity of the first result."""
         return self.results[0].quantity
 
     def parse(self, given: Mapping[str, str]) -> O:
-        """Its options with defaults filled in. Raises UsageError."""
+        """Parse options and fill in defaults. Raises UsageError."""
         return parse_options(self.options, given, self.defaults, self.name)
 
     def read_job(self, raw: bytes) -> Job[O, C]:
-        """A job of this benchmark from JSON."""
+        """Decode a job of this benchmark from JSON."""
         return msgspec.json.decode(raw, type=Job[self.options, self.case])  # type: ignore[name-defined]
 
     def blank(self, path: str, case: Case | None = None, **more: Any) -> Result:  # noqa: ANN401 - fields of Result
-        """A record without samples, for `record.measured` and `record.waived` to finish."""
+        """Return a record without samples, for `record.measured` or `record.waived` to complete."""
         parameters = {} if case is None else case.parameters()
         return Result(
             benchmark=self.name, quantity=self.quantity, path=path, method=self.method, parameters=parameters, **more
@@ -161,18 +164,18 @@ AnyRank = Rank[Any, Any]
 
 
 def cases_behind(job: AnyJob, results: Sequence[Result], steps: Sequence[str], keys: Sequence[str]) -> AnyJob | None:
-    """The cases behind the one that crashed; None where it was none of them, or the last one.
+    """Return a job with the cases after the one that crashed, or None if no case crashed or none is left.
 
-    `steps` are what the rank calls its cases, in their order, and `keys` the parameters that tell one from another.
+    `steps` are the rank's step names of the cases, in order; `keys` are the parameters that identify a case.
     """
-    ended = {tuple(one.parameters.get(key) for key in keys) for one in results if keys[0] in one.parameters}
+    ended = {tuple(result.parameters.get(key) for key in keys) for result in results if keys[0] in result.parameters}
     crashed = job.first_case + len(ended)
-    was_in_it = crashed < len(steps) and any(repr(steps[crashed]) in one.reason for one in results)
-    return msgspec.structs.replace(job, first_case=crashed + 1) if was_in_it and crashed + 1 < len(steps) else None
+    is_crash = crashed < len(steps) and any(repr(steps[crashed]) in result.reason for result in results)
+    return msgspec.structs.replace(job, first_case=crashed + 1) if is_crash and crashed + 1 < len(steps) else None
 
 
 def name_in(raw: bytes) -> str:
-    """The name of the benchmark that a job in JSON is of."""
+    """Decode the benchmark's name from a job in JSON."""
     return msgspec.json.decode(raw, type=_Named).benchmark
 
 

@@ -1,4 +1,4 @@
-"""What really ran, seen from outside the library that says so."""
+"""Evidence of the transport that a transfer used, taken from outside the library under test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from railwright.results.records import Evidence
 from railwright.units import format_size
 
 INTERFACES = Path("/proc/self/net/dev")
-"""The counters of this process's own network namespace, which /sys need not show."""
+"""The interface counters of this process's network namespace, which /sys may not show."""
 _SENT_BYTES_COLUMN = 8
 DESCRIPTORS = Path("/proc/self/fd")
 _CARRIED, _CARRIED_AT = struct.Struct("QQ"), 120
@@ -24,21 +24,24 @@ _CARRIED, _CARRIED_AT = struct.Struct("QQ"), 120
 
 
 class ConnectionMeter:
-    """Counts what the TCP connections of this process carry both ways, whatever else the machine sends meanwhile.
+    """Counts the bytes that this process's TCP connections carry in both directions, excluding other traffic of the
+    machine.
 
-    What peers have acknowledged and what has come in order, by TCP_INFO of Linux 4.1 and later.
+    Sums bytes acknowledged by peers and bytes received in order (TCP_INFO, Linux 4.1 and later).
     """
 
     def __init__(self) -> None:
         self._start = _carried()
 
     def moved_bytes(self) -> int | None:
-        """Bytes since the start, of connections that are still open; None where the kernel does not tell."""
+        """Return the bytes moved since the start by connections that are still open, or None if the kernel does not
+        report them.
+        """
         both = self._since()
         return None if both is None else sum(both)
 
     def received_bytes(self) -> int | None:
-        """Of these what came in, which is exact once it was read."""
+        """Return the received part of these bytes, which is exact after they have been read."""
         both = self._since()
         return None if both is None else both[1]
 
@@ -51,27 +54,31 @@ class ConnectionMeter:
 
 
 def _carried() -> dict[int, tuple[int, int]] | None:
-    """Acknowledged and received bytes of each TCP connection of this process, by the number of its socket."""
+    """Return acknowledged and received bytes of this process's TCP connections, by socket inode."""
     found: dict[int, tuple[int, int]] = {}
     for entry in DESCRIPTORS.iterdir():
         with contextlib.suppress(OSError):
             status = entry.stat()
             if not stat.S_ISSOCK(status.st_mode):
                 continue
-            with socket.socket(fileno=os.dup(int(entry.name))) as one:
-                if one.family not in (socket.AF_INET, socket.AF_INET6) or one.type != socket.SOCK_STREAM:
+            with socket.socket(fileno=os.dup(int(entry.name))) as connection:
+                if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
                     continue
-                told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _CARRIED_AT + _CARRIED.size)
-            if len(told) < _CARRIED_AT + _CARRIED.size:
+                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _CARRIED_AT + _CARRIED.size)
+            if len(info) < _CARRIED_AT + _CARRIED.size:
                 return None
-            found[status.st_ino] = _CARRIED.unpack_from(told, _CARRIED_AT)
+            found[status.st_ino] = _CARRIED.unpack_from(info, _CARRIED_AT)
     return found
 
 
 def transport_evidence(sent_bytes: int, moved_bytes: int | None, otherwise: str, carrier: str = "lo") -> Evidence:
-    """Whether `sent_bytes` of payload went over TCP, by what the carrier counted; `otherwise` if not."""
+    """Judge from the carrier's byte count whether `sent_bytes` of payload went over TCP; the value is `otherwise` if
+    they did not.
+    """
     if moved_bytes is None:
-        return Evidence(claim="transport", value="unknown", seen=f"the kernel does not tell what {carrier} carried")
+        return Evidence(
+            claim="transport", value="unknown", seen=f"the kernel does not report the bytes that {carrier} carried"
+        )
     seen = f"{carrier} carried {format_size(moved_bytes)} while {format_size(sent_bytes)} were sent"
     if moved_bytes >= sent_bytes:
         return Evidence(claim="transport", value="tcp", seen=seen)
@@ -88,11 +95,12 @@ def ucx_protocol_evidence(
     *,
     to_self: bool = False,
 ) -> Evidence:
-    """The transport that UCX chose for transfers of that size, by its own log (`UCX_PROTO_INFO=y`).
+    """Return the transport that UCX chose for transfers of this size, according to its log (`UCX_PROTO_INFO=y`).
 
-    `memories` are the local and the remote one; `to_self` looks at what an agent does between memories of its own.
-    Where UCX emulates one of GPU memory the value says so, `software emulation over tcp/lo`: no setting of the host
-    gives it a transport then. Between host memories the transport itself tells (TCP, where there should be CMA).
+    `memories` are the local and the remote memory; `to_self` selects transfers that an agent makes between its own
+    memories. If UCX emulates a GPU memory transfer, the value says so (`software emulation over tcp/lo`), because no
+    host setting gives it a transport then. Between host memories the transport's name is enough (TCP where CMA is
+    expected).
     """
     verb: ucx_protocols.Operation = "get" if operation == "READ" else "put"
     flush_c_streams()  # UCX's log is buffered
@@ -104,7 +112,7 @@ def ucx_protocol_evidence(
     if protocol is None:
         between = "" if memories == ("host", "host") else f" between {memories[0]} and {memories[1]}"
         whom = "itself" if to_self else "a peer"
-        seen = f"UCX's log names no {verb} of {format_size(size_bytes)}{between} to {whom}"
+        seen = f"UCX's log has no {verb} of {format_size(size_bytes)}{between} to {whom}"
         return Evidence(claim="ucx_protocol", value="unknown", seen=seen)
     seen = f"UCX_PROTO_INFO: ucp_{verb} by {protocol.description}"
     emulated = memories != ("host", "host") and protocol.description.startswith(ucx_protocols.EMULATION)
@@ -113,7 +121,7 @@ def ucx_protocol_evidence(
 
 
 def sent_by_interface() -> dict[str, int] | None:
-    """Bytes sent by each interface of this process's network namespace, None where that cannot be read."""
+    """Return the bytes sent by each interface of this process's network namespace, or None if they cannot be read."""
     try:
         lines = INTERFACES.read_text(encoding="ascii").splitlines()
         fields = [line.partition(":") for line in lines if ":" in line]

@@ -1,6 +1,6 @@
-"""Whether what ranks on several hosts sent to each other left their hosts, by the counters of their interfaces.
+"""Evidence that data between ranks on several hosts left the hosts, from interface counters.
 
-The traffic of other programs is counted too, so only a large number of bytes is proof.
+Other programs' traffic is counted as well, so only a large number of bytes is proof.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 PROOF_BYTES = 4 * MIB
-"""Above this, keepalives of routing protocols and similar traffic do not matter."""
+"""The number of bytes above which keepalives of routing protocols and similar traffic do not matter."""
 
 WINDOW = 64
-"""Messages that are sent before an answer, as OSU's bandwidth has them."""
+"""Messages sent before an answer, as in OSU's bandwidth test."""
 _LARGE_BYTES = 8 * KIB
-"""Above it OSU's benchmarks repeat less often."""
+"""OSU's benchmarks repeat less often above this size."""
 _TELLING_SHARE = 0.01
 _SIZE_S = 3.0
-"""How long the repeats of one size may take over links of a known rate."""
+"""The time limit for the repeats of one size over links of known rate."""
 _LEAST_REPEATS = 3
 
 
 def _affordable(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[int, int]:
-    """(warm-up, timed) repeats of so many bytes, fewer where links of a known rate would make them last too long."""
+    """Return (warm-up, timed) repeats, reduced so that they end in time on links of known rate."""
     fabric = job.machine.fabric
     if fabric is None:
         return repeats
@@ -42,22 +42,22 @@ def _affordable(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple
 
 
 def pings(job: AnyJob, size: int) -> tuple[int, int]:
-    """(warm-up, timed) round trips: the defaults of OSU 7.4, fewer over slow links."""
+    """Return (warm-up, timed) round trips: the defaults of OSU 7.4, fewer over slow links."""
     return _affordable(job, (10, 1000) if size > _LARGE_BYTES else (100, 10_000), 2 * size)
 
 
 def windows(
     job: AnyJob, size: int, small: tuple[int, int] = (10, 100), large: tuple[int, int] = (2, 20)
 ) -> tuple[int, int]:
-    """(warm-up, timed) windows of messages up to 8 KiB and above: OSU's defaults, fewer over slow links."""
+    """Return (warm-up, timed) windows, `small` up to 8 KiB and `large` above: OSU's defaults, fewer over slow links."""
     return _affordable(job, large if size > _LARGE_BYTES else small, WINDOW * size)
 
 
 def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:
-    """The least payload that must leave all hosts together in one collective of that size, by whatever algorithm.
+    """Return the least payload that leaves all hosts together in one collective of this size, whatever the algorithm.
 
-    Each host counts as one rank of nccl-tests' busbw: it needs its neighbours' data once, however many ranks it has.
-    In an all_to_all every rank has bytes for every other.
+    Each host counts as one rank of nccl-tests' busbw: it needs the other hosts' data once, however many ranks it has.
+    In an all_to_all every rank has different bytes for every other.
     """
     hosts = len(job.hosts)
     senders = job.ranks if operation == "all_to_all" else hosts
@@ -65,24 +65,30 @@ def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:
 
 
 class InterfaceMeter:
-    """Counts what each interface of this rank's host sends, in the rank's own network namespace."""
+    """Counts the bytes that the interfaces of this rank's network namespace send."""
 
     def __init__(self) -> None:
         self._start = sent_by_interface()
 
     def loopback_bytes(self) -> int | None:
-        """What the loopback interface carried since: TCP between ranks of one host does, shared memory does not."""
+        """Return the bytes sent over loopback since the start.
+
+        TCP between ranks of one host uses it; shared memory does not.
+        """
         return (self._moved() or {}).get("lo")
 
     def evidence(self, comm: Intracomm, job: AnyJob, payload_bytes: int) -> Evidence:
-        """Whether all hosts together sent that payload over their interfaces. Collective; the same on every rank."""
+        """Report whether all hosts together sent the payload over their interfaces.
+
+        Collective; every rank gets the same result.
+        """
         comm.Barrier()
         moved = self._moved()
         sent = None if moved is None else {name: count for name, count in moved.items() if name != "lo"}
         return judge(dict(comm.allgather((host_name(), sent))), job, payload_bytes)
 
     def _moved(self) -> dict[str, int] | None:
-        """Bytes since the start by each interface; None where that cannot be read."""
+        """Return the bytes sent since the start by interface, or None if they cannot be read."""
         now = sent_by_interface()
         if now is None or self._start is None:
             return None
@@ -90,10 +96,10 @@ class InterfaceMeter:
 
 
 def judge(moved: Mapping[str, dict[str, int] | None], job: AnyJob, payload_bytes: int) -> Evidence:
-    """The evidence from what each interface of each host sent."""
+    """Judge the payload against the bytes that each host's interfaces sent."""
     hosts = ", ".join(sorted(moved))
     if len(moved) != len(job.hosts):
-        seen = f"{len(job.hosts)} hosts were asked for, and the ranks are on {hosts}"
+        seen = f"{len(job.hosts)} hosts were requested, but the ranks run on {hosts}"
         return Evidence(claim="transport", value="unknown", seen=seen)
     total = 0
     carriers: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What this host is called among those of a launch."""
+"""The name of this host among the hosts of a launch."""
 
 from __future__ import annotations
 
@@ -7,5 +7,7 @@ import platform
 
 
 def host_name() -> str:
-    """Slurm's name of the node where Slurm started us, since hostnames may be alike or others; else the hostname."""
+    """Return Slurm's node name if Slurm started this process, because hostnames may repeat or differ; else the
+    hostname.
+    """
     return os.environ.get("SLURMD_NODENAME") or platform.node()

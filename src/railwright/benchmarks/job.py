@@ -1,4 +1,4 @@
-"""What is known of a launch before it starts: the machine, what is varied, and which CPU and GPU each rank has."""
+"""A launch before it starts: the machine, the varied parameters, and the CPU and GPU of each rank."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from railwright.topology.gpus import usable_gpus
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """What is varied, by a launch or by one of its points: the base of a benchmark's own cases.
+    """The parameters varied by a launch or a point; the base of each benchmark's cases.
 
-    A field that has its default is not named in the records, so that runs with and without an option compare.
+    Records omit fields that have their defaults, so that runs with and without an option compare.
     """
 
     def parameters(self) -> dict[str, Scalar]:
-        """The case as it stands in a record."""
+        """Return the case as a record's parameters."""
         values = ((field, getattr(self, field.name)) for field in msgspec.structs.fields(self))
         return {field.name: value for field, value in values if value != field.default}
 
@@ -29,68 +29,68 @@ C = TypeVar("C", bound=Case, covariant=True)
 
 
 class Launch(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
-    """One launch of a benchmark in fresh processes."""
+    """A launch of a benchmark in new processes."""
 
     case: C
-    """What this launch varies."""
+    """The parameters of this launch."""
     environment: dict[str, str] = {}
-    """The variables that bring that about."""
+    """Environment variables that select the case."""
     ranks: int = 1
-    """How many processes it has. More than one are started by MPI's launcher."""
+    """The number of processes. MPI's launcher starts them if there is more than one."""
     gpus: tuple[str, ...] = ()
-    """The ids of the GPUs that the ranks work with, in the order of the ranks, and so are bound near."""
+    """The ids of the ranks' GPUs, in rank order. Each rank is bound near its GPU."""
     gpu_clock_hz: float = 0.0
-    """What the clocks of these GPUs are locked to meanwhile; 0: nobody touches them."""
+    """The frequency that the GPU clocks are locked to; 0 leaves the clocks unlocked."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a launch runs."""
+    """The machine that a launch runs on."""
 
     topology: Topology
     cpus: tuple[int, ...]
-    """The CPUs that may be used; rank i is bound to the i-th of them, and the list starts again at its end."""
+    """The CPUs that may be used. Rank i is bound to CPU i of the list, modulo its length."""
     hosts: tuple[str, ...] = ()
-    """The hosts that the ranks are spread over, as many on each, the first host's first; none: this one alone."""
+    """The hosts of the ranks, with equal numbers of consecutive ranks each; empty means this host alone."""
     ranks_per_host: int = 1
     hosts_share_cpus: bool = False
     """Whether these hosts are namespaces of one machine."""
     host_cpus: float | None = None
-    """How many of the shared CPUs each of the hosts may take; None: nothing holds them back."""
+    """The number of shared CPUs that each host may use; None means no limit."""
     reached_by: str = ""
-    """How the other hosts are reached, in words."""
+    """A description of the method that reaches the other hosts."""
     first_hosts: int = 0
-    """How many of the hosts are the first of two groups that are merged; 0: none are."""
+    """The number of hosts in the first of two merged groups; 0 if there are no groups."""
     grows_to: int = 0
-    """How many hosts groups may grow to, each with as much work a host; 0: they do not grow."""
+    """The number of hosts that groups may grow to at constant work per host; 0 if they do not grow."""
     fabric: Fabric | None = None
-    """The links between these hosts, where their rates are known."""
+    """The links between these hosts, if their rates are known."""
 
     @property
     def host_ranks(self) -> int:
-        """The ranks that all hosts have room for."""
+        """The number of ranks that fit on all hosts."""
         return len(self.hosts) * self.ranks_per_host
 
 
 class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
-    """Everything a rank needs to know; sent to it as JSON."""
+    """A rank's complete instructions, sent to it as JSON."""
 
     benchmark: str
     options: O
     launch: Launch[C]
     machine: Machine
     round: int = 0
-    """All launches are done once, then again: which time this is."""
+    """The repetition of the whole list of launches, from 0."""
     first_case: int = 0
-    """The cases before it are left out: a launch before this one had them, and crashed in the last."""
+    """The first case to run. An earlier launch ran the ones before it and crashed in the last."""
 
     @property
     def case(self) -> C:
-        """What the launch varies."""
+        """The parameters of the launch."""
         return self.launch.case
 
     @property
     def ranks(self) -> int:
-        """How many processes the launch has."""
+        """The number of processes."""
         return self.launch.ranks
 
     @property
@@ -105,18 +105,18 @@ class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts that the ranks are spread over; none: this one alone."""
+        """The hosts of the ranks; empty means this host alone."""
         return self.machine.hosts
 
     @property
     def ranks_on_cpus(self) -> int:
-        """How many ranks share `cpus`: those of one host, unless its hosts share them too."""
+        """The number of ranks that share `cpus`: those of one host, or of all hosts if the hosts share CPUs."""
         machine = self.machine
         return self.ranks if not self.hosts or machine.hosts_share_cpus else self.ranks // len(self.hosts)
 
     @property
     def gpus(self) -> tuple[Device, ...]:
-        """The NVIDIA GPUs that CUDA can use as a whole: those of the launch, else all by their PCI addresses."""
+        """The launch's GPUs, or all NVIDIA GPUs that CUDA can use as a whole, by PCI address."""
         usable = usable_gpus(self.topology)
         if not self.launch.gpus:
             return usable
@@ -124,14 +124,14 @@ class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
         return tuple(known[name] for name in self.launch.gpus if name in known)
 
     def gpu_of(self, rank: int) -> Device:
-        """The GPU of a rank. There must be one: `plan` waives where there is none."""
+        """Return the GPU of a rank. `plan` has already waived launches without a GPU."""
         return self.gpus[rank % len(self.gpus)]
 
     def cpu_of(self, rank: int) -> int:
-        """The CPU that a rank is bound to: one of its own as far as there are that many.
+        """Return the CPU that a rank is bound to, distinct for as many ranks as there are CPUs.
 
-        A rank of a launch with GPUs is bound on the NUMA node of its GPU, where the machine says which that is and the
-        node may be used, and far from the CPUs of the other ranks there.
+        A rank with a GPU is bound to a usable CPU on the GPU's NUMA node, if the node is known, and far from the CPUs
+        of other ranks there.
         """
         if not self.launch.gpus or not self.gpus:
             place = rank % self.ranks_on_cpus if self.hosts else rank
@@ -144,36 +144,36 @@ class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
         return cpus[_spread(len(cpus), len(beside))[beside.index(rank)]]
 
     def cpus_near(self, gpu: Device) -> tuple[int, ...]:
-        """The CPUs that may be used on a GPU's NUMA node; none where the machine does not say which node that is."""
+        """Return the usable CPUs on a GPU's NUMA node, or none if the node is unknown."""
         if gpu.numa is None:
             return ()
-        return self._cpus_on(gpu.numa)
+        return self._list_cpus(gpu.numa)
 
     def cpus_beside(self, rank: int) -> tuple[int, ...]:
-        """The CPUs on the NUMA node of a rank's own, where the threads of a library may run beside it.
+        """Return the CPUs on a rank's NUMA node, for a library's threads.
 
-        A rank is bound to one CPU and what it starts inherits that: a library's worker then waits for the time slice of
-        the thread that polls for it.
+        A rank is bound to one CPU and its threads inherit that binding: a library's worker would wait for the time
+        slice of the thread that polls for it.
         """
-        return self._cpus_on(node_of(self.topology, self.cpu_of(rank)))
+        return self._list_cpus(node_of(self.topology, self.cpu_of(rank)))
 
-    def _cpus_on(self, node: int) -> tuple[int, ...]:
+    def _list_cpus(self, node: int) -> tuple[int, ...]:
         return tuple(cpu for cpu in self.cpus if node_of(self.topology, cpu) == node)
 
     def memory_of(self, rank: int) -> str:
-        """The id of the memory nearest to a rank's CPU; `memory0` where NUMA cannot be read, `memory0@1` on host 1."""
+        """Return the id of the memory nearest a rank's CPU: `memory0` if NUMA cannot be read, `memory0@1` on host 1."""
         host = f"@{rank * len(self.hosts) // self.ranks}" if self.hosts else ""
         return f"memory{node_of(self.topology, self.cpu_of(rank))}{host}"
 
     def between_ranks(self) -> str:
-        """The path from the memory of rank 0 to that of rank 1."""
+        """Return the path from rank 0's memory to rank 1's."""
         return f"{self.memory_of(0)}>{self.memory_of(1)}"
 
 
 def _spread(places: int, takers: int) -> list[int]:
-    """A place for each taker, each its own as far as there are that many, and far apart.
+    """Choose a place for each taker, distinct while they last, and far apart.
 
-    CPUs n and n + 1, or n and n + half of them, are mostly two threads of one core: 2 of 32 get 0 and 17.
+    CPUs n and n + 1, or n and n + half of them, are usually two threads of one core: 2 of 32 get 0 and 17.
     """
     found: list[int] = []
     for taker in range(takers):
@@ -186,7 +186,7 @@ def _spread(places: int, takers: int) -> list[int]:
 
 
 def node_of(topology: Topology, cpu: int) -> int:
-    """The NUMA node of a CPU, 0 where the topology does not say."""
+    """Return the NUMA node of a CPU, or 0 if the topology does not have it."""
     for device in topology.of_kind("cpu"):
         if device.numa is not None and cpu in parse_cpu_list(str(device.facts.get("cpu_list", ""))):
             return device.numa
@@ -194,7 +194,7 @@ def node_of(topology: Topology, cpu: int) -> int:
 
 
 def cpus_by_node(machine: Machine) -> dict[int, list[int]]:
-    """The CPUs that may be used, by NUMA node."""
+    """Group the usable CPUs by NUMA node."""
     nodes: dict[int, list[int]] = {}
     for cpu in machine.cpus:
         nodes.setdefault(node_of(machine.topology, cpu), []).append(cpu)

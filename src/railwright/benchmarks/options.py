@@ -1,7 +1,7 @@
-"""Options of a benchmark: text on the command line, a frozen struct of that benchmark behind it.
+"""A benchmark's options: text on the command line, parsed into a frozen struct.
 
-A benchmark's struct has a field for each option, with an `Option` where its default would be: the default text, the
-help and the parser. So text, defaults, help and errors all come from one place, and every value is parsed once.
+A benchmark's struct has an `Option` in place of each field's default: the default text, the help and the parser. Text,
+defaults, help and errors therefore share one source, and each value is parsed once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from railwright.errors import UsageError, unknown_name
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a benchmark was asked for. The base of each benchmark's own options; by itself it has none.
+    """The base of each benchmark's options; has none itself.
 
-    A rank gets it as JSON, so every value must be one that JSON can hold.
+    Ranks receive the options as JSON, so every value must be valid in JSON.
     """
 
 
@@ -27,22 +27,22 @@ O = TypeVar("O", bound=Options, covariant=True)  # noqa: E741 - the options of a
 
 @dataclass(frozen=True)
 class Option:
-    """One setting as text. `parse` turns it into the field's value, and raises UsageError for what cannot be used."""
+    """A setting as text. `parse` converts it to the field's value and raises UsageError for invalid text."""
 
     default: str
     help: str
     parse: Callable[[str], object]
     name: str = ""
-    """The name on the command line; empty: the field's, with hyphens."""
+    """The name on the command line; empty means the field's name with hyphens."""
 
 
 def option(default: str, help: str, parse: Callable[[str], object], name: str = "") -> Any:  # noqa: A002, ANN401
-    """An `Option` as a field of a struct."""
+    """Return an `Option` as a field of a struct."""
     return Option(default, help, parse, name)
 
 
 def options_of(kind: type[Options]) -> dict[str, tuple[str, Option]]:
-    """The options of a struct by their names on the command line, each with its field."""
+    """Return a struct's options and field names, by command-line name."""
     found = {}
     for field in msgspec.structs.fields(kind):
         if isinstance(field.default, Option):
@@ -51,7 +51,7 @@ def options_of(kind: type[Options]) -> dict[str, tuple[str, Option]]:
 
 
 def parse_options(kind: type[O], given: Mapping[str, str], defaults: Mapping[str, str], owner: str) -> O:
-    """The options of `owner` with every text parsed; `defaults` go before those of the struct. Raises UsageError."""
+    """Parse the options of `owner`. `defaults` override those of the struct. Raises UsageError."""
     known = options_of(kind)
     for name in given:
         if name not in known:
@@ -67,42 +67,44 @@ def parse_options(kind: type[O], given: Mapping[str, str], defaults: Mapping[str
 
 
 def is_whole(text: str, most: int, least: int = 1) -> bool:
-    """Whether a text is a whole number from `least` to `most`."""
-    whole = text.isascii() and text.isdecimal() and len(text) <= len(str(most))  # digits of other scripts are decimal
+    """Report whether a text is a whole number from `least` to `most`."""
+    whole = (
+        text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    )  # isdecimal also accepts digits of other scripts
     return whole and least <= int(text) <= most
 
 
 def word_or(word: str, value: object, parse: Callable[[str], object]) -> Callable[[str], Any]:
-    """A parser that has a value for a word, and parses any other text."""
+    """Return a parser that maps `word` to `value` and passes other text to `parse`."""
     return lambda text: value if text == word else parse(text)
 
 
 def whole_number(most: int, least: int = 1) -> Callable[[str], int]:
-    """A parser of a whole number from `least` to `most`."""
+    """Return a parser of a whole number from `least` to `most`."""
 
     def parse(text: str) -> int:
         if not is_whole(text, most, least):
-            raise UsageError(f"not a whole number from {least} to {most}: {text[:40]!r}")
+            raise UsageError(f"must be a whole number from {least} to {most}, got {text[:40]!r}")
         return int(text)
 
     return parse
 
 
 def whole_numbers(most: int, most_values: int) -> Callable[[str], tuple[int, ...]]:
-    """A parser of comma-separated whole numbers from 1 to `most`, at most so many of them, each once."""
+    """Return a parser of at most `most_values` distinct, comma-separated whole numbers from 1 to `most`."""
     one = whole_number(most)
 
     def parse(text: str) -> tuple[int, ...]:
         given = text.count(",") + 1
         if given > most_values:
-            raise UsageError(f"{given} values, at most {most_values}", hint="take a larger step")
+            raise UsageError(f"at most {most_values} values are allowed, got {given}", hint="take a larger step")
         return tuple(dict.fromkeys(one(part.strip()) for part in text.split(",")))
 
     return parse
 
 
 def choice(*allowed: str) -> Callable[[str], tuple[str, ...]]:
-    """A parser of a comma-separated choice among `allowed`: the parts chosen, each once."""
+    """Return a parser of a comma-separated choice among `allowed`, which removes duplicates."""
 
     def parse(text: str) -> tuple[str, ...]:
         parts = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
@@ -115,7 +117,7 @@ def choice(*allowed: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
-    """A parser of exactly one of `allowed`."""
+    """Return a parser of a single choice among `allowed`."""
 
     def parse(text: str) -> str:
         if text not in allowed:
@@ -126,5 +128,5 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 
 
 def yes_or_no(text: str) -> bool:
-    """A parser of `yes` or `no`."""
+    """Parse `yes` or `no`."""
     return one_of("yes", "no")(text) == "yes"

@@ -1,6 +1,6 @@
-"""The pages of 4 KiB or of 2 MiB that buffers lie on, which a benchmark varies where they decide.
+"""Buffers on pages of 4 KiB or 2 MiB, varied by benchmarks whose results depend on them.
 
-They do from 64 KiB up: below it a buffer has a few small pages, whose look-up nobody measures.
+Pages matter from 64 KiB up. Smaller buffers have few small pages, whose look-up cost is not measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HUGE_PAGE_BYTES = 2 * MIB
 
 
 def pages_option(default: str, what: str) -> Any:  # noqa: ANN401 - see option
-    """The option of a benchmark; the first kind that is asked for is that of all sizes below 64 KiB."""
+    """Return a benchmark's pages option. Sizes below 64 KiB use only the first kind given."""
     first, _, second = default.partition(",")
     from_size = format_size(PAGES_DECIDE_FROM_BYTES)
     text = f"pages of {what} from {from_size} up: {first}, {second}, or both"
@@ -25,18 +25,18 @@ def pages_option(default: str, what: str) -> Any:  # noqa: ANN401 - see option
 
 
 def kinds_at(size_bytes: int, asked: tuple[str, ...]) -> tuple[str, ...]:
-    """The pages that a size is measured on."""
+    """Return the kinds of pages for measurements of a size."""
     return asked if size_bytes >= PAGES_DECIDE_FROM_BYTES else asked[:1]
 
 
 def buffer_on(pages: str, size_bytes: int) -> Buffer:
-    """A buffer of at least a huge page where it is to lie on huge ones, so that a small size can, too."""
+    """Allocate a buffer; one on huge pages is at least a huge page long, even for small sizes."""
     is_huge = pages == "huge"
     return Buffer(max(size_bytes, HUGE_PAGE_BYTES if is_huge else 1), huge=is_huge)
 
 
 def pages_evidence(buffers: Buffer) -> Evidence:
-    """What the kernel says of the buffers' mapping: it may refuse huge pages, or join small ones by itself."""
+    """Return the kernel's report on the buffers' mapping: it may refuse huge pages, or merge small pages by itself."""
     huge = buffers.huge_bytes()
     if huge is None:
         return Evidence(claim="pages", value="unknown", seen="/proc/self/smaps cannot be read")
@@ -45,15 +45,15 @@ def pages_evidence(buffers: Buffer) -> Evidence:
 
 
 def unless_elsewhere(blank: Result, pages: str, lies: Evidence, elsewhere: str) -> Result:
-    """The record as waived where its buffers lie on other pages, and as failed where its data went elsewhere."""
+    """Return the record as waived if its buffers are on other pages, or as failed if `elsewhere` gives a reason."""
     if lies.value != "unknown" and (why := wrong_pages(pages, lies)):
         return waived(blank, why)
     return failed_if(blank, elsewhere)
 
 
 def wrong_pages(pages: str, seen: Evidence) -> str:
-    """Why nothing can be measured on the pages that there are; empty where they are those that were asked for."""
+    """Return the reason why the buffers' pages cannot be measured as requested, or an empty string."""
     if seen.value == pages:
         return ""
     other = "small" if pages == "huge" else "huge"
-    return f"{pages} pages were asked for, but {seen.seen}: pages={other} measures on {other} ones"
+    return f"{pages} pages were requested, but {seen.seen}: use pages={other} to measure {other} pages"

@@ -1,7 +1,7 @@
-"""What a search of a fabric launches: each sends between pairs of hosts that it is told.
+"""The probes of a fabric search: each sends between given pairs of hosts.
 
-They are apart from the registry so that their ranks load nothing else, not even each other: a search starts a rank on
-every host again and again, and all benchmarks together take three times as long to load.
+They stay out of the registry so that their ranks load nothing else, not even each other: a search starts a rank on
+every host again and again, and loading all benchmarks takes three times as long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MODULES = {
 
 
 def probe_named(name: str) -> AnyBenchmark | None:
-    """The probe of that name; None where it is no probe's."""
+    """Return the probe of that name, or None if there is none."""
     module = _MODULES.get(name)
     if module is None:
         return None
@@ -27,5 +27,5 @@ def probe_named(name: str) -> AnyBenchmark | None:
 
 
 def probes() -> tuple[AnyBenchmark, ...]:
-    """All of them."""
-    return tuple(one for one in map(probe_named, _MODULES) if one is not None)
+    """Return all probes."""
+    return tuple(probe for probe in map(probe_named, _MODULES) if probe is not None)

@@ -1,4 +1,4 @@
-"""How a benchmark makes its records: from a blank one to what was measured, and what was not."""
+"""Completes a benchmark's blank records with results, failures or reasons for not running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def measured(
     varied: dict[str, Scalar] | None = None,
     **more: Any,  # noqa: ANN401 - fields of Result
 ) -> Result:
-    """The record with its samples; `varied` is added to its parameters."""
+    """Complete a record with its samples; `varied` is added to its parameters."""
     return replace(
         blank,
         quantity=quantity or blank.quantity,
@@ -38,52 +38,55 @@ _SEED_BYTES = 6
 
 
 def every_nth(count: int) -> int:
-    """A record keeps every n-th of so many samples."""
+    """Return the stride at which a record keeps samples, so that it holds at most 4096."""
     return -(-count // _MOST_SAMPLES)
 
 
 def latencies(blank: Result, seconds: Sequence[float], **more: Any) -> Result:  # noqa: ANN401
-    """The record with every n-th latency, and the summary of all of them."""
+    """Complete a record with every n-th latency and the summary of all of them."""
     kept = measured(blank, seconds[:: every_nth(len(seconds))], "latency_s", **more)
     return replace(kept, summary=summarise(seconds))
 
 
 def drawn_seed() -> int:
-    """The seed of a pattern that no other launch has, so that neither old data nor deduplicated data passes for new."""
+    """Draw a pattern seed unique to this launch, so that neither old nor deduplicated data passes for new."""
     return int.from_bytes(os.urandom(_SEED_BYTES))
 
 
 def rates(blank: Result, operation: str, ranks: int, size_bytes: int, seconds: Sequence[float]) -> Iterator[Result]:
-    """The records of both rates of a collective, as nccl-tests has them."""
-    algorithm, bus = [size_bytes / second for second in seconds], float(factor(operation, ranks))
+    """Yield the algbw and busbw records of a collective, as nccl-tests defines them."""
+    algorithm, bus = [size_bytes / duration for duration in seconds], float(factor(operation, ranks))
     yield measured(blank, algorithm, varied={"rate": "algbw"})
     yield measured(blank, [bus * rate for rate in algorithm], varied={"rate": "busbw"})
 
 
 def summed(checks: Iterable[Verification]) -> Verification:
-    """One data check of several targets, or of several ranks."""
-    every = tuple(checks)
-    checked, wrong = sum(one.bytes_checked for one in every), sum(one.bytes_wrong for one in every)
-    return Verification(method=every[0].method, bytes_checked=checked, bytes_wrong=wrong)
+    """Add up the data checks of several targets or ranks."""
+    collected = tuple(checks)
+    checked, wrong = sum(check.bytes_checked for check in collected), sum(check.bytes_wrong for check in collected)
+    return Verification(method=collected[0].method, bytes_checked=checked, bytes_wrong=wrong)
 
 
 def waived(blank: Result, reason: str, varied: dict[str, Scalar] | None = None) -> Result:
-    """The record of what could not run here; `varied` is added to its parameters."""
+    """Complete the record of a case that could not run here; `varied` is added to its parameters."""
     return replace(blank, outcome="waived", reason=reason, parameters=blank.parameters | (varied or {}))
 
 
 def failed_if(blank: Result, reason: str) -> Result:
-    """The record as failed where there is a reason; as it is without one."""
+    """Mark a record as failed if there is a reason; otherwise return it unchanged."""
     return replace(blank, outcome="failed", reason=reason) if reason else blank
 
 
 def joined(cpus: Sequence[int]) -> str:
-    """CPUs as they stand in a record: `0,2`."""
+    """Format CPUs for a record: `0,2`."""
     return ",".join(map(str, cpus))
 
 
 def wrong_on_ranks(counts: Sequence[int], what: str) -> str:
-    """`4 bytes on rank 1, 8 bytes on rank 2`, the first three in full; empty where nothing is wrong on any rank."""
+    """Format wrong counts by rank: `4 bytes on rank 1, 8 bytes on rank 2`.
+
+    Lists three ranks and counts the rest. Returns an empty string if nothing is wrong.
+    """
     wrong = [f"{count} {what} on rank {rank}" for rank, count in enumerate(counts) if count]
     more = f" and on {len(wrong) - 3} more ranks" if len(wrong) > 3 else ""
     return f"{', '.join(wrong[:3])}{more}"

@@ -1,6 +1,6 @@
-"""The one registry of benchmarks, in the order in which they run: ceilings before what they hold up.
+"""The registry of benchmarks, in run order: those that measure limits come before those that need them.
 
-`prove` runs BENCHMARKS; those ON_REQUEST only `run NAME` does, because they take long or wear something out.
+`prove` runs BENCHMARKS. Those ON_REQUEST run only by `run NAME`, because they take long or wear out a drive.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ DECLARATIONS: Declarations = {benchmark.name: benchmark.results for benchmark in
 
 
 def find(name: str) -> AnyBenchmark:
-    """The benchmark of that name. Raises UsageError with the nearest names."""
+    """Find a benchmark by name. Raises UsageError with the nearest names."""
     for benchmark in EVERY + probes():
         if benchmark.name == name:
             return benchmark

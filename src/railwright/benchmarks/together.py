@@ -1,4 +1,4 @@
-"""What every rank of a launch must have, or none goes on: else the others would wait for one that gave up."""
+"""Agreement of all ranks on a required resource, so that none waits for a rank that gave up."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Opened = TypeVar("Opened")
 
 
 class Unavailable(CannotJudge):
-    """What at least one rank lacks; every rank raises it with the same words."""
+    """A resource that at least one rank lacks. Every rank raises it with the same message."""
 
 
 def on_all(rank: AnyRank, opener: Callable[[], Opened]) -> Opened:
-    """What it opens on this rank. Raises Unavailable, on all ranks alike, where one rank cannot. Collective."""
+    """Run `opener` on every rank and return its result. Raises Unavailable on all ranks if any fails. Collective."""
     opened, reason = None, ""
     try:
         opened = opener()
     except CannotJudge as error:
         reason = error.message
-    reasons = [(index, one) for index, one in enumerate(rank.comm.allgather(reason)) if one]
+    reasons = [(index, text) for index, text in enumerate(rank.comm.allgather(reason)) if text]
     if opened is None or reasons:
         index, first = reasons[0]
         raise Unavailable(first if len(reasons) == rank.size else f"{first} (rank {index})")
@@ -32,7 +32,7 @@ def on_all(rank: AnyRank, opener: Callable[[], Opened]) -> Opened:
 
 
 def or_waived(rank: AnyRank, blank: Result, results: Iterator[Result]) -> Iterator[Result]:
-    """The results; from rank 0 `blank` as waived where a rank lacks what the rest of them need. Collective."""
+    """Yield the results, or from rank 0 `blank` as waived if a rank lacks a resource. Collective."""
     try:
         yield from results
     except Unavailable as error:

@@ -1,4 +1,4 @@
-"""One transfer of a round between two hosts of a search: as every kind of probe is told it, and tells of it."""
+"""A transfer between two hosts in a round of a search, with its records; shared by all probes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from railwright.topology.devices import Scalar
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow of a round."""
+    """A flow of a round."""
 
     number: int
-    """In its round."""
+    """The flow's number in its round."""
     source: int
-    """The rank that sends."""
+    """The sender's rank."""
     destination: int
     source_address: str
     destination_address: str
     over: tuple[str, ...] = ()
-    """The names of the switches that it should cross; empty: whatever way it takes."""
+    """The names of the switches that the flow should cross; empty means any route."""
 
 
 def probe(
@@ -41,16 +41,19 @@ def probe(
     plan: Callable[[Job[Options, C]], Plan],
     run: Callable[[Rank[Options, C]], Iterator[Result]],
 ) -> Benchmark[Options, C]:
-    """What sends the flows of a search, which `words` of the command line ask for; nobody runs it by itself."""
+    """Return a benchmark that sends the flows of a search.
+
+    `words` is the command that runs it; it cannot run by itself.
+    """
 
     def launches(_options: Options, _machine: Machine) -> tuple[Launch[C], ...]:
-        raise UsageError("its flows are planned by a search", hint=words)
+        raise UsageError("this benchmark runs only as part of a search, which plans its flows", hint=words)
 
     return Benchmark(
         name=name,
         summary=summary,
         method=method,
-        results=(Declaration("bandwidth_bytes_per_s", Unlimited(why="a search holds flows against each other")),),
+        results=(Declaration("bandwidth_bytes_per_s", Unlimited(why="a search compares flows with each other")),),
         options=Options,
         case=case,
         launches=launches,
@@ -61,7 +64,7 @@ def probe(
 
 
 def sent(benchmark: AnyBenchmark, number: int, flow: Wanted) -> Result:
-    """That a flow of a round was sent, by a library that chooses its own way: see `received`."""
+    """Record that a flow was sent by a library that chooses its own route; see `received`."""
     told: dict[str, Scalar] = {"flow": flow.number, "trouble": "", "packets_sent": 0, "long_refused": 0, "ways": ""}
     return _record(benchmark, number, flow, "sent", told)
 
@@ -74,7 +77,7 @@ def received(
     check: Verification,
     told: dict[str, Scalar],
 ) -> Result:
-    """What came of it, with its rate in bytes/s, where there is one, and the data check."""
+    """Record a received flow with its rates in bytes/s, if any, and the data check."""
     found = _record(benchmark, number, flow, "received", told)
     summary = summarise(rates) if rates else None
     return msgspec.structs.replace(found, samples=rates, summary=summary, verification=check)

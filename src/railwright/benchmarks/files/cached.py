@@ -14,7 +14,7 @@ from railwright.results.records import Evidence
 from railwright.units import MIB, format_size
 
 PAGE_CACHE = "pagecache"
-"""Where data comes from that the page cache holds, as it stands in paths."""
+"""The name in paths of the source of cached data."""
 _PIECE_BYTES = 8 * MIB
 
 Piece = tuple[int, int]
@@ -22,7 +22,7 @@ Piece = tuple[int, int]
 
 
 class CachedFile:
-    """An open file, and what of it the page cache held before each read."""
+    """An open file, with the bytes that the page cache held before each read."""
 
     def __init__(self, fd: int, name: str) -> None:
         self.fd, self.name = fd, name
@@ -30,13 +30,13 @@ class CachedFile:
         self._worst: dict[str, int] = {}
 
     def prepare(self, cache: str) -> None:
-        """Make it `cold` or `hot`. Raises CannotJudge where the file system does not let it be so."""
+        """Make the file `cold` or `hot` in the page cache. Raises CannotJudge if the file system refuses."""
         held = self._make_hot() if cache == "hot" else self._make_cold()
         worst = min if cache == "hot" else max
         self._worst[cache] = worst(self._worst.get(cache, held), held)
 
     def evidence(self, cache: str) -> Evidence:
-        """What the page cache held before the reads, at worst."""
+        """Return the page cache's content before the reads: the least if hot, the most if cold."""
         held = self._worst.get(cache, 0)
         at = "at least" if cache == "hot" else "at most"
         seen = f"mincore: {at} {format_size(held)} of {format_size(self.size)} in the page cache before each read"
@@ -45,9 +45,9 @@ class CachedFile:
     def _make_cold(self) -> int:
         page_cache.drop(self.fd)
         if held := page_cache.resident_bytes(self.fd):
-            what = f"{format_size(held)} of {format_size(self.size)} stay in the page cache"
-            raise CannotJudge(f"{self.name} cannot be made cold: {what}",
-                              hint="tmpfs has no other place, and only a file's owner may let go of it")  # fmt: skip
+            found = f"{format_size(held)} of {format_size(self.size)} stay in the page cache"
+            raise CannotJudge(f"{self.name} cannot be made cold: {found}",
+                              hint="use a file of your own outside tmpfs")  # fmt: skip
         return 0
 
     def _make_hot(self) -> int:
@@ -57,13 +57,13 @@ class CachedFile:
                 os.pread(self.fd, _PIECE_BYTES, at)
             held = page_cache.resident_bytes(self.fd)
         if held < self.size:
-            what = f"the page cache keeps {format_size(held)} of {format_size(self.size)}"
-            raise CannotJudge(f"{self.name} cannot be kept hot: {what}", hint="make the file smaller")
+            found = f"the page cache keeps {format_size(held)} of {format_size(self.size)}"
+            raise CannotJudge(f"{self.name} cannot be kept hot: {found}", hint="make the file smaller")
         return held
 
 
 class Fetcher(Closing):
-    """Reads pieces of a file by so many threads, into buffers that stay. A context manager."""
+    """Reads pieces of a file with a pool of threads into reused buffers. A context manager."""
 
     def __init__(self, file: CachedFile, pieces: Sequence[Piece], threads: int) -> None:
         self._file, self._pieces = file, pieces
@@ -77,14 +77,14 @@ class Fetcher(Closing):
         self._pool.shutdown()
 
     def seconds(self) -> float:
-        """How long all pieces take. Raises CannotJudge for a file that ends too early, or cannot be read."""
+        """Read all pieces and return the time taken. Raises CannotJudge if the file ends early or cannot be read."""
         began = time.perf_counter()
         for _ in self._pool.map(self._part, range(self._crew)):
             pass
         return time.perf_counter() - began
 
     def _part(self, worker: int) -> None:
-        for at, length in self._own(worker):
+        for at, length in self._list_pieces(worker):
             got = 0
             while got < length:
                 try:
@@ -92,8 +92,8 @@ class Fetcher(Closing):
                 except OSError as error:
                     raise CannotJudge(f"{self._file.name} cannot be read: {error.strerror}") from error
                 if not now:
-                    raise CannotJudge(f"{self._file.name} ends at {at + got}, where it had {at + length} bytes")
+                    raise CannotJudge(f"{self._file.name} ends at byte {at + got}, but had {at + length} bytes")
                 got += now
 
-    def _own(self, worker: int) -> Iterator[Piece]:
+    def _list_pieces(self, worker: int) -> Iterator[Piece]:
         return iter(self._pieces[worker :: self._crew])

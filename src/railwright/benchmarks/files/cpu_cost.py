@@ -1,4 +1,4 @@
-"""What a pass costs in CPU time: by the process itself, and by the kernel's own threads as far as they can be seen."""
+"""The CPU time of a pass: the process's own, and the kernel threads' as far as visible."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ COUNTED = (
 
 
 def kernel_threads_cpu_s(proc: Path = Path("/proc")) -> float | None:
-    """CPU seconds of all kernel threads of the machine since its start, in steps of 10 ms; None where none is seen.
+    """Return the CPU seconds of all kernel threads since boot, in steps of 10 ms, or None if none is visible.
 
-    They work for whoever is there, so a difference is ours alone only on a machine that does nothing else.
+    Kernel threads work for all processes, so a difference belongs to the benchmark only on an otherwise idle machine.
     """
     ticks, seen = 0, False
     for folder in proc.iterdir():
@@ -38,13 +38,13 @@ def kernel_threads_cpu_s(proc: Path = Path("/proc")) -> float | None:
             if int(fields[_FLAGS]) & _KERNEL_THREAD:
                 ticks, seen = ticks + int(fields[_UTIME]) + int(fields[_STIME]), True
         except (OSError, ValueError, IndexError):
-            continue  # it ended while we looked
+            continue  # the thread ended during the scan
     return ticks / os.sysconf("SC_CLK_TCK") if seen else None
 
 
 def cpu_settings(passes: Sequence[Pass], bytes_per_pass: int, kernel_s: float | None) -> dict[str, Scalar]:
-    """CPU seconds per GB (10^9 bytes): median, least and most of the passes, and what is not in them."""
-    per_gb = [one.cpu_s / (bytes_per_pass / GB) for one in passes]
+    """Return CPU seconds per GB (10^9 bytes): median, minimum and maximum, and the kernel threads' share."""
+    per_gb = [done.cpu_s / (bytes_per_pass / GB) for done in passes]
     found: dict[str, Scalar] = {
         "cpu_s_per_gb": _rounded(statistics.median(per_gb)),
         "cpu_s_per_gb_minimum": _rounded(min(per_gb)),
@@ -52,7 +52,7 @@ def cpu_settings(passes: Sequence[Pass], bytes_per_pass: int, kernel_s: float | 
         "cpu_counted": COUNTED,
     }
     if kernel_s is None:
-        return found | {"kernel_threads_cpu_s_per_gb": "unknown: no kernel thread can be seen from here"}
+        return found | {"kernel_threads_cpu_s_per_gb": "unknown: no kernel thread is visible"}
     return found | {"kernel_threads_cpu_s_per_gb": _rounded(kernel_s / (len(passes) * bytes_per_pass / GB))}
 
 

@@ -1,7 +1,7 @@
-"""The same reads from the raw block device: the ceiling of `file_read`.
+"""The reads of `file_read`, from the raw block device; they measure the file system's limit.
 
-The very blocks of a test file are read (the file system says where they lie), so that the data can be checked and
-the place on the device is the same. Reading needs permission on the device node and never writes to it.
+The benchmark reads the blocks of a test file, whose place the file system reports, so that the data can be checked and
+its place on the device is the same. It needs permission to read the device node and never writes to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from railwright.results.workload import Files
 
 
 def _node(folder: str) -> str:
-    """The block device node of a folder's file system. Raises CannotJudge where there is none that can be read."""
+    """Find the block device node of a folder's file system. Raises CannotJudge if there is no readable one."""
     number = Path(folder).stat().st_dev
     link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/uevent")
     try:
@@ -46,7 +46,7 @@ def _node(folder: str) -> str:
 
 
 def _open(node: str) -> int:
-    """The device, to read directly. Raises CannotJudge; root may be refused too (device cgroups)."""
+    """Open the device for direct reads. Raises CannotJudge; device cgroups may refuse root as well."""
     try:
         return os.open(node, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The test file of the direct benchmarks, and the drive that it lies on.
+"""The test file of the direct benchmarks, and its drive.
 
-The file has no name (O_TMPFILE, or unlinked at once), so that nothing is left behind whatever ends the run: the kernel
-frees it when the last process that holds it is gone, and after a power cut the file system does so when it is mounted.
+The file has no name (O_TMPFILE, or unlinked at once), so that nothing remains however the run ends: the kernel frees it
+when the last process that holds it exits, and the file system does so when it is mounted after a power cut.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from railwright.units import MIB, format_size
 
 SEED = 20
 SPARE_BYTES = 64 * MIB
-"""What must stay free beside the test file."""
+"""Space to leave free on the file system."""
 FILL_BYTES = 4 * MIB
-"""The buffer that the file is filled from."""
+"""The size of the buffer that fills the file."""
 FILE_MULTIPLE_BYTES = 4096
 _PREFIX, _NAMED_PREFIX = ".railwright-", ".railwright-test-file-"
 _CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class NoDirectFile(CannotJudge):
-    """The file system refuses a direct file outright: nothing can be measured there, and nothing is broken."""
+    """The file system refuses direct files, so nothing can be measured there; this is not a fault."""
 
 
 def device_of(topology: Topology, folder: str) -> str:
-    """The id of the drive that a folder lies on: the topology's device, or the kernel's device number."""
+    """Return the id of a folder's drive: the topology's device, or else the kernel's device number."""
     try:
         number = answered(folder, lambda: Path(folder).stat().st_dev)
     except (OSError, CannotJudge):
@@ -50,14 +50,17 @@ def device_of(topology: Topology, folder: str) -> str:
 
 
 def folder_problem(directory: str, wanted: int) -> str:
-    """Why no test file of so many bytes can be made in a folder, or an empty string. Touches nothing."""
+    """Return the reason why the folder cannot hold a test file of `wanted` bytes, or an empty string.
+
+    Has no side effects.
+    """
     if wanted % FILE_MULTIPLE_BYTES:
-        return f"the test file must be a multiple of {FILE_MULTIPLE_BYTES} bytes, not {wanted}"
+        return f"the test file must be a multiple of {FILE_MULTIPLE_BYTES} bytes, got {wanted}"
     return room_problem(directory, wanted)
 
 
 def room_problem(directory: str, wanted: int) -> str:
-    """Why so many bytes cannot be written to a folder, or an empty string. Touches nothing."""
+    """Return the reason why `wanted` bytes cannot be written to a folder, or an empty string. Has no side effects."""
     try:
         return answered(directory, lambda: _room_problem(Path(directory), wanted))
     except CannotJudge as error:
@@ -78,9 +81,9 @@ def _room_problem(folder: Path, wanted: int) -> str:
 
 @contextlib.contextmanager
 def test_file(folder: str, size: int, start: int = 0) -> Iterator[int]:  # noqa: PT028 - no test
-    """A nameless file full of the pattern that starts at byte `start` (a multiple of 8), synced, open with O_DIRECT.
+    """Make a nameless, synced file with the pattern from byte `start` (a multiple of 8), open with O_DIRECT.
 
-    Raises NoDirectFile where the file system refuses one, CannotJudge for all else (full disk, quota ...).
+    Raises NoDirectFile if the file system refuses one, CannotJudge for all other errors (full disk, quota ...).
     """
     try:
         fd = open_nameless(folder)
@@ -109,7 +112,7 @@ def write_pattern(fd: int, seed: int, size: int, start: int = 0) -> None:
 
 
 def wrong_in_file(fd: int, seed: int, region_bytes: int, start: int = 0) -> int:
-    """How many of the file's first bytes differ from the pattern that starts at byte `start`, by pread."""
+    """Count the bytes in the file's first `region_bytes` that differ from the pattern at byte `start`, by pread."""
     wrong = 0
     with Buffer(FILL_BYTES) as seen:
         for place in range(0, region_bytes, FILL_BYTES):
@@ -122,7 +125,7 @@ def wrong_in_file(fd: int, seed: int, region_bytes: int, start: int = 0) -> int:
 
 
 def over_test_file(rank: AnyRank, blank: Result, measure: Callable[[int], Iterator[Result]]) -> Iterator[Result]:
-    """What `measure` yields for a test file; `blank` waived with the reason where the file system refuses one."""
+    """Yield the results of `measure` on a test file, or `blank` as waived if the file system refuses one."""
     rank.step("writing the test file")
     try:
         with test_file(rank.job.options.directory, rank.job.options.file_size) as fd:
@@ -132,7 +135,7 @@ def over_test_file(rank: AnyRank, blank: Result, measure: Callable[[int], Iterat
 
 
 def _write_all(fd: int, chunk: memoryview, position: int) -> None:
-    """A nearly full disk takes a part, and says why only when it is asked for the rest."""
+    """Write all of the chunk. A nearly full disk writes a part and reports the error on the next write."""
     while written := os.pwrite(fd, chunk, position):
         chunk, position = chunk[written:], position + written
         if not chunk:
@@ -141,7 +144,7 @@ def _write_all(fd: int, chunk: memoryview, position: int) -> None:
 
 
 def open_nameless(folder: str, *, direct: bool = True) -> int:
-    """A file of nobody's name in a folder, empty, to read and write. Raises OSError."""
+    """Open an empty, nameless file in a folder for reading and writing. Raises OSError."""
     flags = os.O_RDWR | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
     with contextlib.suppress(OSError):
         return os.open(folder, flags | os.O_TMPFILE, 0o600)
@@ -150,22 +153,20 @@ def open_nameless(folder: str, *, direct: bool = True) -> int:
     try:
         return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     finally:
-        path.unlink(missing_ok=True)  # a file system without O_DIRECT makes the file and then refuses to open it
+        path.unlink(missing_ok=True)  # a file system without O_DIRECT creates the file and then refuses to open it
 
 
 @contextlib.contextmanager
 def with_name(fd: int, folder: str) -> Iterator[int]:
-    """The nameless file under a name for a moment, opened by it: cuFile refuses flags that still say O_TMPFILE.
+    """Give the nameless file a temporary name and reopen it: cuFile refuses flags that include O_TMPFILE.
 
-    The caller closes what it gets.
-
-    The same descriptor again where the file system gives no name to a nameless file.
+    The caller closes the result. Returns the same descriptor if the file system cannot name a nameless file.
     """
     sweep(folder)
     path = Path(folder, f"{_NAMED_PREFIX}{os.getpid()}")
     try:
         descriptors = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY)
-        try:  # with a folder's descriptor, for only then does Python have the link followed
+        try:  # Python follows the link only if a folder's descriptor is given
             os.link(str(fd), path, src_dir_fd=descriptors, follow_symlinks=True)
         finally:
             os.close(descriptors)
@@ -179,10 +180,10 @@ def with_name(fd: int, folder: str) -> Iterator[int]:
 
 
 def sweep(folder: str) -> None:
-    """Remove what a run left that was killed while its file had a name.
+    """Remove files of a run that was killed while its file had a name.
 
-    Only files of ours that are empty, or under the name of a full one whose process is gone. To lose the name harms no
-    living run.
+    Removes only the benchmark's own files that are empty, or that have a full file's name and whose process has exited.
+    A running benchmark does not need the name.
     """
     for path in Path(folder).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):

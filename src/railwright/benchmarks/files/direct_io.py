@@ -1,4 +1,4 @@
-"""What direct reads and writes share: options, the points that they span, the order of blocks, engines and results."""
+"""The parts that direct reads and writes share: options, points, block order, engines and results."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ _MOST_DEPTH = 4096
 _MOST_THREADS = 256
 _MOST_VALUES = 16
 _MOST_OPERATION_BYTES = 2**30
-"""The kernel ends one read or write a page short of 2 GiB."""
+"""The kernel ends a read or write one page short of 2 GiB."""
 _SECTOR_BYTES = 512
 _PLANNED_BYTES_PER_S = 1e9
 _PLANNED_OPERATIONS_PER_S = 75e3
 """Both of a virtual disk (docs/measured/host-paths): for the plan alone."""
 
 Order = tuple["array.array[int]", "array.array[int]"]
-"""Offsets in the descriptor, and the position in the pattern of each."""
+"""Offsets in the descriptor, and the pattern position of each."""
 
 
 class Point(Case, frozen=True):
-    """One set of parameters, as they stand in a record."""
+    """The parameters of a point, as in a record."""
 
     size_bytes: int
     depth: int
     threads: int
     order: str
     pages: str = ""
-    """`small` or `huge`; empty where the buffers have no choice of pages."""
+    """`small` or `huge`; empty if the buffers have no choice of pages."""
 
     @property
     def in_flight_bytes(self) -> int:
-        """Buffers of all operations in flight."""
+        """The buffers of all operations in flight, in bytes."""
         return self.size_bytes * self.depth * self.threads
 
     def blocks(self, file_bytes: int) -> int:
-        """How many operations one pass over a file of that size has."""
+        """Return the number of operations in a pass over a file of this size."""
         return min(file_bytes // self.size_bytes, MOST_BLOCKS_PER_PASS)
 
     def planned_s(self, file_bytes: int) -> float:
-        """The estimated length of one pass."""
+        """Estimate the length of a pass."""
         count = self.blocks(file_bytes)
         return max(count * self.size_bytes / _PLANNED_BYTES_PER_S, count / _PLANNED_OPERATIONS_PER_S)
 
@@ -79,7 +79,7 @@ _depths = whole_numbers(_MOST_DEPTH, _MOST_VALUES)
 
 
 class FileOptions(Options, frozen=True):
-    """What direct operations on a file are asked for."""
+    """Options of direct I/O on a file."""
 
     directory: str = option(".", "the folder on the file system to measure", str)
     file_size: int = option("256M", "size of the test file, like 256M", parse_size)
@@ -97,14 +97,14 @@ class FileOptions(Options, frozen=True):
 
 
 class DirectOptions(FileOptions, frozen=True):
-    """The same between a file and host memory."""
+    """Options of direct I/O between a file and host memory."""
 
     pages: tuple[str, ...] = pages_option("small,huge", "the buffers")
     engine: str = option("auto", "auto, io_uring or threads", one_of("auto", "io_uring", "threads"))
 
 
 def points(options: FileOptions, pages: tuple[str, ...]) -> tuple[Point, ...]:
-    """Every combination, sizes outermost; large sizes by each kind of page: on small ones a block is many pieces."""
+    """List all combinations, sizes outermost. Large sizes use each kind of page: small pages split their blocks."""
     found = []
     for size in options.sizes:
         is_small = size < _SMALL_BYTES
@@ -122,7 +122,7 @@ def plan_of(
     path: str, options: FileOptions, every: Sequence[Point], *, passes: int, written: int = 0, start_s: float = 2.0,
     waived: str = "",
 ) -> Plan:  # fmt: skip
-    """What so many passes over a test file cost, of which so many write it; and why they cannot be done here."""
+    """Plan `passes` passes over a test file, `written` of which write it, or give the reason why they cannot run."""
     size = options.file_size
     per_pass = sum(point.blocks(size) * point.size_bytes for point in every)
     wear = format_size(size + written * per_pass)
@@ -138,18 +138,18 @@ def plan_of(
 
 
 def _problem(options: FileOptions, every: Sequence[Point], verb: str) -> str:
-    """Why direct reads or writes cannot be measured in the folder given, or an empty string. Touches nothing."""
+    """Return the reason why direct I/O cannot be measured in the folder, or an empty string. Has no side effects."""
     return folder_problem(options.directory, options.file_size) or next(
-        (why for point in every if (why := _problem_of_point(point, options.file_size, verb))), ""
+        (why for point in every if (why := _find_point_problem(point, options.file_size, verb))), ""
     )
 
 
-def _problem_of_point(point: Point, file_bytes: int, verb: str) -> str:
+def _find_point_problem(point: Point, file_bytes: int, verb: str) -> str:
     size = point.size_bytes
     if size > file_bytes:
         return f"a {verb} is larger than the test file of {format_size(file_bytes)}"
     if size > _MOST_OPERATION_BYTES:
-        return f"one {verb} ends at {format_size(_MOST_OPERATION_BYTES)}, {format_size(size)} was asked for"
+        return f"a {verb} must be at most {format_size(_MOST_OPERATION_BYTES)}, got {format_size(size)}"
     if size % _SECTOR_BYTES:
         return f"direct {verb}s must be multiples of {_SECTOR_BYTES} bytes"
     if point.threads > point.blocks(file_bytes):
@@ -159,12 +159,12 @@ def _problem_of_point(point: Point, file_bytes: int, verb: str) -> str:
 
 
 def memory_bytes(every: Sequence[Point]) -> int:
-    """What a rank allocates: a buffer for each operation in flight, and the one that the file is filled from."""
+    """Return the memory of a rank: a buffer for each operation in flight, and the one that fills the file."""
     return FILL_BYTES + max(point.in_flight_bytes for point in every)
 
 
 def engine_of(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Engine, Evidence]:
-    """The engine that runs, and how that is known: it is tried, since containers often forbid io_uring."""
+    """Choose the engine by trying io_uring, which containers often forbid, and return the evidence."""
     if wanted == "threads":
         return "threads", Evidence(claim="engine", value="threads", seen="chosen by the option engine=threads")
     refusal = io_uring_works(fd, buffers, size)
@@ -176,7 +176,7 @@ def engine_of(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Engine,
 
 
 def block_order(extents: Sequence[Extent], size: int, order: str) -> Order:
-    """Whole blocks of the extents, each at most once, at most 65,536 of them. Raises CannotJudge if there is none."""
+    """List whole blocks of the extents in order, each once, at most 65,536. Raises CannotJudge if there is none."""
     ends = list(itertools.accumulate(extent.length // size for extent in extents))
     total = ends[-1] if ends else 0
     if not total:
@@ -195,14 +195,14 @@ def block_order(extents: Sequence[Extent], size: int, order: str) -> Order:
 
 
 class Target(NamedTuple):
-    """Something to read or write: a descriptor open with O_DIRECT, and where in it the pattern's bytes lie."""
+    """A descriptor open with O_DIRECT, and the place of the pattern's bytes in it."""
 
     fd: int
     extents: tuple[Extent, ...]
 
 
 class Done(NamedTuple):
-    """What became of them."""
+    """The results of the passes over a point."""
 
     passes: list[Pass]
     cost: dict[str, Scalar]
@@ -218,7 +218,7 @@ def measure_point(
     do: Callable[[Blocks, Sequence[int]], Done],
     varied: dict[str, Scalar] | None = None,
 ) -> Iterator[Result]:
-    """The results of a point, whose passes `do` makes on some CPUs; waived where it cannot have its pages."""
+    """Yield the results of a point whose passes `do` makes, or the record as waived if its pages are unavailable."""
     rank.step(f"{blank.benchmark} {point}")
     with buffer_on(point.pages, point.in_flight_bytes) as buffers:
         pages = pages_evidence(buffers)
@@ -227,7 +227,9 @@ def measure_point(
             return
         engine, evidence = engine_of(rank.job.options.engine, target.fd, buffers, point.size_bytes)
         offsets, positions = block_order(target.extents, point.size_bytes, point.order)
-        cpus = [rank.job.cpu_of(thread) for thread in range(point.threads)]  # those of the rank's NUMA node first
+        cpus = [
+            rank.job.cpu_of(thread) for thread in range(point.threads)
+        ]  # the CPUs of the rank's NUMA node come first
         done = do(Blocks(target.fd, engine, offsets, positions, point.size_bytes, point.depth, buffers), cpus)
     common = replace(
         blank,
@@ -240,7 +242,7 @@ def measure_point(
 
 
 def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[list[Pass], dict[str, Scalar]]:
-    """The passes that `make` makes, and what they cost in CPU time."""
+    """Run the passes and return them with their CPU cost."""
     before = kernel_threads_cpu_s()
     passes = make()
     after = kernel_threads_cpu_s()
@@ -249,7 +251,7 @@ def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[l
 
 
 def results_of(common: Result, point: Point, operations: int, passes: Sequence[Pass]) -> Iterator[Result]:
-    """The rate, one sample of each pass; the latency of single operations of all passes and threads; that of fsync."""
+    """Yield a point's rate, one sample per pass, and the latencies of its operations and of fsync."""
     small = point.size_bytes < _SMALL_BYTES
     amount = operations if small else operations * point.size_bytes
     settings = dict(common.settings)
@@ -265,7 +267,7 @@ def results_of(common: Result, point: Point, operations: int, passes: Sequence[P
 
 
 def _fsync(common: Result, passes: Sequence[Pass]) -> Result:
-    """The time of the fsync that followed each pass: what the file system and the drive had yet to make durable."""
+    """Return the times of the fsync after each pass, in which the file system and drive make data durable."""
     settings = {key: value for key, value in common.settings.items() if "cpu_" not in key}
     settings["median_of_pass_s"] = statistics.median(one.elapsed_s for one in passes)
     seconds = [one.sync_s for one in passes]
@@ -275,6 +277,6 @@ def _fsync(common: Result, passes: Sequence[Pass]) -> Result:
 def declared(
     workload: Files, supplies: Baseline | None = None, *, is_reference: bool = False
 ) -> tuple[Declaration, ...]:
-    """What every quantity of direct reads or writes is held against."""
+    """Declare the limits of all quantities of direct reads or writes."""
     quantities: tuple[Quantity, ...] = ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")
     return tuple(Declaration(one, workload, supplies=supplies, is_reference=is_reference) for one in quantities)

@@ -1,7 +1,7 @@
-"""Looks at a mount that may never answer: a server that is gone, a file system that hangs.
+"""Queries to a mount that may never answer: its server is gone, or its file system hangs.
 
-A call that hangs in the kernel cannot be taken back, and a process with such a thread cannot end. So a child looks
-first. Then the look itself is a thread of its own, which is left where it is: a mount may stall in between.
+A call that hangs in the kernel cannot be cancelled, and a process with such a thread cannot exit. A child therefore
+tries first. The query itself then runs in a thread that can be abandoned, because the mount may stall in between.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ PATIENCE_S = 10.0
 Answer = TypeVar("Answer")
 
 _silent: set[str] = set()
-"""What did not answer, and is not asked again: each look would cost the patience once more."""
+"""Paths that did not answer. They are not tried again, since each try costs the whole timeout."""
 
 
 def answered(path: str, look: Callable[[], Answer], patience_s: float = PATIENCE_S) -> Answer:
-    """What `look` at a path returns or raises. Raises CannotJudge, with the path, where that takes too long."""
+    """Return the result of `look` at a path, or raise its error. Raises CannotJudge with the path on timeout."""
     looked: list[Answer] = []
     errors: list[BaseException] = []
 
     def ask() -> None:
         try:
             looked.append(look())
-        except BaseException as error:  # raised again below, in the thread that asked
+        except BaseException as error:  # raised again below, in the calling thread
             errors.append(error)
 
     if path not in _silent and not answers(path, patience_s):
@@ -47,5 +47,5 @@ def answered(path: str, look: Callable[[], Answer], patience_s: float = PATIENCE
         raise errors[0]
     raise CannotJudge(
         f"{path} did not answer within {format_duration(patience_s)}: its mount stalls",
-        hint="`findmnt -T` names the mount, and the server behind it; another folder is directory=...",
+        hint="find the mount and its server with `findmnt -T`, or choose another directory=...",
     )

@@ -1,6 +1,6 @@
 """Direct reads of a file (O_DIRECT) by io_uring, or by pools of threads where io_uring is forbidden.
 
-`device_read` makes the same passes. Every pass is untimed checked or timed unchecked, never both.
+`device_read` makes the same passes. A pass is either checked and untimed, or timed and unchecked.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ DirectRank = Rank[DirectOptions, Case]
 
 
 def plan(job: DirectJob) -> Plan:
-    """What reading a test file in the folder of the options costs, and why that cannot be done."""
+    """Plan the reads of a test file in the options' folder, or give the reason why they cannot run."""
     options = job.options
     every = direct_io.points(options, options.pages)
     return direct_io.plan_of(path(job), options, every, passes=1 + _PASSES)
 
 
 def path(job: DirectJob) -> str:
-    """From the drive that the folder lies on to the memory of the rank."""
+    """Return the path from the folder's drive to the rank's memory."""
     return f"{device_of(job.topology, job.options.directory)}>{job.memory_of(0)}"
 
 
 def measure(rank: DirectRank, blank: Result, target: Target) -> Iterator[Result]:
-    """All points, each with one checked pass and then timed passes."""
+    """Measure all points, each with one checked pass and then timed passes."""
     for point in direct_io.points(rank.job.options, rank.job.options.pages):
         yield from _measure_point(rank, blank, target, point)
 

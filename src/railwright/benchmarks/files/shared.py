@@ -1,6 +1,7 @@
-"""Many ranks, of one host or many, on one mount: large and small files are written, looked at, read and removed.
+"""Many ranks, on one host or many, that write, stat, read and remove large and small files on one mount.
 
-As elbencho does it: all begin together, and a phase has two ends: when the first rank was done, and when the last.
+The method is elbencho's: all ranks begin together, and a phase has two ends, when the first and when the last rank is
+done.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ _PLANNED_BYTES_PER_S, _PLANNED_FILES_PER_S = 50e6, 300.0
 _NO_CLUSTER = "none"
 
 
-def _served_by(text: str) -> tuple[str, ...]:
-    """The shape of a client, the number of servers and the shape of one, of a cluster file. Raises UsageError."""
+def _parse_cluster(text: str) -> tuple[str, ...]:
+    """Parse a cluster file into a client's shape, the number of servers and a server's shape. Raises UsageError."""
     found = decoded(Path(text))
     servers, server = (found.storage.servers, found.storage.host) if found.storage is not None else (0, "")
     for shape in (found.host, *((server,) if servers else ())):
@@ -59,7 +60,7 @@ def _served_by(text: str) -> tuple[str, ...]:
 
 
 class SharedOptions(Options, frozen=True):
-    """What the ranks do on the mount."""
+    """Options of the ranks' work on the mount."""
 
     directory: str = option(".", "a folder on the mount, the same on every host", str)
     ranks: int = option("2", "ranks without --hosts, each as a host of its own", whole_number(512))
@@ -74,9 +75,9 @@ class SharedOptions(Options, frozen=True):
     cluster: tuple[str, ...] = option(
         _NO_CLUSTER,
         "a cluster file, whose hosts and [storage] give the limit: drives, and NICs of both",
-        word_or(_NO_CLUSTER, (), _served_by),
+        word_or(_NO_CLUSTER, (), _parse_cluster),
     )
-    passes: int = option("3", "how often all phases are done", whole_number(1000))
+    passes: int = option("3", "passes through all phases", whole_number(1000))
 
 
 SharedJob = Job[SharedOptions, Case]
@@ -84,7 +85,7 @@ SharedRank = Rank[SharedOptions, Case]
 
 
 def files_of(options: SharedOptions, kind: str) -> Files:
-    """What a rank's files of a kind are like."""
+    """Return the number and size of a rank's files of a kind."""
     if kind == "large":
         return Files(options.large_files, options.large_size, max(1, options.block), options.direct, options.fsync)
     return Files(options.small_files, options.small_size, max(1, options.small_size), options.direct, options.fsync)
@@ -109,7 +110,7 @@ def _plan(job: SharedJob) -> Plan:
     waiver = ""
     if unaligned is not None or block:
         size = options.block if unaligned is None else unaligned.size_bytes
-        waiver = f"direct reads and writes must be multiples of {_SECTOR_BYTES} bytes, not {size}: give direct=no"
+        waiver = f"direct reads and writes must be multiples of {_SECTOR_BYTES} bytes, got {size}: give direct=no"
     return Plan(
         path=_path(job, "write"),
         seconds=3 + seconds,
@@ -123,7 +124,9 @@ def _plan(job: SharedJob) -> Plan:
 
 
 def _path(job: SharedJob, operation: str) -> str:
-    """From a rank's memory to what the folder lies on, or back; of many hosts the first and the mount."""
+    """Return the path between a rank's memory and the folder's device; with many hosts, between the first host and the
+    mount.
+    """
     mount = device_of(job.topology, job.options.directory)
     if operation == "read" and not job.options.direct:
         mount = PAGE_CACHE
@@ -132,25 +135,25 @@ def _path(job: SharedJob, operation: str) -> str:
 
 
 class _Phase(NamedTuple):
-    """One phase of one pass, over all ranks."""
+    """A phase of a pass, over all ranks."""
 
     amount: int
     """Bytes of all ranks, or files."""
     first_amount: int
-    """What all of them had done when the first rank was done."""
+    """The amount that all ranks had done when the first rank finished."""
     elapsed_s: tuple[float, ...]
-    """Of each rank."""
+    """The time of each rank."""
     latencies_s: list[float]
     wrong: tuple[int, ...]
 
     @property
     def rate(self) -> float:
-        """To the last end."""
+        """The rate until the last rank finished."""
         return self.amount / max(self.elapsed_s)
 
     @property
     def first_rate(self) -> float:
-        """To the end of the first rank."""
+        """The rate until the first rank finished."""
         return self.first_amount / min(self.elapsed_s)
 
 
@@ -173,7 +176,7 @@ def _measured(rank: SharedRank, blank: Result) -> Iterator[Result]:
 
 
 def _try_direct(folder: int, options: SharedOptions) -> bool:
-    """Whether files are opened past the page cache. Raises CannotJudge where they cannot be."""
+    """Report whether files can be opened past the page cache. Raises CannotJudge if they must be but cannot."""
     if not options.direct:
         return False
     name = "f0"
@@ -189,7 +192,7 @@ def _try_direct(folder: int, options: SharedOptions) -> bool:
 
 
 def _passes(rank: SharedRank, folder: int, kind: str) -> dict[Operation, list[_Phase]]:
-    """All phases, so many times, in turn; each pass writes another pattern. Collective."""
+    """Run all phases in turn, several times, each pass with another pattern. Collective."""
     options, files = rank.job.options, files_of(rank.job.options, kind)
     found: dict[Operation, list[_Phase]] = {}
     first = rank.comm.bcast(drawn_seed())
@@ -209,9 +212,9 @@ def _passes(rank: SharedRank, folder: int, kind: str) -> dict[Operation, list[_P
 
 
 def _walk(rank: SharedRank, folder: int, operation: Operation, files: Files, seed: int) -> Walk:
-    """Raises CannotJudge, on all ranks alike, where one of them cannot."""
+    """Run one operation on this rank's files. Raises CannotJudge on all ranks if one of them fails."""
 
-    def one() -> Walk:
+    def walk_once() -> Walk:
         try:
             return walk(folder, operation, files, seed)
         except NativeError as error:
@@ -220,13 +223,13 @@ def _walk(rank: SharedRank, folder: int, operation: Operation, files: Files, see
 
     rank.comm.Barrier()
     try:
-        return on_all(rank, one)
+        return on_all(rank, walk_once)
     except Unavailable as error:
         raise CannotJudge(error.message) from error
 
 
 def _phase(rank: SharedRank, folder: int, operation: Operation, files: Files, seed: int) -> _Phase:
-    """One phase of all ranks. Collective."""
+    """Run one phase on all ranks. Collective."""
     done = _walk(rank, folder, operation, files, seed)
     elapsed = tuple(rank.comm.allgather(done.elapsed_s))
     by_bytes = operation in ("write", "read") and files.size_bytes > files.block_bytes
@@ -236,20 +239,20 @@ def _phase(rank: SharedRank, folder: int, operation: Operation, files: Files, se
     starts = [0.0, *done.ends_s[:-1]]
     seconds = [end - start for start, end in zip(starts, done.ends_s, strict=True)]
     kept = seconds[:: every_nth(len(seconds))]
-    every = rank.comm.allgather((own, early, kept, done.wrong_bytes))
+    shares = rank.comm.allgather((own, early, kept, done.wrong_bytes))
     return _Phase(
-        amount=sum(one[0] for one in every),
-        first_amount=sum(one[1] for one in every),
+        amount=sum(share[0] for share in shares),
+        first_amount=sum(share[1] for share in shares),
         elapsed_s=elapsed,
-        latencies_s=[latency for one in every for latency in one[2]],
-        wrong=tuple(one[3] for one in every),
+        latencies_s=[latency for share in shares for latency in share[2]],
+        wrong=tuple(share[3] for share in shares),
     )
 
 
 def _results(
     rank: SharedRank, blank: Result, kind: str, operation: Operation, phases: Sequence[_Phase], hosts: Sequence[str]
 ) -> Iterator[Result]:
-    """The rate of all ranks to the last end, one sample of each pass, and the latency of single operations."""
+    """Yield the rate of all ranks until the last finished, one sample per pass, and the latency of operations."""
     options, files = rank.job.options, files_of(rank.job.options, kind)
     by_bytes = operation in ("write", "read") and files.size_bytes > files.block_bytes
     quantity: Quantity = "bandwidth_bytes_per_s" if by_bytes else "operations_per_s"
@@ -267,23 +270,23 @@ def _results(
         "file_bytes": files.size_bytes,
         "fsync": "yes" if options.fsync else "no",
         "passes": len(phases),
-        "last_done_s": statistics.median(max(one.elapsed_s) for one in phases),
-        "first_done_s": statistics.median(min(one.elapsed_s) for one in phases),
-        "rate_to_first_done": statistics.median(one.first_rate for one in phases),
-        **_by_host(phases, hosts, rank.size),
-        **_served(options),
+        "last_done_s": statistics.median(max(phase.elapsed_s) for phase in phases),
+        "first_done_s": statistics.median(min(phase.elapsed_s) for phase in phases),
+        "rate_to_first_done": statistics.median(phase.first_rate for phase in phases),
+        **_rate_hosts(phases, hosts, rank.size),
+        **_describe_servers(options),
     }
     at = replace(
         blank, path=_path(rank.job, operation), parameters=parameters, settings=settings, verification=check
     )  # fmt: skip
     if operation in ("read", "stat"):
         at = failed_if(at, wrong_on_ranks(wrong, "wrong bytes"))
-    yield measured(at, [one.rate for one in phases], quantity)
-    yield latencies(at, [latency for one in phases for latency in one.latencies_s])
+    yield measured(at, [phase.rate for phase in phases], quantity)
+    yield latencies(at, [latency for phase in phases for latency in phase.latencies_s])
 
 
-def _served(options: SharedOptions) -> dict[str, Scalar]:
-    """What serves the mount, as it stands in a record."""
+def _describe_servers(options: SharedOptions) -> dict[str, Scalar]:
+    """Describe the mount's servers for a record."""
     if not options.cluster:
         return {}
     client, servers, server = options.cluster
@@ -291,8 +294,8 @@ def _served(options: SharedOptions) -> dict[str, Scalar]:
     return found | ({"storage_host": server} if int(servers) else {})
 
 
-def _by_host(phases: Sequence[_Phase], hosts: Sequence[str], ranks: int) -> dict[str, Scalar]:
-    """The rate of each host, to its own last end: its ranks' share of all, which have as much to do each."""
+def _rate_hosts(phases: Sequence[_Phase], hosts: Sequence[str], ranks: int) -> dict[str, Scalar]:
+    """Return each host's rate until its own last rank finished; all ranks have equal work."""
     found: dict[str, Scalar] = {}
     for host in dict.fromkeys(hosts):
         own = [index for index, name in enumerate(hosts) if name == host]
@@ -302,7 +305,7 @@ def _by_host(phases: Sequence[_Phase], hosts: Sequence[str], ranks: int) -> dict
 
 
 def _clean_up(job: SharedJob) -> None:
-    """Of ranks that were killed."""
+    """Remove the files of killed ranks."""
     remove_of_launch(job.options.directory, job.launch)
 
 

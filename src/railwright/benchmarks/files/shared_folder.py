@@ -1,6 +1,6 @@
-"""The folder of a run on a mount that several ranks share: named after its owner, made anew, and removed by everybody.
+"""The folder of a run on a shared mount: named after its owner, created for the run, and removed by all ranks.
 
-Files in it have names, unlike other test files: to make, to find and to remove names is a part of what is measured.
+Its files have names, unlike other test files: creating, finding and removing names is part of the measurement.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from railwright.benchmarks.together import on_all
 from railwright.errors import CannotJudge
 
 LAUNCH_VARIABLE = "RAILWRIGHT_SHARED_FOLDER"
-"""The variable that tells ranks, and the parent, whose folder it is."""
+"""The environment variable with the launch's token, by which ranks and the parent know their folder."""
 _PREFIX = ".railwright-shared-"
 _NAME = re.compile(r"\.railwright-shared-(?P<host>[A-Za-z0-9._-]{1,200}?)-(?P<pid>\d{1,10})-[0-9a-f]{16}")
 _FILE = re.compile(r"f\d{1,12}")
@@ -34,10 +34,10 @@ def _host() -> str:
 
 @contextlib.contextmanager
 def shared_folder(rank: AnyRank, directory: str) -> Iterator[int]:
-    """This rank's own folder, open, in the one that rank 0 makes and removes. Collective.
+    """Open this rank's own folder inside the one that rank 0 makes and removes. Collective.
 
-    Raises CannotJudge, on all ranks alike, where one of them cannot make its own, or does not see rank 0's: then it is
-    no mount that all share.
+    Raises CannotJudge on all ranks if one of them cannot make its folder, or does not see rank 0's: then the mount is
+    not shared.
     """
     name = rank.comm.bcast(f"{_PREFIX}{_host()}-{os.getpid()}-{os.environ[LAUNCH_VARIABLE]}")
     top = Path(directory, name)
@@ -51,7 +51,7 @@ def shared_folder(rank: AnyRank, directory: str) -> Iterator[int]:
             os.close(fd)
         _empty(made[-1])
         rank.comm.Barrier()
-    finally:  # after an error nobody waits for ranks that may be gone
+    finally:  # after an error do not wait for ranks that may be gone
         _remove(top, made)
 
 
@@ -65,7 +65,7 @@ def _make(folder: Path, made: list[Path]) -> Path:
         folder.mkdir(mode=0o700)
     except OSError as error:
         raise CannotJudge(
-            f"{folder.parent} takes no folder: {error.strerror}", hint="choose another directory=..."
+            f"cannot make a folder in {folder.parent}: {error.strerror}", hint="choose another directory=..."
         ) from error
     made.append(folder)
     return folder
@@ -73,7 +73,7 @@ def _make(folder: Path, made: list[Path]) -> Path:
 
 def _make_own(own: Path, top: Path, made: list[Path]) -> int:
     if not top.is_dir():
-        raise CannotJudge(f"{top.parent} is not shared: {platform.node()} does not see what the first rank made there",
+        raise CannotJudge(f"{top.parent} is not shared: {platform.node()} does not see the first rank's folder there",
                           hint="mount the same file system on every host")  # fmt: skip
     _make(own, made)
     try:
@@ -83,7 +83,7 @@ def _make_own(own: Path, top: Path, made: list[Path]) -> int:
 
 
 def _remove(top: Path, made: list[Path]) -> None:
-    """Each rank what it made; the first one the whole, also of those that are still about to stop."""
+    """Remove the folders that this rank made; rank 0 also removes those of ranks that are about to stop."""
     for folder in made:
         if folder != top:
             _empty(folder)
@@ -92,14 +92,14 @@ def _remove(top: Path, made: list[Path]) -> None:
 
 
 def _remove_stopping(top: Path) -> None:
-    """Remove it also from under ranks that are about to stop."""
+    """Remove the folder, and retry while ranks are still stopping."""
     deadline = time.monotonic() + _STOPPING_S
     while not _remove_tree(top) and time.monotonic() < deadline:
         time.sleep(_TICK_S)
 
 
 def _remove_tree(top: Path) -> bool:
-    """Whether it is gone."""
+    """Remove the folder's tree and report whether it is gone."""
     with contextlib.suppress(OSError):
         for folder in top.iterdir():
             if _RANK.fullmatch(folder.name):
@@ -109,7 +109,7 @@ def _remove_tree(top: Path) -> bool:
 
 
 def _empty(folder: Path) -> None:
-    """Only files of our names in a folder of our name."""
+    """Remove only files with the benchmark's names, and then the folder."""
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if _FILE.fullmatch(path.name):
@@ -126,13 +126,13 @@ def remove_of(directory: str, token: str) -> None:
 
 
 def remove_of_launch(directory: str, launch: Launch[Case]) -> None:
-    """The same in the parent, wherever the ranks ran: this host may see the folder, too, or its mount may stall."""
+    """Do the same in the parent, wherever the ranks ran; this host may not see the folder, or the mount may stall."""
     with contextlib.suppress(CannotJudge):
         answered(directory, lambda: remove_of(directory, launch.environment.get(LAUNCH_VARIABLE, "")))
 
 
 def sweep(directory: str) -> None:
-    """Remove what runs left whose first rank was killed on this host: folders of ours alone, whose process is gone."""
+    """Remove folders of runs whose first rank was killed on this host; only this user's, without a process."""
     with contextlib.suppress(OSError):
         for path in Path(directory).glob(f"{_PREFIX}*"):
             name = _NAME.fullmatch(path.name)

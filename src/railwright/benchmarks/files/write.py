@@ -1,7 +1,7 @@
 """Direct writes to a file (O_DIRECT) by io_uring, or by pools of threads where io_uring is forbidden.
 
-Only blocks of a nameless test file of our own are written, never a device. They have been written once before, so that
-what is timed overwrites them and allocates nothing. It wears the drive, so `prove` never runs it.
+The benchmark writes only blocks of its own nameless test file, never a device. The blocks have been written before, so
+that timed writes overwrite and allocate nothing. Writes wear the drive, so `prove` never runs them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_PASSES = 1000
 
 
 class WriteOptions(DirectOptions, frozen=True):
-    """What writes are asked for."""
+    """Options of writes."""
 
     passes: int = option("5", "timed passes over the file at each point", whole_number(_MOST_PASSES))
     fsync: bool = option("yes", "yes: an fsync after each pass, timed apart; or no", yes_or_no)
@@ -34,7 +34,7 @@ WriteRank = Rank[WriteOptions, Case]
 
 
 def _plan(job: Job[WriteOptions, Case]) -> Plan:
-    """What writing costs, with the wear of the drive, and why that cannot be done."""
+    """Estimate the time and the drive's wear, or give the reason why writes cannot run."""
     options = job.options
     every = direct_io.points(options, options.pages)
     return direct_io.plan_of(_path(job), options, every, passes=1 + options.passes, written=options.passes)
@@ -55,7 +55,7 @@ def _measure(rank: WriteRank, blank: Result, fd: int) -> Iterator[Result]:
 
 
 def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point) -> Iterator[Result]:
-    """Timed passes, each of another pattern, so that what an earlier one wrote is wrong; then the last is read back."""
+    """Time passes with different patterns, so that stale data is detected; then read back the last."""
     options, seed = rank.job.options, drawn_seed()
 
     def done(blocks: Blocks, cpus: Sequence[int]) -> Done:

@@ -1,7 +1,7 @@
-"""Copies from host memory to a GPU and back, between GPUs and inside one, by copy engines and by multiprocessors.
+"""Copies between host memory and GPUs, between GPUs and inside a GPU, by copy engines and by multiprocessors.
 
-Measured as nvbandwidth does it, but with the events' own resolution (nvbandwidth divides by whole microseconds) and
-with every byte of the target compared.
+The method is nvbandwidth's, but with the events' own resolution (nvbandwidth divides by whole microseconds) and with
+every byte of the target compared.
 """
 
 from __future__ import annotations
@@ -32,33 +32,35 @@ _COPIES, _SAMPLES = 16, 5
 _MOST_SAMPLES = 1000
 _LEAST_COPIES = 4
 _LONG_S = 0.02
-"""Fewer copies are enough where one takes longer than this: they are still far above the events' resolution."""
+"""The length of a copy above which fewer are timed; they are still far above the events' resolution."""
 _TRIED_FROM_BYTES = 64 * MIB
-"""Copies of at least this size are tried once first; smaller ones are short on every link."""
+"""The least size of copies whose length is tried first. Smaller copies are short on every link."""
 _TWICE, _AGAIN = 2, 8
-"""Copies the other way for each measured copy, and how many in the second attempt if those ended first."""
-# For the plan alone: half of what the narrowest link's bits can carry, or what a slow but healthy machine reaches.
+"""The reverse copies per measured copy, and those of the second attempt if the reverse copies ended first."""
+# For the plan only: half of the narrowest link's raw rate, or the rate of a slow but healthy machine.
 _SHARE_OF_RAW = 0.5
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_CHECK_BYTES_PER_S = 12e9, 1.5e9
 _ESTIMATE_NVLINK_BYTES_PER_S, _ESTIMATE_C2C_BYTES_PER_S = 20e9, 200e9  # of the slowest generation's link
 _START_S = 3.0
 _TENFOLD = 10
-"""A link at a tenth of its rate is slow, but it does not hang."""
+"""A link at a tenth of its rate is slow but does not hang."""
 
 
 class CopyOptions(Options, frozen=True):
-    """What copies are asked for."""
+    """Options of copies."""
 
     sizes: tuple[int, ...] = option("512M", "sizes of one copy, like 64K:1G:x4", parse_sizes)
     engines: tuple[str, ...] = option("ce,sm", "ce: copy engine, sm: multiprocessors, or both", choice("ce", "sm"))
     directions: tuple[str, ...] = option(
-        "one,both", "one: alone, both: with copies the other way", choice("one", "both")
+        "one,both", "one: alone, both: with copies in the other direction", choice("one", "both")
     )
     host: tuple[str, ...] = option("pinned", "pinned, pageable, or both", choice("pinned", "pageable"))
     paths: tuple[str, ...] = option(
         "host,local,peer", "host, local (inside a GPU), peer", choice("host", "local", "peer")
     )
-    pairs: str = option("neighbours", "GPUs between which every way is measured, or all", one_of("neighbours", "all"))
+    pairs: str = option(
+        "neighbours", "pairs of GPUs measured in every way: neighbours or all", one_of("neighbours", "all")
+    )
     numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*places.NUMA_CHOICES))
     samples: int = option(str(_SAMPLES), "timed passes of 16 copies", whole_number(_MOST_SAMPLES))
 
@@ -68,7 +70,7 @@ CopyRank = Rank[CopyOptions, Case]
 
 
 class Copied(Case, frozen=True, kw_only=True):
-    """What is varied but the size: with host memory its kind, between GPUs who runs the copy."""
+    """The parameters besides the size: the kind of host memory, or the GPU that runs a copy between GPUs."""
 
     engine: str
     host: str = ""
@@ -77,7 +79,7 @@ class Copied(Case, frozen=True, kw_only=True):
 
 
 class _Way(NamedTuple):
-    """Between which GPUs, by their numbers, what is measured."""
+    """A copy between two GPUs, given by number."""
 
     source: int
     target: int
@@ -87,7 +89,7 @@ class _Way(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """One thing to measure: `by` runs the copy from `source` to `target`, `other_by` the one back, if any."""
+    """A point to measure: `by` runs the copy from `source` to `target`; `other_by` runs the reverse copy, if any."""
 
     source: Ends
     target: Ends
@@ -98,14 +100,14 @@ class _Point(NamedTuple):
     staged: bool = False
 
 
-def _counts(one_s: float) -> tuple[int, int]:
-    """Copies to warm up and copies timed, where one takes so long: 4 and 16, fewer of long ones."""
-    copies = max(_LEAST_COPIES, min(_COPIES, int(_COPIES * _LONG_S / one_s) if one_s else _COPIES))
+def _counts(copy_s: float) -> tuple[int, int]:
+    """Return the numbers of warm-up and timed copies for a copy of this length: 4 and 16, fewer if long."""
+    copies = max(_LEAST_COPIES, min(_COPIES, int(_COPIES * _LONG_S / copy_s) if copy_s else _COPIES))
     return copies // 4, copies
 
 
-def _between_gpus(job: CopyJob) -> list[_Way]:
-    """Every way between every two GPUs; with more than two, but for `pairs=all`, every way between neighbours alone."""
+def _peer_ways(job: CopyJob) -> list[_Way]:
+    """List the copies between GPUs: all between two; with more, only neighbours get every way unless `pairs=all`."""
     engines, directions, gpus = job.options.engines, job.options.directions, len(job.gpus)
     plain = ("ce" if "ce" in engines else engines[0], "write", "one" if "one" in directions else directions[0])
     return [
@@ -121,7 +123,7 @@ def _between_gpus(job: CopyJob) -> list[_Way]:
 
 
 def _planned(job: CopyJob) -> Iterator[tuple[str, str, str]]:
-    """(source, target, direction) of every point but for its size."""
+    """Yield (source, target, direction) of every point, without its size."""
     options, gpus = job.options, job.gpus
     for number, gpu in enumerate(gpus):
         for node in places.host_nodes(job, number, options.numa) if "host" in options.paths else ():
@@ -130,12 +132,12 @@ def _planned(job: CopyJob) -> Iterator[tuple[str, str, str]]:
                 yield gpu.id, node.id, direction
         if "local" in options.paths:
             yield from [(gpu.id, gpu.id, "one")] * len(options.engines)
-    for way in _between_gpus(job) if "peer" in options.paths else ():
+    for way in _peer_ways(job) if "peer" in options.paths else ():
         yield gpus[way.source].id, gpus[way.target].id, way.direction
 
 
 def _costs(job: CopyJob) -> Iterator[tuple[float, int]]:
-    """The seconds and the bytes moved of every point; where a target is host memory a CPU checks it."""
+    """Yield the seconds and bytes moved of every point. A CPU checks targets in host memory."""
     graph, samples = Graph(job.topology), job.options.samples
     for source, target, direction in _planned(job):
         rate, has_back = _estimated_rate(graph, source, target), direction == "both"
@@ -144,13 +146,13 @@ def _costs(job: CopyJob) -> Iterator[tuple[float, int]]:
             warm, copies = _counts(size / rate)
             others = warm + _TWICE * copies if has_back else 0
             check_s = 2 * size / _ESTIMATE_CHECK_BYTES_PER_S if on_host else 0.0
-            # Both ways run at once.
+            # Both directions run at once.
             seconds = samples * max(warm + copies, others) * size / rate + check_s
             yield seconds, samples * (warm + copies + others) * size
 
 
 def _estimated_rate(graph: Graph, source: str, target: str) -> float:
-    """The rate of a copy in bytes/s. It is no limit, but good enough to plan with."""
+    """Estimate the rate of a copy in bytes/s, for the plan only."""
     if source == target and (gpu := graph.devices.get(source)) is not None:
         memory = gpu.facts.get("hbm_bandwidth_bytes_per_s")  # a copy reads and writes each byte
         return _SHARE_OF_RAW * memory / 2 if isinstance(memory, int | float) else _ESTIMATE_BYTES_PER_S
@@ -160,7 +162,7 @@ def _estimated_rate(graph: Graph, source: str, target: str) -> float:
 
 
 def _raw_rate(link: Link) -> float | None:
-    """Bits on the wire over eight, in bytes/s; None where the link says nothing of its rate."""
+    """Return raw bits on the wire over eight, in bytes/s, or None if the link's rate is unknown."""
     match link.protocol:
         case PcieLink(gt_per_s=rate, width=width) if rate and width:
             return rate * 1e9 * width / 8
@@ -190,19 +192,19 @@ def _run(rank: CopyRank) -> Iterator[Result]:
 
     def measure(gpus: list[Gpu], ends: dict[str, Ends], most: int) -> Iterator[Result]:
         for gpu in gpus if "host" in options.paths else ():
-            yield from _with_host(rank, gpu, ends[gpu.id], most)
+            yield from _measure_host(rank, gpu, ends[gpu.id], most)
         for gpu in gpus if "local" in options.paths else ():
             for engine in options.engines:
                 case = Copied(engine=engine, direction="one")
                 yield from _measure(rank, _Point(ends[gpu.id], ends[gpu.id], gpu, None, case))
         if "peer" in options.paths and len(gpus) > 1:
-            yield from _between(rank, gpus, ends)
+            yield from _measure_peers(rank, gpus, ends)
 
     yield from places.over_gpus(rank, BENCHMARK.blank(_plan(rank.job).path), options.sizes, measure)
 
 
-def _with_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Result]:
-    """A GPU and its host memory: each kind of memory on each node, there and back, alone and both at once."""
+def _measure_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Result]:
+    """Measure between a GPU and its host memory: each kind and node, both directions, alone and at once."""
     job = rank.job
     for node in places.host_nodes(job, gpu.number, job.options.numa):
         for kind in job.options.host:
@@ -218,16 +220,16 @@ def _with_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Re
 
 
 def _host_ways(job: CopyJob, kind: str) -> list[tuple[str, str]]:
-    """(engine, direction). Memory that is not pinned: multiprocessors do not reach it, and enqueuing waits for it."""
+    """List (engine, direction). Multiprocessors do not reach pageable memory, and enqueuing its copies blocks."""
     if kind == "pageable":
         return [("ce", "one")]
     return [(engine, direction) for engine in job.options.engines for direction in job.options.directions]
 
 
-def _between(rank: CopyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
-    """Ordered pairs of GPUs, the data pulled by its target (read) and pushed by its source (write)."""
+def _measure_peers(rank: CopyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
+    """Measure ordered pairs of GPUs: the target pulls the data (read) or the source pushes it (write)."""
     reached = places.enable_peers(gpus)
-    for way in _between_gpus(rank.job):
+    for way in _peer_ways(rank.job):
         source, target = gpus[way.source], gpus[way.target]
         by, other = (target, source) if way.by == "read" else (source, target)
         direct = (by.id, other.id) in reached
@@ -238,7 +240,7 @@ def _between(rank: CopyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator
 
 
 def _measure(rank: CopyRank, point: _Point) -> Iterator[Result]:
-    """The point at every size that fits."""
+    """Measure the point at every size that fits."""
     path, varied = f"{point.source.name}>{point.target.name}", point.case.parameters()
     for size in (size for size in rank.job.options.sizes if size <= point.source.out.size_bytes):
         blank = BENCHMARK.blank(path)
@@ -247,10 +249,10 @@ def _measure(rank: CopyRank, point: _Point) -> Iterator[Result]:
             yield waived(blank, f"{point.by.id} does not reach the other GPU's memory directly")
             continue
         rank.step(f"gpu_copy {path} {format_size(size)} {' '.join(map(str, varied.values()))}")
-        yield _one_size(blank, point, size, rank.job.options.samples)
+        yield _measure_size(blank, point, size, rank.job.options.samples)
 
 
-def _one_size(blank: Result, point: _Point, size: int, samples: int) -> Result:
+def _measure_size(blank: Result, point: _Point, size: int, samples: int) -> Result:
     source, target, kernel = point.source, point.target, point.case.engine == "sm"
     there = Copy(target.into, source.out, size, point.by.device, kernel=kernel, staged=point.staged)
     back = None
@@ -258,11 +260,11 @@ def _one_size(blank: Result, point: _Point, size: int, samples: int) -> Result:
     if point.other_by is not None:
         places.poison(source.into, size)
         back = Copy(source.into, target.out, size, point.other_by.device, kernel=kernel, staged=point.staged)
-    warm, copies = _counts_for(there)
+    warm, copies = _try_counts(there)
     timed = _timed(there, back, warm, copies, samples)
     if timed.uncovered:
-        early = f"the copies the other way ended first in {timed.uncovered} of {samples} samples"
-        return waived(blank, f"{early}: the value would be of one way alone")
+        early = f"the reverse copies ended first in {timed.uncovered} of {samples} samples"
+        return waived(blank, f"{early}: the result would cover a single direction")
     check = places.verified(target, source, size)
     settings: dict[str, Scalar] = {
         "copies": copies,
@@ -282,15 +284,15 @@ def _one_size(blank: Result, point: _Point, size: int, samples: int) -> Result:
     return measured(blank, rates, settings=settings, verification=check, evidence=point.evidence)
 
 
-def _counts_for(copy: Copy) -> tuple[int, int]:
-    """`_counts`, from one copy that is tried where it may take long."""
+def _try_counts(copy: Copy) -> tuple[int, int]:
+    """Return `_counts`, after trying a copy that may take long."""
     if copy.size_bytes < _TRIED_FROM_BYTES:
         return _counts(0.0)
     return _counts(time_copies(copy, warm=0, copies=1, samples=1).seconds[0])
 
 
 def _timed(there: Copy, back: Copy | None, warm: int, copies: int, samples: int) -> Copies:
-    """All samples; once again with more copies the other way where those ended first."""
+    """Time all samples, and repeat them with more reverse copies if those ended first."""
     timed = time_copies(there, back, warm=warm, copies=copies, samples=samples, others=warm + _TWICE * copies)
     if timed.uncovered:
         timed = time_copies(there, back, warm=warm, copies=copies, samples=samples, others=warm + _AGAIN * copies)

@@ -1,7 +1,7 @@
-"""What reads of files into GPU memory and writes from it share: options, ways, what really ran, and the passes.
+"""The parts that reads and writes between files and GPU memory share: options, ways, evidence and passes.
 
-A block's offset in the file is its place in the GPU's memory, so one look at that memory checks a whole pass.
-Each way is a launch of its own: cuFile reads its settings once in a process.
+A block's offset in the file is its offset in the GPU's memory, so one comparison of that memory checks a whole pass.
+Each way is a separate launch, because cuFile reads its settings once per process.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ POISON = 0xA5
 
 
 class GpuFileOptions(FileOptions, frozen=True):
-    """What direct operations on a file are asked for whose other end is a GPU's memory."""
+    """Options of direct I/O between a file and a GPU's memory."""
 
     ways: tuple[str, ...] = option(
         ",".join(WAYS),
-        f"gds (no fallback), cufile compat, {BOUNCE} (pinned buffers of our own), or several",
+        f"gds (no fallback), cufile compat, {BOUNCE} (Railwright's pinned buffers), or several",
         choice(*WAYS),
     )
     files: tuple[str, ...] = option(
@@ -55,7 +55,7 @@ class GpuFileOptions(FileOptions, frozen=True):
 
 
 class ByWay(Case, frozen=True, kw_only=True):
-    """Which way the data of a launch goes, and whether each thread has a file of its own (`own`)."""
+    """The route of a launch's data, and whether each thread has its own file (`own`)."""
 
     way: str
     files: str = ""
@@ -66,38 +66,38 @@ GpuFileRank = Rank[GpuFileOptions, ByWay]
 
 
 def launches(options: GpuFileOptions, machine: Machine) -> tuple[Launch[ByWay], ...]:
-    """A launch for each way, and for each division into files."""
+    """Return a launch for each way and each division into files."""
     gpus = gpu_job.usable_of(machine)
     cases = (ByWay(way=way, files=OWN if files == OWN else "") for files in options.files for way in options.ways)
     return tuple(Launch(case=case, gpus=gpus) for case in cases)
 
 
 def points_of(job: GpuFileJob) -> tuple[Point, ...]:
-    """Those of the host's benchmark; buffers have no choice of pages."""
+    """Return the points of the host's benchmark; the buffers have no choice of pages."""
     return direct_io.points(job.options, ("",))
 
 
 def step_of(job: GpuFileJob, point: Point) -> str:
-    """What a rank calls the measurement of a point."""
+    """Return a rank's step name for a point."""
     own = ", a file for each thread" if job.case.files else ""
     return f"{job.benchmark} {job.case.way} {point}{own}"
 
 
 def after_crash(job: GpuFileJob, results: Sequence[Result]) -> GpuFileJob | None:
-    """The points behind the one in which cuFile crashed; None where it was none of them, or the last one."""
+    """Return a job with the points after cuFile's crash, or None if no point crashed or none is left."""
     steps = [step_of(job, point) for point in points_of(job)]
     return cases_behind(job, results, steps, keys=("size_bytes", "depth", "threads", "order"))
 
 
 def path_of(job: GpuFileJob, *, write: bool) -> str:
-    """From the drive to the rank's GPU, or back."""
+    """Return the path from the drive to the rank's GPU, or the reverse."""
     drive = direct_file.device_of(job.topology, job.options.directory)
     gpu = job.gpu_of(0).id if job.gpus else "gpu"
     return f"{gpu}>{drive}" if write else f"{drive}>{gpu}"
 
 
 def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
-    """What it costs and why it cannot be done. Whether cuFile can be used only a rank may try."""
+    """Estimate the cost, or return the reason why it cannot run. Only a rank may try whether cuFile works."""
     plan = direct_io.plan_of(
         path_of(job, write=write),
         job.options,
@@ -105,7 +105,7 @@ def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
         passes=1 + passes,
         written=1 + passes if write else 0,
         start_s=3,
-        waived=gpu_job.waived(job) or (_problem_of_own(job) if job.case.files else ""),
+        waived=gpu_job.waived(job) or (_find_part_problem(job) if job.case.files else ""),
     )
     if not job.case.files:
         return plan
@@ -113,12 +113,12 @@ def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
 
 
 def part_bytes(options: GpuFileOptions, threads: int) -> int:
-    """The size of each thread's own file."""
+    """Return the size of each thread's own file."""
     return options.file_size // threads // direct_file.FILE_MULTIPLE_BYTES * direct_file.FILE_MULTIPLE_BYTES
 
 
-def _problem_of_own(job: GpuFileJob) -> str:
-    """Why a file for each thread cannot be made, or an empty string."""
+def _find_part_problem(job: GpuFileJob) -> str:
+    """Return the reason why a file per thread cannot be made, or an empty string."""
     options = job.options
     for point in points_of(job):
         if point.size_bytes > part_bytes(options, point.threads):
@@ -128,19 +128,19 @@ def _problem_of_own(job: GpuFileJob) -> str:
 
 
 class Target(NamedTuple):
-    """What the passes of a launch work on."""
+    """The files and buffers of a launch's passes."""
 
     files: dict[int, tuple[int, ...]]
-    """Descriptors by the number of threads; of 0 threads the one file that all share."""
+    """File descriptors by number of threads; key 0 has the file that all threads share."""
     way: str
     buffer: DeviceBuffer
     driver: CuFile | None
-    """None where the data goes through buffers of our own."""
+    """None if the data goes through Railwright's own buffers."""
 
 
 @contextlib.contextmanager
 def opened(rank: GpuFileRank, files: dict[int, tuple[int, ...]]) -> Iterator[Target]:
-    """The GPU's memory, as large as the file, and cuFile's driver where the way needs it. Raises CannotJudge."""
+    """Open the GPU's memory, as large as the file, and cuFile's driver if the way needs it. Raises CannotJudge."""
     way = rank.job.case.way
     rank.step("GPU memory")
     size = rank.job.options.file_size
@@ -149,7 +149,7 @@ def opened(rank: GpuFileRank, files: dict[int, tuple[int, ...]]) -> Iterator[Tar
             yield Target(files, way, buffer, None)
             return
         rank.step(f"cuFile for {way}")
-        os.sched_setaffinity(0, rank.job.cpus_beside(0))  # for cuFile's own threads; our workers bind themselves
+        os.sched_setaffinity(0, rank.job.cpus_beside(0))  # for cuFile's threads; the workers bind themselves
         with contextlib.ExitStack() as stack:
             driver: CuFile | None = None
             named: dict[int, tuple[int, ...]] = {}
@@ -173,7 +173,7 @@ Measure = Callable[[Target, Point], Iterator[Result]]
 
 
 def over_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterator[Result]:
-    """The results of each point; `blank` waived with cuFile's own reason where the way cannot be gone."""
+    """Yield the results of each point, or `blank` as waived with cuFile's reason if the way is unavailable."""
     try:
         with contextlib.ExitStack() as stack:
             files = _files(rank, stack)
@@ -191,7 +191,7 @@ def over_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterator[
 
 
 def _files(rank: GpuFileRank, stack: contextlib.ExitStack) -> dict[int, tuple[int, ...]]:
-    """One file for all threads, or of each number of threads as many files, each with its part of the pattern."""
+    """Open a file for all threads, or a set for each number of threads, each file with its part of the pattern."""
     options = rank.job.options
     rank.step("writing the test file")
     if not rank.job.case.files:
@@ -205,42 +205,42 @@ def _files(rank: GpuFileRank, stack: contextlib.ExitStack) -> dict[int, tuple[in
 
 
 OnePass = Callable[[bool], Pass]
-"""Makes a pass over all blocks: writes the file, or reads it."""
+"""Makes a pass over all blocks: writes or reads the file."""
 
 
 class Work(NamedTuple):
-    """One point's blocks, and who moves them."""
+    """The blocks of a point and the workers that move them."""
 
     point: Point
     offsets: array.array[int]
-    """Of the blocks of each file."""
+    """The block offsets of each file."""
     cpus: tuple[int, ...]
     files: tuple[int, ...]
     part_bytes: int
-    """From one file's bytes in the pattern, and in the GPU's memory, to the next one's."""
+    """The distance between consecutive files' bytes, in the pattern and in the GPU's memory."""
 
     @property
     def file_bytes(self) -> int:
-        """The first bytes of each file, all of which one pass moves."""
+        """The bytes at the start of each file that a pass moves."""
         return len(self.offsets) * self.point.size_bytes
 
     @property
     def region_bytes(self) -> int:
-        """What one pass moves."""
+        """The bytes that a pass moves."""
         return len(self.files) * self.file_bytes
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Where each file's bytes begin in the pattern, and in the GPU's memory."""
+        """The offsets of the files' bytes in the pattern and in the GPU's memory."""
         return tuple(number * self.part_bytes for number in range(len(self.files)))
 
     def wrong_in(self, buffer: DeviceBuffer, seed: int) -> int:
-        """How many bytes in the GPU's memory differ from the pattern."""
+        """Count the bytes in the GPU's memory that differ from the pattern."""
         return sum(buffer.count_wrong(seed, self.file_bytes, position=start, start=start) for start in self.starts)
 
 
 def work_of(rank: GpuFileRank, target: Target, point: Point) -> Work:
-    """So many workers as there are operations in flight, round and round over files, and CPUs near the GPU."""
+    """Assign a worker to each operation in flight, round robin over files and CPUs near the GPU."""
     options = rank.job.options
     files = target.files.get(point.threads, target.files.get(0, ()))
     part = part_bytes(options, point.threads) if rank.job.case.files else options.file_size
@@ -253,7 +253,7 @@ def work_of(rank: GpuFileRank, target: Target, point: Point) -> Work:
 
 @contextlib.contextmanager
 def passes_of(target: Target, work: Work) -> Iterator[OnePass]:
-    """A function that makes one pass; between the first and the last the pinned buffers stay."""
+    """Yield a function that makes one pass; the pinned buffers live until the context ends."""
     with contextlib.ExitStack() as stack:
         through: CuFile | PinnedBuffer = target.driver or stack.enter_context(
             PinnedBuffer(target.buffer.device, work.point.size_bytes * len(work.cpus))
@@ -267,10 +267,10 @@ def passes_of(target: Target, work: Work) -> Iterator[OnePass]:
 def counted_pass(
     rank: GpuFileRank, target: Target, work: Work, one_pass: OnePass, *, write: bool
 ) -> tuple[Evidence, str]:
-    """One pass that is not timed: which way its data really took, and why that is not the one that was asked for."""
+    """Make an untimed pass; return the route of its data, and the reason if it is not the requested one."""
     if target.driver is None:
         one_pass(write)
-        return Evidence(claim="route", value="pinned buffers", seen="our own reads, writes and copies"), ""
+        return Evidence(claim="route", value="pinned buffers", seen="Railwright's own reads, writes and copies"), ""
     watch = Watch(rank.scratch, write=write)
     one_pass(write)
     evidence = route_evidence(watch.end(len(work.files) * len(work.offsets), work.region_bytes))
@@ -287,7 +287,7 @@ def results(
     check: Verification,
     varied: dict[str, Scalar] | None = None,
 ) -> Iterator[Result]:
-    """The records of a point: what the passes gave and cost, with which software, and which way the data took."""
+    """Yield the records of a point: rates, cost, software and the data's route."""
     route, elsewhere = seen
     settings: dict[str, Scalar] = {
         "passes": len(passes),

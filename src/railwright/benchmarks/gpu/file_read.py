@@ -1,4 +1,4 @@
-"""Reads of a file into GPU memory: GPUDirect Storage, cuFile's compatibility mode, and pinned buffers of our own."""
+"""Reads of a file into GPU memory: GPUDirect Storage, cuFile's compatibility mode, and Railwright's pinned buffers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _run(rank: GpuFileRank) -> Iterator[Result]:
 
 
 def _measure(rank: GpuFileRank, common: Result, target: Target, point: Point) -> Iterator[Result]:
-    """One counted pass, then timed ones; what is in the GPU's memory is checked after both."""
+    """Make a counted pass and then timed passes, and check the GPU's memory after both."""
     rank.step(gpu_file.step_of(rank.job, point))
     work = gpu_file.work_of(rank, target, point)
     with gpu_file.passes_of(target, work) as one_pass:

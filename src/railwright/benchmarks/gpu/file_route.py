@@ -1,4 +1,4 @@
-"""Which way the data between a file and a GPU really took: the evidence of a record, and whether it was asked for."""
+"""Evidence of the route between a file and a GPU, and its comparison with the requested one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LOG_SAYS_POSIX = ("cuFile using posix", "compat mode enabled", "no native GDS",
 
 
 def route_evidence(look: Look) -> Evidence:
-    """The best of what was seen: cuFile's counters, nvidia-fs' own, cuFile's log, and what the kernel leaves over."""
+    """Choose the best evidence: cuFile's counters, then nvidia-fs', cuFile's log, and the kernel's I/O counters."""
     verb = "writes" if look.write else "reads"
     if look.counted is not None:
         return _counted(look.counted, verb)
     if look.by_driver is not None and look.by_driver >= look.operations:
-        seen = f"nvidia-fs counted {look.by_driver} {verb} meanwhile, of all processes"
+        seen = f"nvidia-fs counted {look.by_driver} {verb} of all processes during the pass"
         return Evidence(claim=_CLAIM, value="nvidia-fs", seen=seen)
     said_so = next((phrase for phrase in _LOG_SAYS_POSIX if phrase in look.log), "")
     if said_so:
@@ -29,7 +29,7 @@ def route_evidence(look: Look) -> Evidence:
         left = f"{kernel}, and cuFile has neither nvidia-fs nor P2PDMA here"
         return Evidence(claim=_CLAIM, value="posix", seen=left)
     words = [look.uncounted, "its log does not say" if look.log else "it wrote no log"]
-    words += [kernel if look.called_bytes is not None else "the kernel does not count what a process reads and writes"]
+    words += [kernel if look.called_bytes is not None else "the kernel does not count this process's reads and writes"]
     return Evidence(claim=_CLAIM, value="unknown", seen="; ".join(words))
 
 
@@ -42,7 +42,7 @@ def _counted(counted: Counted, verb: str) -> Evidence:
 
 
 def wrong_route(way: str, evidence: Evidence) -> str:
-    """Why what ran is not the way that was asked for; empty where it is, or where nobody knows."""
+    """Return the reason why the route is not the requested one, or an empty string if it is or is unknown."""
     direct = evidence.value in _DIRECT_ROUTES
     fits = direct if way == "gds" else not direct and evidence.value != "mixed"
-    return "" if evidence.value == "unknown" or fits else f"{way} was asked for, but {evidence.seen}"
+    return "" if evidence.value == "unknown" or fits else f"{way} was requested, but {evidence.seen}"

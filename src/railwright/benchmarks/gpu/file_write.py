@@ -1,7 +1,7 @@
-"""Writes of a file from GPU memory: GPUDirect Storage, cuFile's compatibility mode, and pinned buffers of our own.
+"""Writes of a file from GPU memory: GPUDirect Storage, cuFile's compatibility mode, and Railwright's pinned buffers.
 
-Only blocks of a nameless test file of our own are written, never a device. It wears the drive, so `prove` never runs
-it.
+The benchmark writes only blocks of its own nameless test file, never a device. Writes wear the drive, so `prove` never
+runs them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_PASSES = 1000
 
 
 class WriteOptions(GpuFileOptions, frozen=True):
-    """What writes are asked for."""
+    """Options of writes."""
 
     passes: int = option("5", "timed passes over the file at each point", whole_number(_MOST_PASSES))
 
@@ -44,7 +44,7 @@ def _run(rank: WriteRank) -> Iterator[Result]:
 
 
 def _measure(rank: WriteRank, common: Result, target: Target, point: Point) -> Iterator[Result]:
-    """One counted pass, then timed ones of another pattern, which is then read back from the file by pread."""
+    """Make a counted pass and then timed passes with another pattern, and read the file back by pread."""
     rank.step(gpu_file.step_of(rank.job, point))
     work, seed = gpu_file.work_of(rank, target, point), drawn_seed()
     with gpu_file.passes_of(target, work) as one_pass:

@@ -1,4 +1,4 @@
-"""What every benchmark of GPUs asks of its machine and its job before it starts."""
+"""Requirements of GPU benchmarks on the machine and the job."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from railwright.topology.gpus import nvidia_gpus, usable_gpus, why_unusable
 
 
 def usable_of(machine: Machine) -> tuple[str, ...]:
-    """The ids of the GPUs that CUDA can use as a whole, by their PCI addresses."""
+    """Return the ids of the GPUs that CUDA can use as a whole, by PCI address."""
     return tuple(gpu.id for gpu in usable_gpus(machine.topology))
 
 
 def on_all_gpus(_options: Options, machine: Machine) -> tuple[Launch[Case], ...]:
-    """One launch of a process that works with every GPU."""
+    """Return a launch of one process that uses every GPU."""
     return (Launch(case=Case(), gpus=usable_of(machine)),)
 
 
 def waived(job: AnyJob, least: int = 1) -> str:
-    """Why a benchmark that needs at least so many whole NVIDIA GPUs cannot run here; empty where it can."""
+    """Return the reason why a benchmark with at least `least` whole NVIDIA GPUs cannot run, or an empty string."""
     found = len(job.gpus)
     if found >= least:
         return ""

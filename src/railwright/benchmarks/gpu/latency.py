@@ -1,10 +1,12 @@
-"""The time of one small copy to, from and between GPUs, and of one load of a GPU from each memory that it reaches.
+"""The time of a small copy to, from and between GPUs, and of a GPU's load from each memory that it reaches.
 
-Three times, which are often taken for one another:
+The three times below are often confused:
 
-- `copy`, clock `host`: from the call until the host knows that the copy is done. What a program waits for.
-- `copy`, clock `gpu`: between two CUDA events around a copy that was enqueued long before. No call is in it.
-- `chase`: one load by one thread, each from where the one before pointed to. No copy engine and no call is in it.
+- `copy`, clock `host`: from the call until the host knows that the copy is done, as a program waits for it.
+
+- `copy`, clock `gpu`: between two CUDA events around a copy that was enqueued long before; excludes the call.
+
+- `chase`: a load by one thread, from the address that the previous load returned; excludes copy engine and call.
 """
 
 from __future__ import annotations
@@ -30,37 +32,40 @@ from railwright.units import GIB, format_size, parse_size, parse_sizes
 
 _WARM, _SAMPLES, _CHASE_SAMPLES = 100, 1000, 5
 _HELD_WARM, _HELD_SAMPLES = 4, 100
-# 0.1 s where a load takes a microsecond: the launch of a few microseconds is then below one part in ten thousand.
-# Not a multiple of a chain's length, or it would end where it began and show nothing.
+# A load of a microsecond gives 0.1 s: the launch's few microseconds are then below one part in ten thousand. The number
+# must not be a multiple of the chain's length, or the walk would end at its start and prove nothing.
 _LOADS = 100_003
 _LEAST_REGION, _MOST_REGION = 4 * CHAIN_STRIDE_BYTES, 4 * GIB
-# For the plan alone: 1,100 copies by two clocks with their checks; 6 times 100,003 loads of at most 1.5 us.
+# For the plan only: 1,100 copies by two clocks with their checks; 6 times 100,003 loads of at most 1.5 us.
 _COPIES_S, _LOADS_S = 0.3, 1.0
 _START_S = 3.0
 _TENFOLD = 10
-"""A step that takes ten times as long is slow, but it does not hang."""
+"""A step that takes ten times as long is slow but does not hang."""
 
 
 def parse_region(text: str) -> int:
-    """The size of what the pointers lead through. Raises UsageError."""
+    """Parse the size of the region that the pointers span. Raises UsageError."""
     size = parse_size(text)
     if not _LEAST_REGION <= size <= _MOST_REGION:
         hint = f"give a size from {format_size(_LEAST_REGION)} to {format_size(_MOST_REGION)}"
-        raise UsageError(f"a region of {format_size(size)} cannot be used", hint=hint)
+        raise UsageError(
+            f"must be {format_size(_LEAST_REGION)} to {format_size(_MOST_REGION)}, got {format_size(size)}",
+            hint=hint,
+        )
     return size
 
 
 class LatencyOptions(Options, frozen=True):
-    """What small copies and loads are asked for."""
+    """Options of small copies and loads."""
 
     kinds: tuple[str, ...] = option("copy,chase", "copy, chase, or both", choice("copy", "chase"))
     sizes: tuple[int, ...] = option("8", "bytes of one copy, like 8,4K", parse_sizes)
-    region: int = option("2M", "what the pointers lead through; 2M as nvbandwidth", parse_region)
+    region: int = option("2M", "size of the region that the pointers span; 2M as nvbandwidth", parse_region)
     numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*places.NUMA_CHOICES))
 
     @property
     def every_size(self) -> tuple[int, ...]:
-        """Of all copies, and of the region of loads."""
+        """The sizes of all copies and of the loads' region."""
         copies = self.sizes if "copy" in self.kinds else ()
         return (*copies, self.region) if "chase" in self.kinds else copies
 
@@ -104,13 +109,13 @@ def _run(rank: LatencyRank) -> Iterator[Result]:
                     yield from _copies(rank, gpu, ends[gpu.id], in_host, seen)
                     yield from _loads(rank, gpu, in_host, seen)
             yield from _loads(rank, gpu, ends[gpu.id], ())
-        yield from _between(rank, gpus, ends)
+        yield from _measure_peers(rank, gpus, ends)
 
     yield from places.over_gpus(rank, BENCHMARK.blank(_plan(job).path), job.options.every_size, measure)
 
 
-def _between(rank: LatencyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
-    """Every ordered pair: copies pushed by the source, loads by the target."""
+def _measure_peers(rank: LatencyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
+    """Measure every ordered pair: the source pushes copies, the target runs loads."""
     reached = places.enable_peers(gpus)
     for source in gpus:
         for target in (gpu for gpu in gpus if gpu is not source):
@@ -154,7 +159,7 @@ def _start(copy: Copy) -> str:
 
 
 def _loads(rank: LatencyRank, gpu: Gpu, source: Ends, seen: tuple[Evidence, ...]) -> Iterator[Result]:
-    """Loads from where `source` is: its buffer for what arrives is free for the chain."""
+    """Measure loads from `source`; its receive buffer holds the chain."""
     if "chase" not in rank.job.options.kinds or rank.job.options.region > source.into.size_bytes:
         return
     path = f"{source.name}>{gpu.id}"

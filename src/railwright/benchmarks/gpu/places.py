@@ -1,4 +1,4 @@
-"""Where copies of GPUs begin and end: memory of each GPU, and host memory on the NUMA nodes that it is copied from."""
+"""The ends of GPU copies: memory of each GPU, and host memory on NUMA nodes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from railwright.units import MIB, format_size
 
 NUMA_CHOICES = ("near", "each")
 _KEPT_FREE_BYTES = 128 * MIB
-"""For the kernels, which the driver loads, and what it keeps for streams."""
+"""Memory left for the kernels that the driver loads and for its streams."""
 _POISON = 0xA5
-"""What a target holds before a copy. A byte that was not copied is right by chance once in 256 places."""
+"""A target's content before a copy. A byte that was not copied matches by chance once in 256 places."""
 
 
 class Gpu(NamedTuple):
-    """A GPU of the topology, opened."""
+    """An open GPU of the topology."""
 
     id: str
     number: int
@@ -34,7 +34,7 @@ class Gpu(NamedTuple):
 
 
 class HostNode(NamedTuple):
-    """A NUMA node as a place for host memory; `bound` is its number where memory shall be bound to it by name."""
+    """A NUMA node for host memory; `bound` is its number if the memory is to be bound explicitly."""
 
     id: str
     cpu: int
@@ -42,11 +42,11 @@ class HostNode(NamedTuple):
 
 
 Measure = Callable[[list[Gpu], dict[str, "Ends"], int], Iterator[Result]]
-"""Yields the results of GPUs with their buffers by id, for sizes up to so many bytes."""
+"""Yields the results of GPUs with their buffers by id, up to a largest size in bytes."""
 
 
 def over_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Measure) -> Iterator[Result]:
-    """What `measure` yields for the GPUs of the job; `blank` waived with the reason where it, or a size, cannot be."""
+    """Yield the results of `measure` on the job's GPUs, or `blank` as waived without a GPU or for too large sizes."""
     rank.step("CUDA")
     if reason := cuda.problem():
         yield waived(blank, reason)
@@ -63,13 +63,13 @@ def over_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Measu
 
 
 def peer_evidence(*, direct: bool) -> tuple[Evidence, ...]:
-    """Whether one GPU reaches another's memory."""
+    """Return evidence of direct access between two GPUs' memories."""
     value = "direct" if direct else "none: through the host"
     return (Evidence(claim="peer_access", value=value, seen="cuDeviceCanAccessPeer"),)
 
 
 def enable_peers(gpus: list[Gpu]) -> set[tuple[str, str]]:
-    """Lets every GPU reach every other one's memory where it can; the pairs (who, whose) that it was done for."""
+    """Enable peer access wherever GPUs allow it. Returns the enabled (accessor, owner) pairs."""
     pairs = {(one.id, other.id): (one, other) for one in gpus for other in gpus if one is not other}
     reached = {ids: pair for ids, pair in pairs.items() if pair[0].device.can_access(pair[1].device)}
     for one, other in reached.values():
@@ -78,12 +78,12 @@ def enable_peers(gpus: list[Gpu]) -> set[tuple[str, str]]:
 
 
 def near_memory(job: AnyJob, index: int) -> str:
-    """The id of the memory that is near the index-th GPU."""
+    """Return the id of the memory near the index-th GPU."""
     return f"memory{node_of(job.topology, job.cpu_of(index))}"
 
 
 def host_nodes(job: AnyJob, index: int, wanted: str) -> list[HostNode]:
-    """Where host memory for the index-th GPU shall lie: `near` it, or on `each` node that has a CPU we may use."""
+    """List the nodes for host memory of the index-th GPU: the one `near` it, or `each` with a usable CPU."""
     if wanted == "near":
         return [HostNode(near_memory(job, index), job.cpu_of(index), None)]
     nodes = sorted(cpus_by_node(job.machine).items())
@@ -91,17 +91,20 @@ def host_nodes(job: AnyJob, index: int, wanted: str) -> list[HostNode]:
 
 
 def too_large(gpus: list[Gpu], sizes: Iterable[int]) -> dict[int, str]:
-    """The sizes of which two buffers do not fit in every GPU's free memory, and why. Raises NativeError."""
+    """Return the sizes for which two buffers do not fit in every GPU's free memory, with reasons.
+
+    Raises NativeError.
+    """
     free, where = min((gpu.device.free_bytes(), gpu.id) for gpu in gpus)
     return {
-        size: f"2 x {format_size(size)} do not fit in the memory of {where}: {format_size(free)} are free"
+        size: f"2 x {format_size(size)} do not fit in the memory of {where}: {format_size(free)} is free"
         for size in sizes
         if 2 * size + _KEPT_FREE_BYTES > free
     }
 
 
 class Ends:
-    """Two buffers in one place: `out` holds the pattern of `seed` and is never written again, `into` receives."""
+    """Two buffers in one place: `out` holds the pattern of `seed` and stays unchanged, `into` receives."""
 
     def __init__(self, name: str, out: Place, into: Place, seed: int) -> None:
         self.name = name
@@ -112,13 +115,13 @@ class Ends:
 
 
 def ends_on(stack: ExitStack, gpu: Gpu, size_bytes: int) -> Ends:
-    """Both buffers in a GPU's memory."""
+    """Allocate both buffers in a GPU's memory."""
     out, into = (stack.enter_context(DeviceBuffer(gpu.device, size_bytes)) for _ in range(2))
     return Ends(gpu.id, out, into, seed=gpu.number + 1)
 
 
 def ends_in_host(stack: ExitStack, node: HostNode, gpu: Gpu, size_bytes: int, *, pinned: bool) -> Ends:
-    """Both buffers in host memory; the calling thread stays bound to the node's CPU, near which they lie."""
+    """Allocate both buffers in host memory. Leaves the calling thread bound to a CPU of their node."""
     memory.pin(node.cpu)
 
     def buffer() -> Buffer:
@@ -131,7 +134,7 @@ def ends_in_host(stack: ExitStack, node: HostNode, gpu: Gpu, size_bytes: int, *,
 
 
 def poison(place: Place, size_bytes: int) -> None:
-    """Overwrite what a copy left there, so that old data cannot pass for new."""
+    """Overwrite the result of a copy, so that old data cannot pass for new."""
     if isinstance(place, DeviceBuffer):
         place.set_bytes(_POISON, size_bytes)
     else:
@@ -139,12 +142,12 @@ def poison(place: Place, size_bytes: int) -> None:
 
 
 def verified(target: Ends, source: Ends, size_bytes: int) -> Verification:
-    """The data check of a copy from `source` to `target`."""
+    """Check the data of a copy from `source` to `target`."""
     return target.into.verify(source.seed, size_bytes)
 
 
 def placement(host: Ends) -> tuple[Evidence, ...]:
-    """On which node the kernel has the pages of host memory; nothing where it does not say."""
+    """Return evidence of the host memory's NUMA nodes, empty if the kernel does not report them."""
     place = host.out
     if isinstance(place, DeviceBuffer):
         return ()

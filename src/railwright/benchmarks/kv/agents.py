@@ -1,8 +1,7 @@
-"""Two NIXL agents that learn of each other's memory: over MPI, over NIXL's own sockets, or through an etcd.
+"""Two NIXL agents that exchange metadata: over MPI, NIXL's own sockets, or etcd.
 
-Rank 0 posts and polls; rank 1 owns the other memory and only lets its progress thread work.
-An exchange is timed from a common start until both hold the other's metadata; each time with new agents, as when a pod
-starts.
+Rank 0 posts and polls; rank 1 owns the other memory and only runs its progress thread. An exchange is timed from a
+common start until both hold the other's metadata, each time with new agents, as when a pod starts.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from railwright.native import nixl
 from railwright.native.nixl_memory import AnyBuffer, Memory, memory_of
 
 WAYS = ("mpi", "socket", "etcd")
-"""How metadata goes from one agent to the other."""
+"""The ways to exchange metadata between agents."""
 
 _LOOPBACK = "127.0.0.1"
 _PATIENCE_S = 20.0
@@ -32,7 +31,7 @@ _NAP_S = 0.0001
 
 
 class Place(NamedTuple):
-    """Where a buffer begins, and in which memory, as NIXL names it."""
+    """The start of a buffer, and its memory type in NIXL's terms."""
 
     address: int
     memory: Memory
@@ -47,24 +46,24 @@ class Joined(NamedTuple):
     places: dict[str, Place]
     """The peer's buffers by their names."""
     seconds: tuple[float, ...]
-    """What each exchange took."""
+    """The time of each exchange."""
 
 
 def log_of(rank: AnyRank) -> Path:
-    """Where UCX writes which protocols it chose in this rank."""
+    """Return the file to which UCX logs its protocols in this rank."""
     return rank.scratch / f"ucx-{rank.index}.log"
 
 
 def write_log(rank: AnyRank) -> None:
-    """Have NIXL's UCX write that log. After MPI, whose own UCX read the environment when it was loaded."""
+    """Make NIXL's UCX write that log. Call it after MPI has loaded, since MPI's own UCX reads the environment then."""
     assert rank.comm is not None
     os.environ.update({"UCX_PROTO_INFO": "y", "UCX_LOG_FILE": str(log_of(rank))})
 
 
 def own_address(job: AnyJob) -> str | None:
-    """Where the other rank finds this one: NIXL's sockets know IPv4 alone. None where this host has no such address.
+    """Return the IPv4 address by which the other rank reaches this one (NIXL's sockets know no IPv6), or None.
 
-    Between hosts it is that of the first interface which UCX may use.
+    Between hosts it is the address of the first interface that UCX may use.
     """
     if not job.hosts:
         return _LOOPBACK
@@ -75,13 +74,13 @@ def own_address(job: AnyJob) -> str | None:
 
 
 def problem(way: str, etcd: Service | None, job: AnyJob) -> str:
-    """Why a way cannot be taken from this rank's host, or an empty string."""
+    """Return the reason why a way is unavailable on this rank's host, or an empty string."""
     if way == "socket" and own_address(job) is None:
         return f"NIXL's sockets need IPv4, and {socket.gethostname()} has no such address"
     if way != "etcd":
         return ""
     if etcd is None:
-        return "no etcd was named: -o etcd=http://HOST:PORT"
+        return "no etcd address was given: -o etcd=http://HOST:PORT"
     if not nixl.knows_etcd():
         return "this NIXL was built without etcd"
     refused = unreachable(etcd)
@@ -126,21 +125,21 @@ def join(
 
 
 def leave(joined: Joined) -> None:
-    """Take this agent's metadata out of the store, which makes the peer drop it too, and end the agent."""
+    """Withdraw this agent's metadata from the store, which makes the peer drop it too, and close the agent."""
     if joined.way == "etcd":
         joined.agent.withdraw_metadata()
     joined.agent.close()
 
 
 def place_of(buffer: AnyBuffer) -> Place:
-    """Where a buffer of this process lies."""
+    """Return the place of a buffer of this process."""
     return Place(buffer.address, memory_of(buffer))
 
 
 def _exchange(
     rank: AnyRank, way: str, agent: nixl.Agent, port: int, buffers: Mapping[str, AnyBuffer]
 ) -> tuple[Joined, float]:
-    """One exchange, and how long this rank waited for its part."""
+    """Exchange metadata once; also returns the time that this rank waited."""
     comm, other = rank.comm, 1 - rank.index
     peer = f"rank{other}"
     mine = {name: place_of(buffer) for name, buffer in buffers.items()}
@@ -157,13 +156,13 @@ def _exchange(
         agent.fetch_metadata(peer, (hosts[other], ports[other]))
     while not agent.knows(peer):
         if time.perf_counter() - started > _PATIENCE_S:
-            raise CannotJudge(f"no metadata of {peer} came by {way} in {_PATIENCE_S:.0f} s")
+            raise CannotJudge(f"no metadata from {peer} arrived by {way} within {_PATIENCE_S:.0f} s")
         time.sleep(_NAP_S)
     return Joined(way, agent, peer, places[other], ()), time.perf_counter() - started
 
 
 def _free_port() -> int:
-    """A port that was free a moment ago: NIXL needs a number and cannot report one that it chose."""
+    """Find a free port: NIXL needs a number and cannot report one that it chose. It may be taken meanwhile."""
     with contextlib.closing(socket.socket()) as probe:
         probe.bind((_LOOPBACK, 0))
         return int(probe.getsockname()[1])

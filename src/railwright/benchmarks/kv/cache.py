@@ -1,7 +1,7 @@
 """The KV cache of one request, moved by NIXL from a prefill to a decode process in a real model's paged blocks.
 
-With WRITE rank 0 is prefill and pushes, with READ it is decode and pulls; rank 1 owns the other memory.
-The blocks of both sides lie where a paged allocator would have put them, each side by a block table of its own.
+With WRITE rank 0 is prefill and pushes, with READ it is decode and pulls; rank 1 owns the other memory. Each side's
+blocks are placed by its own block table, as a paged allocator would place them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ from railwright.units import GIB, format_size
 _WARM, _FEWEST, _MOST = 1, 3, 100
 _TIMED_BYTES = 2 * GIB
 _MEMORY_SHARE = 0.7
-"""Of the machine's memory: larger requests are waived one by one, so that a small machine still measures the rest."""
+"""The share of the machine's memory that a request may use.
+
+Larger ones are waived individually, so that a small machine still measures the rest.
+"""
 _DESCRIPTOR_BYTES = 2 * 512
-"""What a block costs beside its bytes, in the lists of both sides and in NIXL's."""
+"""The overhead of a block in both sides' lists and in NIXL's."""
 _MOST_TOKENS, _MOST_TOKEN_COUNTS = 2**20, 16
 _ESTIMATE_BYTES_PER_S = 4e9
 _ESTIMATE_DESCRIPTOR_S = 5e-6
@@ -48,7 +51,7 @@ _PATIENCE_S, _PATIENCE_BYTES_PER_S = 20.0, 1e8
 
 
 def geometry_of(text: str) -> Geometry:
-    """The geometry of a model's name, or of the config.json at a path or in a folder. Raises UsageError."""
+    """Return the geometry of a named model, or of the config.json at a path or in a folder. Raises UsageError."""
     if text in GEOMETRIES:
         return GEOMETRIES[text]
     if "/" not in text and not text.endswith(".json"):
@@ -71,7 +74,7 @@ def _token_counts(text: str) -> tuple[int, ...]:
 
 
 class CacheOptions(Options, frozen=True):
-    """What requests are asked for."""
+    """Options of requests."""
 
     model: Geometry = option("llama-3.1-8b", "a model's name, or the path of its config.json", geometry_of)
     tokens: tuple[int, ...] = option("1024,8192,32768", "tokens of one request, like 1024,8192", _token_counts)
@@ -90,12 +93,12 @@ class CacheOptions(Options, frozen=True):
         return geometry.ELEMENT_BYTES[self.dtype]
 
     def shape(self, layout: str, access: Access, tokens: int) -> Shape:
-        """Raises UsageError for more blocks than one request may have."""
+        """Return the blocks of one request. Raises UsageError for more blocks than a request may have."""
         model = (self.model, self.element_bytes, tokens, self.block_tokens, self.tp)
         return geometry.paged(*model) if layout == "paged" else geometry.as_kvbench(*model, access)
 
     def points(self, tokens: int) -> list[_Point]:
-        """Everything that is measured with that many tokens."""
+        """List all points with this number of tokens."""
         return [
             _Point(layout, access, operation, tokens, self.shape(layout, access, tokens))
             for layout in self.layout
@@ -104,11 +107,11 @@ class CacheOptions(Options, frozen=True):
         ]
 
     def pool_bytes(self, tokens: int) -> int:
-        """The memory of each side that the requests of that many tokens lie in."""
+        """Return the memory on each side for the requests of this number of tokens."""
         return max(point.shape.size_bytes for point in self.points(tokens))
 
     def memory_bytes(self, tokens: int) -> int:
-        """Of both sides together, with what the descriptors cost."""
+        """Return the memory of both sides together, with the descriptors' overhead."""
         descriptors = max(point.shape.descriptors for point in self.points(tokens))
         return 2 * self.pool_bytes(tokens) + _DESCRIPTOR_BYTES * descriptors
 
@@ -121,8 +124,8 @@ class _Point(NamedTuple):
     shape: Shape
 
     @property
-    def by_layers(self) -> bool:
-        """Whether each layer is a request of its own. kvbench puts all blocks into one, however it cuts them."""
+    def is_layered(self) -> bool:
+        """Whether each layer is a separate request. kvbench puts all blocks into one request, however it cuts them."""
         return self.access == "layers" and self.layout == "paged"
 
     def iterations(self) -> int:
@@ -130,8 +133,8 @@ class _Point(NamedTuple):
         return max(_FEWEST, min(_MOST, _TIMED_BYTES // self.shape.size_bytes))
 
     def blocks(self, base: int, pool_blocks: int, who: int) -> Groups:
-        """The blocks in the memory of rank `who`, which begins at `base`."""
-        if self.layout == "paged":  # each side has a block table of its own
+        """Return the blocks in the memory of rank `who`, which begins at `base`."""
+        if self.layout == "paged":  # each side has its own block table
             offsets = geometry.scattered(self.shape, pool_blocks, seed=2 * self.tokens + who)
         else:
             offsets = geometry.consecutive(self.shape)
@@ -139,14 +142,14 @@ class _Point(NamedTuple):
 
 
 Groups = list[list[tuple[int, int]]]
-"""For each layer its blocks, each (address, bytes)."""
+"""The blocks of each layer as (address, bytes)."""
 
 CacheJob = Job[CacheOptions, Case]
 CacheRank = Rank[CacheOptions, Case]
 
 
 class CacheCase(Case, frozen=True, kw_only=True):
-    """A point as it stands in a record."""
+    """The parameters of a point in a record."""
 
     size_bytes: int
     model: str
@@ -155,11 +158,11 @@ class CacheCase(Case, frozen=True, kw_only=True):
     operation: str
     block_bytes: int
     layers: int = 0
-    """Requests, one for each layer; not named where all blocks are one request."""
+    """Requests, one per layer; omitted if all blocks are one request."""
 
 
 def _launches(options: CacheOptions, _machine: Machine) -> tuple[Launch[Case], ...]:
-    """Raises UsageError for KV heads that cannot be split over the ranks, and for too many blocks."""
+    """Return the launch. Raises UsageError for KV heads that the ranks cannot split, and for too many blocks."""
     options.model.heads_of_rank(options.tp)
     for tokens in options.tokens:
         options.points(tokens)
@@ -167,9 +170,9 @@ def _launches(options: CacheOptions, _machine: Machine) -> tuple[Launch[Case], .
 
 
 def _fitting(job: CacheJob) -> tuple[tuple[int, ...], str]:
-    """The numbers of tokens that fit into this machine's memory; and why the others do not, empty if all do.
+    """Return the numbers of tokens that fit into memory, and the reason why others do not, or an empty string.
 
-    From the machine's whole memory, so that both ranks and the parent come to the same.
+    Uses the machine's total memory, so that both ranks and the parent get the same answer.
     """
     options = job.options
     memories = [memory.facts.get("size_bytes") for memory in job.topology.of_kind("memory")]
@@ -178,11 +181,11 @@ def _fitting(job: CacheJob) -> tuple[tuple[int, ...], str]:
         return options.tokens, ""
     room = int(_MEMORY_SHARE * sum(known))
     fit = tuple(tokens for tokens in options.tokens if options.memory_bytes(tokens) <= room)
-    least = min((tokens for tokens in options.tokens if tokens not in fit), default=None)
-    if least is None:
+    smallest = min((tokens for tokens in options.tokens if tokens not in fit), default=None)
+    if smallest is None:
         return fit, ""
-    needed, whole = format_size(options.memory_bytes(least)), format_size(sum(known))
-    return fit, f"{least} tokens need {needed} on both sides together, more than {_MEMORY_SHARE:g} of {whole}"
+    needed, whole = format_size(options.memory_bytes(smallest)), format_size(sum(known))
+    return fit, f"{smallest} tokens need {needed} on both sides together, more than {_MEMORY_SHARE:g} of {whole}"
 
 
 def _plan(job: CacheJob) -> Plan:
@@ -221,7 +224,7 @@ def _run(rank: CacheRank) -> Iterator[Result]:
 def _measure(
     rank: CacheRank, pair: Joined, buffer: Buffer, point: _Point, pool_blocks: int, seed: int
 ) -> Iterator[Result]:
-    """One point. Collective; rank 0 yields."""
+    """Measure one point. Collective; rank 0 yields."""
     local = point.blocks(buffer.address, pool_blocks, rank.index)
     remote = point.blocks(pair.places[""].address, pool_blocks, 1 - rank.index)
     size = format_size(point.shape.size_bytes)
@@ -234,18 +237,18 @@ def _measure(
 
 
 class _Timed(NamedTuple):
-    """What one point's requests took."""
+    """The times of a point's requests."""
 
     prepare_s: float
-    """To make the requests."""
+    """The time to prepare the requests."""
     passes: list[list[float]]
     """Seconds until each layer, or the whole request, was done."""
     posts: list[float]
-    """The post call alone, of whole requests."""
+    """The time of the post call alone, for whole requests."""
 
 
 def _time(pair: Joined, point: _Point, local: Groups, remote: Groups) -> _Timed:
-    if not point.by_layers:
+    if not point.is_layered:
         local, remote = ([[block for group in groups for block in group]] for groups in (local, remote))
     started = time.perf_counter()
     requests = [
@@ -255,7 +258,7 @@ def _time(pair: Joined, point: _Point, local: Groups, remote: Groups) -> _Timed:
     prepare_s = time.perf_counter() - started
     patience_s = _PATIENCE_S + point.shape.size_bytes / _PATIENCE_BYTES_PER_S
     posts: list[float] = []
-    if point.by_layers:
+    if point.is_layered:
         passes = time_layers(pair.agent, requests, warm=_WARM, iterations=point.iterations(), patience_s=patience_s)
     else:
         seconds, posts = requests[0].time(warm=_WARM, iterations=point.iterations(), patience_s=patience_s)
@@ -266,7 +269,7 @@ def _time(pair: Joined, point: _Point, local: Groups, remote: Groups) -> _Timed:
 
 
 def _results(rank: CacheRank, pair: Joined, point: _Point, seen: Seen[_Timed], seed: int) -> Iterator[Result]:
-    """The rate of the whole request, how long it took, and by layers how long decode waits for the first one."""
+    """Yield the whole request's rate and time and, by layers, decode's wait for the first layer."""
     size, (prepare_s, passes, posts) = point.shape.size_bytes, seen.done
     costs: dict[str, Scalar] = {
         "prepare_s": prepare_s,
@@ -292,9 +295,9 @@ def _results(rank: CacheRank, pair: Joined, point: _Point, seen: Seen[_Timed], s
 
 
 def _blank(rank: CacheRank, point: _Point) -> Result:
-    """Everything about a point that is known before it is measured."""
+    """Return a point's record before its measurement."""
     options, shape = rank.job.options, point.shape
-    model, requests = options.model, shape.groups if point.by_layers else 1
+    model, requests = options.model, shape.groups if point.is_layered else 1
     case = CacheCase(
         size_bytes=shape.size_bytes,
         model=model.name,
@@ -302,7 +305,7 @@ def _blank(rank: CacheRank, point: _Point) -> Result:
         access=point.access,
         operation=point.operation,
         block_bytes=shape.block_bytes,
-        layers=requests if point.by_layers else 0,
+        layers=requests if point.is_layered else 0,
     )
     settings: dict[str, Scalar] = {
         "tokens": point.tokens,

@@ -1,8 +1,8 @@
-"""NIXL between memory and storage, as when a KV cache is put aside and taken back: files and objects.
+"""NIXL between memory and storage, files and objects, as when a KV cache is offloaded and restored.
 
-Files go by POSIX, or by cuFile (GDS, GDS_MT) which also takes GPU memory; objects by OBJ.
-NIXL reads and writes a descriptor as it was opened: here with O_DIRECT, or through the page cache where asked.
-The OBJ plugin speaks S3. Objects keep their names from run to run, because NIXL cannot remove one.
+Files use the POSIX backend or cuFile (GDS, GDS_MT), which also takes GPU memory; objects use OBJ. NIXL uses a
+descriptor as it was opened: with O_DIRECT, or through the page cache if requested. The OBJ plugin speaks S3. Objects
+keep their names from run to run, because NIXL cannot remove them.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def _backend(job: KvFileJob) -> Backend:
     return file_options.BACKENDS[job.case.backend]
 
 
-def _on_gpu(job: KvFileJob) -> bool:
+def _is_on_gpu(job: KvFileJob) -> bool:
     return job.case.memory == "VRAM"
 
 
 def _requests(job: KvFileJob, point: FileCase) -> int:
-    """How many requests there are, each for a place of its own; 0 where not even one fits."""
+    """Return the number of requests, each at its own place, or 0 if none fits."""
     most = _backend(job).most_requests
     if job.case.backend == "OBJ":
         most = min(most, _MOST_OBJECTS // point.batch)
@@ -86,21 +86,21 @@ def _plan(job: KvFileJob) -> Plan:
 
 
 def _problem(job: KvFileJob) -> str:
-    """Why this backend cannot be measured with these options, or an empty string. Asks no service."""
+    """Return the reason why the options rule out this backend, or an empty string. Contacts no service."""
     name, backend, options = job.case.backend, _backend(job), job.options
     if not nixl.find_library():
         return nixl.NOT_INSTALLED
-    if _on_gpu(job) and not backend.by_cufile:
+    if _is_on_gpu(job) and not backend.by_cufile:
         return f"NIXL's {name} backend moves host memory only: -o backend=GDS"
     if backend.by_cufile and (without := gpu_job.waived(job)):
         return without
     if name != "OBJ":
         odd = [size for size in options.sizes if size % _SECTOR_BYTES]
         if odd and "yes" in options.direct:
-            return f"direct I/O takes multiples of {_SECTOR_BYTES} bytes, {odd[0]} was asked for: -o direct=no"
+            return f"direct I/O needs multiples of {_SECTOR_BYTES} bytes, got {odd[0]}: -o direct=no"
         return folder_problem(options.directory, options.file_size)
     if options.s3 is None:
-        return "no S3 bucket was named: -o s3=http://HOST:PORT/BUCKET"
+        return "no S3 bucket was given: -o s3=http://HOST:PORT/BUCKET"
     if not any(os.environ.get(variable) for variable in _CREDENTIALS):
         return (
             "no credentials for S3 in the environment: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
@@ -109,8 +109,8 @@ def _problem(job: KvFileJob) -> str:
 
 
 def _path(job: KvFileJob, operation: str, *, direct: bool = True) -> str:
-    """From memory to the drive, to the page cache, or to the object store; or back."""
-    memory = job.gpu_of(0).id if _on_gpu(job) and job.gpus else job.memory_of(0)
+    """Return the path between memory and the drive, the page cache or the object store."""
+    memory = job.gpu_of(0).id if _is_on_gpu(job) and job.gpus else job.memory_of(0)
     drive = device_of(job.topology, job.options.directory) if direct else "pagecache"
     storage = "s3" if job.case.backend == "OBJ" else drive
     return f"{storage}>{memory}" if operation == "READ" else f"{memory}>{storage}"
@@ -128,7 +128,7 @@ def _run(rank: KvFileRank) -> Iterator[Result]:
         yield waived(_blank(job), f"NIXL's {name} backend: {refused}")
         return
     if name != "POSIX" or options.queue == "posix_aio":
-        # All but the kernel's own queues have threads that move the data while ours polls; they need a CPU as well.
+        # All but the kernel's own queues move data in threads while ours polls; those need a CPU as well.
         os.sched_setaffinity(0, job.cpus_beside(0))
     with contextlib.ExitStack() as stack:
         buffer = _buffer(job, stack)
@@ -143,16 +143,16 @@ def _blank(job: KvFileJob) -> Result:
 
 
 def _buffer(job: KvFileJob, stack: contextlib.ExitStack) -> AnyBuffer:
-    """The memory; with cuFile a GPU's context is the current one, for host memory too."""
+    """Allocate the memory. With cuFile a GPU's context is current, also for host memory."""
     room = job.options.file_size
     if not _backend(job).by_cufile:
         return stack.enter_context(Buffer(room))
     device = stack.enter_context(Device(job.gpu_of(0).address))
-    return stack.enter_context(DeviceBuffer(device, room)) if _on_gpu(job) else stack.enter_context(Buffer(room))
+    return stack.enter_context(DeviceBuffer(device, room)) if _is_on_gpu(job) else stack.enter_context(Buffer(room))
 
 
 def _files(rank: KvFileRank, buffer: AnyBuffer) -> Iterator[Result]:
-    """Waived where cuFile refuses the file: most file systems and drives have no GPUDirect Storage."""
+    """Measure files, or yield the reason if cuFile refuses them: most file systems and drives lack GPUDirect."""
     name, options = rank.job.case.backend, rank.job.options
     queue = _QUEUES[options.queue] if name == "POSIX" else ""
     with contextlib.ExitStack() as stack:
@@ -169,7 +169,7 @@ def _files(rank: KvFileRank, buffer: AnyBuffer) -> Iterator[Result]:
 
 
 def _objects(rank: KvFileRank, buffer: Buffer, bucket: Service) -> Iterator[Result]:
-    """Also says which service refused: NIXL's own error does not."""
+    """Measure objects. Errors name the service that refused, because NIXL's own do not."""
     try:
         yield from _measure_all(rank, ObjectTarget(bucket, buffer, max(rank.job.options.sizes), _MOST_OBJECTS), buffer)
     except NativeError as error:
@@ -196,8 +196,8 @@ def _step(job: KvFileJob, point: FileCase) -> str:
     return f"kv_file {job.case.backend} {point.operation} {format_size(point.size_bytes)} x {point.batch}"
 
 
-def _after_crash(job: KvFileJob, results: Sequence[Result]) -> KvFileJob | None:
-    """The cases behind the one in which NIXL or cuFile crashed; None where it was none of them, or the last one."""
+def _skip_crashed(job: KvFileJob, results: Sequence[Result]) -> KvFileJob | None:
+    """Return a job with the cases after NIXL's or cuFile's crash, or None if no case crashed or none is left."""
     if not _backend(job).by_cufile:
         return None
     steps = [_step(job, point) for point in file_options.points(job)]
@@ -205,7 +205,7 @@ def _after_crash(job: KvFileJob, results: Sequence[Result]) -> KvFileJob | None:
 
 
 class _Moved(NamedTuple):
-    """What the timed passes of a point gave, and what was seen in a pass before them."""
+    """The timed passes of a point, and the evidence from a pass before them."""
 
     passes: list[CrewPass]
     evidence: tuple[Evidence, ...]
@@ -248,7 +248,7 @@ def _measure(
 
 
 def _move(rank: KvFileRank, target: Target, point: FileCase, blocks: list[list[tuple[int, int]]]) -> _Moved:
-    """One pass that is watched and not timed, since cuFile's own counters cost time, and then the timed ones."""
+    """Make one observed, untimed pass, since cuFile's own counters cost time, and then the timed ones."""
     requests = [target.request(point.operation, one) for one in blocks]
     one_pass = partial(
         time_crew,
@@ -266,7 +266,7 @@ def _move(rank: KvFileRank, target: Target, point: FileCase, blocks: list[list[t
 
 
 def _watched(rank: KvFileRank, one_pass: Callable[[], CrewPass], point: FileCase, count: int) -> tuple[Evidence, ...]:
-    """Which way cuFile's operations took, in a pass that is not timed; nothing for other backends."""
+    """Return the route of cuFile's operations in an untimed pass; nothing for other backends."""
     if not _backend(rank.job).by_cufile:
         one_pass()
         return ()
@@ -275,12 +275,12 @@ def _watched(rank: KvFileRank, one_pass: Callable[[], CrewPass], point: FileCase
     return (route_evidence(watch.end(count * point.batch, count * point.request_bytes)),)
 
 
-def _other_queue(asked: str, evidence: tuple[Evidence, ...]) -> str:
-    """Which queue ran where another was asked for, or an empty string."""
+def _other_queue(wanted: str, evidence: tuple[Evidence, ...]) -> str:
+    """Return the reason if another queue ran than the requested one, or an empty string."""
     ran = next((one for one in evidence if one.claim == "queue"), None)
-    if ran is None or asked == "auto" or ran.value in (asked, "unknown"):
+    if ran is None or wanted == "auto" or ran.value in (wanted, "unknown"):
         return ""
-    return f"{asked} was asked for, but {ran.seen}: it ran over {ran.value}"
+    return f"{wanted} was requested, but {ran.seen}: it ran over {ran.value}"
 
 
 BENCHMARK = Benchmark(
@@ -302,5 +302,5 @@ BENCHMARK = Benchmark(
     launches=file_options.launches,
     plan=_plan,
     run=_run,
-    after_crash=_after_crash,
+    after_crash=_skip_crashed,
 )

@@ -1,4 +1,4 @@
-"""What `kv_file` can be asked for: NIXL's backends of storage, and how much of each."""
+"""Options of `kv_file`: NIXL's storage backends and the amounts to move."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_BLOCK_BYTES = 2**30
 
 
 class Backend(NamedTuple):
-    """How NIXL's backend is measured."""
+    """The limits and costs of measuring a NIXL backend."""
 
     passes: int = 7
     most_requests: int = 256
@@ -36,19 +36,19 @@ BACKENDS = {
 
 def _folder(text: str) -> str:
     if not text or not Path(text).is_dir():
-        raise UsageError(f"not a folder: {text[:80]!r}", hint="give one on the file system to measure")
+        raise UsageError(f"must be a folder, got {text[:80]!r}", hint="give one on the file system to measure")
     return text
 
 
 def _block_sizes(text: str) -> tuple[int, ...]:
     sizes = parse_sizes(text)
     if max(sizes) > _MOST_BLOCK_BYTES:
-        raise UsageError(f"a block of {format_size(max(sizes))} is above 1 GiB", hint="give smaller blocks")
+        raise UsageError(f"blocks must be at most 1 GiB, got {format_size(max(sizes))}", hint="give smaller blocks")
     return sizes
 
 
 class FileOptions(Options, frozen=True):
-    """What transfers to and from storage are asked for."""
+    """Options of transfers to and from storage."""
 
     backend: tuple[str, ...] = option("POSIX", "POSIX, OBJ, GDS, GDS_MT, or several", choice(*BACKENDS))
     memory: tuple[str, ...] = option("DRAM", "DRAM, VRAM (GDS and GDS_MT only), or both", choice("DRAM", "VRAM"))
@@ -66,14 +66,14 @@ class FileOptions(Options, frozen=True):
 
 
 class Store(Case, frozen=True, kw_only=True):
-    """What a launch varies. Host memory is not named, so that runs with and without the option compare."""
+    """The parameters that a launch varies. Host memory is omitted, so that runs with and without the option compare."""
 
     backend: str
     memory: str = "DRAM"
 
 
 class FileCase(Case, frozen=True, kw_only=True):
-    """A point as it stands in a record."""
+    """The parameters of a point in a record."""
 
     size_bytes: int
     operation: nixl.Operation
@@ -86,7 +86,7 @@ class FileCase(Case, frozen=True, kw_only=True):
 
     @property
     def request_bytes(self) -> int:
-        """What one request moves."""
+        """The bytes that one request moves."""
         return self.size_bytes * self.batch
 
 
@@ -95,7 +95,7 @@ KvFileRank = Rank[FileOptions, Store]
 
 
 def points(job: KvFileJob) -> list[FileCase]:
-    """Everything that a launch measures; with POSIX once for each choice of `direct`."""
+    """List the points of a launch; POSIX has each choice of `direct`."""
     case, options = job.case, job.options
     return [
         FileCase(
@@ -114,7 +114,7 @@ def points(job: KvFileJob) -> list[FileCase]:
 
 
 def launches(options: FileOptions, _machine: Machine) -> tuple[Launch[Store], ...]:
-    """One for each backend and memory."""
+    """Return a launch for each backend and memory."""
     return tuple(
         Launch(case=Store(backend=name, memory=memory)) for name in options.backend for memory in options.memory
     )

@@ -1,10 +1,10 @@
-"""How large a model's KV cache is, and where its blocks lie: per token, per paged block, per request. Pure.
+"""The size of a model's KV cache and the place of its blocks: per token, per paged block, per request. Pure.
 
 Sources of the geometries: the config.json on each model's Hugging Face page (meta-llama/Llama-3.1-8B, -70B and -405B,
-deepseek-ai/DeepSeek-V3 and DeepSeek-R1, Qwen/Qwen3-8B, -32B and -235B-A22B).
-KV bytes per token = layers x 2 x KV heads x head size x bytes per element (K and V), or with multi-head latent
-attention (MLA) layers x (kv_lora_rank + qk_rope_head_dim) x bytes per element: one latent stands for K and V of all
-heads (DeepSeek-V2, arXiv 2405.04434, section 2.1.4).
+deepseek-ai/DeepSeek-V3 and DeepSeek-R1, Qwen/Qwen3-8B, -32B and -235B-A22B). KV bytes per token = layers x 2 x KV heads
+x head size x bytes per element (K and V), or with multi-head latent attention (MLA) layers x (kv_lora_rank +
+qk_rope_head_dim) x bytes per element: one latent stands for K and V of all heads (DeepSeek-V2, arXiv 2405.04434,
+section 2.1.4).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from railwright.errors import UsageError
 Access = Literal["whole", "layers"]
 
 ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp32": 4}
-"""Bytes of one element of the cache by its type, which need not be that of the weights."""
+"""Bytes of one element of the cache by type, which may differ from the weights' type."""
 
 MAX_CONFIG_BYTES = 2**20
 MAX_DESCRIPTORS = 2**20
-"""Blocks in one request: more than Llama 3.1 405B has for 131,072 tokens in blocks of 64."""
+"""The most blocks in a request: more than Llama 3.1 405B has for 131,072 tokens in blocks of 64."""
 _MAX_LAYERS, _MAX_HEADS, _MAX_WIDTH = 1024, 1024, 2**20
 
-# A key whose value is set says that not every layer keeps K and V of every token, or keeps more than those.
+# A key with a value means that some layers do not keep K and V of every token, or keep more than that.
 _OTHER_CACHES = (
     *("layers_block_type", "hybrid_override_pattern", "attn_layer_period", "full_attention_interval"),
     *("linear_attn_config", "index_head_dim", "num_kv_shared_layers", "cross_attention_layers"),
@@ -34,30 +34,30 @@ _OTHER_CACHES = (
 
 
 class Geometry(NamedTuple):
-    """What one token adds to a model's KV cache."""
+    """A model's addition to the KV cache per token."""
 
     name: str
     layers: int
     kv_heads: int
-    """1 with MLA: the latent belongs to all heads."""
+    """The number of KV heads; 1 with MLA, whose latent all heads share."""
     head_size: int
-    """Elements of K, and as many of V; of the latent with MLA."""
+    """Elements of K, and as many of V; or of the latent with MLA."""
     mla: bool
 
     @property
     def parts(self) -> int:
-        """Blocks that a layer keeps for the same tokens: K and V apart, or one latent."""
+        """The blocks that a layer keeps for the same tokens: K and V separately, or one latent."""
         return 1 if self.mla else 2
 
     def bytes_per_token(self, element_bytes: int) -> int:
-        """Of the whole model, before it is split over ranks."""
+        """Return the bytes per token of the whole model, before it is split over ranks."""
         return self.layers * self.parts * self.kv_heads * self.head_size * element_bytes
 
     def heads_of_rank(self, tensor_parallel: int) -> int:
-        """KV heads that one of `tensor_parallel` ranks keeps.
+        """Return the number of KV heads on each of `tensor_parallel` ranks.
 
-        Heads are split, replicated where there are more ranks than heads, and the latent of MLA is replicated always:
-        so do vLLM and SGLang. Raises UsageError where heads and ranks do not divide.
+        Heads are split, or replicated if there are more ranks than heads; MLA's latent is always replicated, as in vLLM
+        and SGLang. Raises UsageError if neither number divides the other.
         """
         if self.mla:
             return 1
@@ -74,7 +74,7 @@ class Shape(NamedTuple):
 
     block_bytes: int
     groups: int
-    """Layers, each with the same number of blocks; 1 where a block holds all layers."""
+    """The number of layers, each with the same number of blocks; 1 if a block holds all layers."""
     parts: int
     """Blocks of one group for the same tokens."""
     blocks: int
@@ -82,12 +82,12 @@ class Shape(NamedTuple):
 
     @property
     def descriptors(self) -> int:
-        """All blocks of the request."""
+        """The number of blocks in the request."""
         return self.groups * self.parts * self.blocks
 
     @property
     def size_bytes(self) -> int:
-        """Whole blocks, also where the last one is not full: so are they moved."""
+        """The size in whole blocks, which are moved even if the last one is not full."""
         return self.descriptors * self.block_bytes
 
 
@@ -107,7 +107,7 @@ GEOMETRIES: dict[str, Geometry] = {
 
 
 class _Layout(msgspec.Struct):
-    """What is read of a config.json; everything else in it is passed over."""
+    """The keys read from a config.json; others are ignored."""
 
     num_hidden_layers: int | None = None
     hidden_size: int | None = None
@@ -131,10 +131,10 @@ class _Nested(msgspec.Struct):
 
 
 def from_config(raw: bytes) -> Geometry:
-    """The geometry of a Hugging Face config.json; that of the language model where `text_config` holds one.
+    """Parse a Hugging Face config.json into a geometry; uses `text_config`, the language model's part, if present.
 
-    Raises UsageError for what is no such file, and for models of which a layer keeps anything but K and V of all
-    tokens (sliding windows, linear attention, state spaces, indexers): their blocks are not all alike.
+    Raises UsageError for other files, and for models with a layer that does not keep exactly K and V of all tokens
+    (sliding windows, linear attention, state spaces, indexers), because their blocks differ.
     """
     try:
         config = msgspec.json.decode(raw, type=_Config)
@@ -142,7 +142,7 @@ def from_config(raw: bytes) -> Geometry:
         nested = msgspec.json.decode(raw, type=_Nested).text_config
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:120]
-        raise UsageError(f"not a model's config.json: {reason}", hint="give the config.json of a model") from error
+        raise UsageError(f"invalid config.json: {reason}", hint="give the config.json of a model") from error
     layout = config.text_config if config.text_config is not None else config
     _refuse_other_caches(layout, nested if nested is not None else keys)
     layers = _within("num_hidden_layers", layout.num_hidden_layers, _MAX_LAYERS)
@@ -155,7 +155,7 @@ def from_config(raw: bytes) -> Geometry:
 
 
 def _heads(layout: _Layout) -> tuple[int, int]:
-    """KV heads and their size. `num_key_value_heads` and `head_dim` may be missing: as many, and as wide, as Q's."""
+    """Return the number of KV heads and their size. `num_key_value_heads` and `head_dim` default to those of Q."""
     if layout.num_key_value_heads is None or layout.head_dim is None:
         queries = _within("num_attention_heads", layout.num_attention_heads, _MAX_HEADS)
     heads = queries if layout.num_key_value_heads is None else layout.num_key_value_heads
@@ -175,7 +175,7 @@ def _within(name: str, value: int | None, most: int) -> int:
     if value is None:
         raise UsageError(f"config.json has no {name}", hint="give the config.json of a decoder-only language model")
     if not 1 <= value <= most:
-        raise UsageError(f"config.json: {name} {value} is not from 1 to {most}", hint="check the file")
+        raise UsageError(f"config.json: {name} must be 1 to {most}, got {value}", hint="check the file")
     return value
 
 
@@ -187,14 +187,14 @@ def _refuse_other_caches(layout: _Layout, keys: dict[str, msgspec.Raw]) -> None:
     if layout.layer_types is None and layout.sliding_window is not None and layout.use_sliding_window is not False:
         raise UsageError(f"config.json: layers keep only the last {layout.sliding_window} tokens", hint=hint)
     if layout.is_encoder_decoder:
-        raise UsageError("config.json is that of an encoder and a decoder", hint=hint)
+        raise UsageError("config.json must describe a decoder-only model, got an encoder-decoder", hint=hint)
     for name in _OTHER_CACHES:
         if name in keys and bytes(keys[name]) not in (b"null", b"0", b"false", b"[]", b"{}"):
             raise UsageError(f"config.json has {name}: not every layer keeps K and V alone", hint=hint)
 
 
 def paged(geometry: Geometry, element_bytes: int, tokens: int, block_tokens: int, tensor_parallel: int) -> Shape:
-    """The share of one rank in a request as vLLM and SGLang lay it out: K and V of each layer in blocks apart.
+    """Return one rank's share of a request as vLLM and SGLang lay it out: K and V of each layer in separate blocks.
 
     Raises UsageError for more blocks than one request may have.
     """
@@ -207,9 +207,9 @@ def as_kvbench(
     geometry: Geometry, element_bytes: int, tokens: int, page_tokens: int, tensor_parallel: int, access: Access,
     *, stages: int = 1, requests: int = 1,
 ) -> Shape:  # fmt: skip
-    """Blocks as kvbench plans them (NIXL 1.5, benchmark/kvbench/models): a page of one layer, or of all of a stage's.
+    """Return blocks as kvbench plans them (NIXL 1.5, benchmark/kvbench/models): a page of a layer, or of a stage.
 
-    io_size = KV bytes per token and layer / TP x page [x ceil(layers / stages) with its access=block, ours whole];
+    io_size = KV bytes per token and layer / TP x page [x ceil(layers / stages) with its access=block, here whole];
     batch = ceil(KV bytes per token x tokens x requests / io_size). MLA is divided by TP too, and the batch is that of
     all ranks and stages together. Raises UsageError.
     """
@@ -231,10 +231,10 @@ def _bounded(shape: Shape, tokens: int) -> Shape:
 
 
 def scattered(shape: Shape, pool_blocks: int, seed: int) -> list[list[int]]:
-    """Where each block of each group lies in a pool, in bytes from its start, in the order of the tokens.
+    """Return the byte offsets of each group's blocks in a pool, in token order.
 
-    One block table serves all layers, K and V alike, and names blocks at random among the pool's: a paged allocator
-    hands them out in the order in which other requests gave them back.
+    One block table serves all layers, K and V alike, and draws random blocks from the pool: a paged allocator hands
+    them out in the order in which other requests freed them.
     """
     table = random.Random(seed).sample(range(pool_blocks), shape.blocks)
     part_bytes = pool_blocks * shape.block_bytes
@@ -249,7 +249,7 @@ def scattered(shape: Shape, pool_blocks: int, seed: int) -> list[list[int]]:
 
 
 def consecutive(shape: Shape) -> list[list[int]]:
-    """As `scattered`, with every block after the one before it: so does nixlbench."""
+    """Return the offsets of consecutive blocks, as nixlbench places them; otherwise as `scattered`."""
     in_group = shape.parts * shape.blocks
     return [
         [(group * in_group + block) * shape.block_bytes for block in range(in_group)] for group in range(shape.groups)

@@ -1,4 +1,4 @@
-"""Services that NIXL works with, by their addresses: an etcd, an S3 store."""
+"""The addresses of services that NIXL uses: etcd and S3."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_URL_CHARACTERS = 200
 
 
 class Service(NamedTuple):
-    """Where a service listens."""
+    """The address of a service."""
 
     scheme: str
     host: str
@@ -23,43 +23,44 @@ class Service(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Scheme, host and port."""
+        """The scheme, host and port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
 
 def parse_service(text: str) -> Service:
-    """`http://127.0.0.1:2379`, with or without a path. Raises UsageError; never shows a password."""
+    """Parse `http://127.0.0.1:2379`, with or without a path. Raises UsageError, never with a password."""
     hint = "write http://HOST:PORT"
     if not text or len(text) > _MOST_URL_CHARACTERS or not text.isascii() or not text.isprintable() or " " in text:
-        raise UsageError("not the address of a service: give 1 to 200 plain characters", hint=hint)
+        raise UsageError("address must be 1 to 200 printable ASCII characters without spaces", hint=hint)
     try:
         parts = urllib.parse.urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise UsageError(f"not the address of a service: {error}", hint=hint) from None
+        raise UsageError(f"invalid address: {error}", hint=hint) from None
     if parts.username is not None or parts.password is not None:
-        raise UsageError("an address with a user or a password would be kept in the records", hint=hint)
+        raise UsageError("address must have no user or password, because records keep it", hint=hint)
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise UsageError(f"not the address of a service: {text[:60]!r}", hint=hint)
+        raise UsageError(f"address must be http://HOST:PORT, got {text[:60]!r}", hint=hint)
     return Service(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), parts.path.strip("/"))
 
 
 def _etcd(text: str) -> Service:
-    """The option's etcd. Raises UsageError."""
+    """Parse an etcd address. Raises UsageError."""
     service = parse_service(text)
     if service.path:
-        raise UsageError(f"an etcd has no path, {service.path[:40]!r} was given", hint="write http://HOST:PORT")
+        raise UsageError(f"an etcd address must have no path, got {service.path[:40]!r}", hint="write http://HOST:PORT")
     return service
 
 
 def _bucket(text: str) -> Service:
-    """`http://127.0.0.1:9000/bucket`, the path being the bucket's name. Raises UsageError."""
+    """Parse `http://127.0.0.1:9000/bucket`, whose path is the bucket's name. Raises UsageError."""
     service = parse_service(text)
     allowed = all(letter.isalnum() or letter in ".-" for letter in service.path)
     if not 3 <= len(service.path) <= 63 or not allowed:
         raise UsageError(
-            f"not the name of a bucket: {service.path[:70]!r}", hint="write http://HOST:PORT/BUCKET, 3 to 63 letters"
+            f"must be a bucket name of 3 to 63 characters, got {service.path[:70]!r}",
+            hint="write http://HOST:PORT/BUCKET, 3 to 63 letters",
         )
     return service
 
@@ -69,7 +70,7 @@ bucket_address = word_or("", None, _bucket)
 
 
 def unreachable(service: Service) -> str:
-    """Why nothing listens there, or an empty string."""
+    """Return the reason why nothing listens at the address, or an empty string."""
     try:
         with socket.create_connection((service.host, service.port), timeout=_REACH_S):
             return ""

@@ -1,6 +1,6 @@
-"""What NIXL moves to and from in `kv_file`: a nameless file, or objects of an S3 store.
+"""The storage ends of `kv_file`: a nameless file, or objects in an S3 store.
 
-Data is laid down and checked beside NIXL where that is possible: a file by pwrite and pread.
+Where possible data is written and checked without NIXL: in a file by pwrite and pread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from railwright.native.nixl_memory import AnyBuffer, memory_of
 from railwright.results.records import Evidence
 
 Blocks = Sequence[tuple[int, int]]
-"""Each (place in the file or among the objects, in bytes, which is also its place in the buffer; bytes)."""
+"""(place, bytes) of each block. The place is its byte offset in the file or among the objects, and in the buffer."""
 
 _PREFIX = "railwright-kv/"
 _PATIENCE_S = 60.0
@@ -48,13 +48,13 @@ class FileTarget:
             self._agent.register_files([(self._fd, size)])
 
     def go_direct(self, direct: bool) -> None:
-        """Whether from now on the file is read and written past the page cache."""
+        """Switch the file between direct I/O and the page cache."""
         flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
         fcntl.fcntl(self._fd, fcntl.F_SETFL, flags | os.O_DIRECT if direct else flags & ~os.O_DIRECT)
         self.is_direct = bool(fcntl.fcntl(self._fd, fcntl.F_GETFL) & os.O_DIRECT)
 
     def use(self, requests: Sequence[Blocks]) -> None:
-        """From now on `fill` and `count_wrong` are about the places of these requests."""
+        """Make `fill` and `count_wrong` cover the places of these requests."""
         self._region = _end(requests)
 
     def request(self, operation: nixl.Operation, blocks: Blocks) -> nixl.Request:
@@ -64,7 +64,7 @@ class FileTarget:
         return self._agent.request_storage(operation, ours, "FILE", theirs, memory=memory_of(self._buffer))
 
     def fill(self, seed: int) -> None:
-        """Lay the pattern of a seed in the file, by pwrite."""
+        """Write a seed's pattern to the file by pwrite."""
         try:
             write_pattern(self._fd, seed, self._region)
         except OSError as error:
@@ -73,11 +73,11 @@ class FileTarget:
             ) from error
 
     def count_wrong(self, seed: int) -> int:
-        """How many bytes of the file differ from the pattern, by pread."""
+        """Count the bytes of the file that differ from the pattern, by pread."""
         return wrong_in_file(self._fd, seed, self._region)
 
     def evidence(self) -> tuple[Evidence, ...]:
-        """How the kernel sees the descriptor, and with POSIX what NIXL's queue left in this process."""
+        """Return the kernel's view of the descriptor and, with POSIX, the traces of NIXL's queue in this process."""
         flags = "unknown"
         with contextlib.suppress(OSError, IndexError):
             line = Path(f"/proc/self/fdinfo/{self._fd}").read_text("ascii").split("flags:")[1].split()[0]
@@ -87,7 +87,7 @@ class FileTarget:
 
 
 def _queue_seen() -> Evidence:
-    """Linux AIO maps a ring, io_uring has a descriptor, and POSIX AIO of the C library neither."""
+    """Identify the queue: Linux AIO maps a ring, io_uring has a descriptor, and POSIX AIO of libc has neither."""
     with contextlib.suppress(OSError):
         if any("io_uring" in str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()):
             return Evidence(claim="queue", value="uring", seen="an io_uring in /proc/self/fd")
@@ -98,13 +98,13 @@ def _queue_seen() -> Evidence:
 
 
 class ObjectTarget:
-    """Objects of an S3 store, by NIXL's OBJ backend: one object for each block, since a write has no offset."""
+    """Objects in an S3 store, by NIXL's OBJ backend: one per block, because a write has no offset."""
 
     is_direct = True
 
     def __init__(self, bucket: Service, buffer: Buffer, most_bytes: int, most_objects: int) -> None:
-        """Credentials are those of the AWS_* environment, which the SDK inside NIXL reads."""
-        if os.environ.get("AWS_ACCESS_KEY_ID"):  # the SDK need not ask the cloud for other credentials
+        """Take credentials from the AWS_* environment, which the SDK inside NIXL reads."""
+        if os.environ.get("AWS_ACCESS_KEY_ID"):  # keeps the SDK from asking the cloud for other credentials
             os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
         parameters = {"endpoint_override": bucket.url, "scheme": bucket.scheme, "bucket": bucket.path}
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
@@ -116,23 +116,23 @@ class ObjectTarget:
         self._agent.register_objects([f"{_PREFIX}{number}" for number in range(most_objects)], most_bytes)
 
     def use(self, requests: Sequence[Blocks]) -> None:
-        """From now on `fill` and `count_wrong` are about the places of these requests."""
+        """Make `fill` and `count_wrong` cover the places of these requests."""
         self._requests = list(requests)
 
     def request(self, operation: nixl.Operation, blocks: Blocks) -> nixl.Request:
-        """A transfer of blocks between the buffer and an object each, the one of that number."""
+        """Return a transfer between blocks of the buffer and the objects with their numbers."""
         ours = [(self._buffer.address + place, size) for place, size in blocks]
         return self._agent.request_storage(
             operation, ours, "OBJECT", [(0, size, place // size) for place, size in blocks]
         )
 
     def fill(self, seed: int) -> None:
-        """Lay the pattern of a seed in the objects, by NIXL from the buffer."""
+        """Write a seed's pattern to the objects by NIXL, through the buffer."""
         self._buffer.fill(seed, _end(self._requests))
         self._once("WRITE")
 
     def count_wrong(self, seed: int) -> int:
-        """How many bytes of the objects differ from the pattern, by NIXL into a poisoned buffer."""
+        """Count the bytes of the objects that differ from the pattern, by NIXL into a poisoned buffer."""
         region = _end(self._requests)
         self._buffer.fill(seed + 1, region)
         self._once("READ")
@@ -145,15 +145,15 @@ class ObjectTarget:
             request.release()
 
     def evidence(self) -> tuple[Evidence, ...]:
-        """Where the objects are."""
+        """Return the objects' endpoint."""
         return (Evidence(claim="service", value=self._service.url, seen="the endpoint that NIXL was given"),)
 
 
 Target = FileTarget | ObjectTarget
-"""Where blocks go to and come from. To fill it and to count what is wrong may use up the buffer."""
+"""The storage end of a transfer. Filling and checking it may overwrite the buffer."""
 
 
 def _end(requests: Sequence[Blocks]) -> int:
-    """The first byte behind all of the places."""
+    """Return the first byte behind all places."""
     place, size = requests[-1][-1]
     return place + size

@@ -1,4 +1,4 @@
-"""How often NIXL's requests are timed, and the records that come of it."""
+"""The repeats of NIXL's requests, and their records."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from railwright.units import GIB, KIB, MIB
 _WARM, _ITERATIONS = 100, 1000
 _LARGE_DIVISOR = 16
 _MOST_BYTES_A_POINT = 16 * GIB
-"""Above it a point is timed less often, so that a sweep up to 1 GiB ends."""
+"""The bytes of a point above which it is timed less often, so that a sweep up to 1 GiB ends."""
 _LEAST_ITERATIONS = 10
 LATENCY_UP_TO_BYTES = 64 * KIB
-"""Smaller blocks are told by their latency, larger ones by their bandwidth, blocks of this size by both."""
+"""Smaller blocks are reported by latency, larger ones by bandwidth, and blocks of this size by both."""
 
 
 class Point(Case, frozen=True, kw_only=True):
-    """Blocks of one size, and how many of them are moved at once."""
+    """A block size with the number of blocks moved at once."""
 
     size_bytes: int
-    """Of one block."""
+    """The size of one block."""
     operation: nixl.Operation
     batch: int = 1
-    """Blocks, so descriptors, of one request."""
+    """Blocks, and so descriptors, of one request."""
     threads: int = 1
     depth: int = 1
-    """Requests in flight, of each thread."""
+    """Requests in flight per thread."""
 
     @property
     def request_bytes(self) -> int:
-        """What one request moves."""
+        """The bytes that one request moves."""
         return self.size_bytes * self.batch
 
     @property
     def region_bytes(self) -> int:
-        """What all requests that may be in flight move, each to its own place."""
+        """The bytes of all requests in flight, each at its own place."""
         return self.request_bytes * self.threads * self.depth
 
     @property
     def is_plain(self) -> bool:
-        """One thread with one block at a time."""
+        """Whether one thread moves one block at a time."""
         return self.batch == self.threads == self.depth == 1
 
     def repeats(self) -> tuple[int, int]:
-        """(warm-up, timed) requests of each thread: nixlbench's, a sixteenth above 1 MiB a request, fewer far above."""
+        """Return each thread's (warm-up, timed) requests: nixlbench's, 1/16 above 1 MiB, fewer for very large ones."""
         divisor = _LARGE_DIVISOR if self.request_bytes > MIB else 1
         most = max(_LEAST_ITERATIONS, _MOST_BYTES_A_POINT // (self.request_bytes * self.threads))
         timed = min(_ITERATIONS // divisor, most)
@@ -59,18 +59,18 @@ class Point(Case, frozen=True, kw_only=True):
 
 
 class Timed(NamedTuple):
-    """What the loops of one point measured."""
+    """The measurements of a point's loops."""
 
     seconds: list[float]
-    """Post to done."""
+    """The time from post to completion."""
     posts: list[float]
     rates: list[float]
-    """Bytes/s: of each request where one is in flight, of each pass otherwise."""
+    """Bytes/s of each request if one is in flight, of each pass otherwise."""
     requests: int
-    """How many were posted in all, warm-up included."""
+    """The number of posted requests, warm-up included."""
 
     def settings(self) -> dict[str, Scalar]:
-        """How often it was repeated, and how long the post call alone takes."""
+        """Return the repeats and the time of the post call alone."""
         return {
             "iterations": len(self.seconds),
             "warm_up": self.requests - len(self.seconds),
@@ -79,7 +79,7 @@ class Timed(NamedTuple):
 
 
 def of_passes(passes: list[CrewPass], bytes_per_pass: int, warm: int = 0) -> Timed:
-    """What several passes of a crew measured."""
+    """Combine several passes of a crew."""
     seconds = [second for one in passes for second in one.seconds]
     return Timed(
         seconds=seconds,
@@ -90,13 +90,13 @@ def of_passes(passes: list[CrewPass], bytes_per_pass: int, warm: int = 0) -> Tim
 
 
 def time_alone(request: nixl.Request, size_bytes: int, warm: int, iterations: int, patience_s: float) -> Timed:
-    """One request again and again."""
+    """Time one request repeatedly."""
     seconds, posts = request.time(warm=warm, iterations=iterations, patience_s=patience_s)
     return Timed(seconds, posts, [size_bytes / second for second in seconds], warm + iterations)
 
 
 def results_of(blank: Result, timed: Timed, size_bytes: int, *, both: bool = False) -> Iterator[Result]:
-    """Small blocks as latency, large ones as bandwidth, those of 64 KiB as both; `both` always."""
+    """Yield small blocks as latency, large ones as bandwidth, blocks of 64 KiB as both; with `both` always both."""
     if both or size_bytes <= LATENCY_UP_TO_BYTES:
         every = every_nth(len(timed.seconds))
         kept = {"samples_kept": f"1 of {every}"} if every > 1 else {}

@@ -1,9 +1,8 @@
-"""NIXL transfers between the host memories of two processes: what moves a KV cache from prefill to decode.
+"""NIXL transfers between the host memories of two processes, as from prefill to decode.
 
-Rank 0 posts and polls, from one thread or many; rank 1 owns the other memory.
-Metadata goes over MPI, NIXL's sockets or an etcd (`agents`).
-Which transport UCX chose is read from its own log, and held against the loopback interface's byte counter; between
-hosts against the counters of their other interfaces.
+Rank 0 posts and polls, from one thread or many; rank 1 owns the other memory. Metadata is exchanged over MPI, NIXL's
+sockets or etcd (`agents`). The transport is read from UCX's own log and compared with the loopback interface's byte
+counter, or between hosts with the counters of their other interfaces.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _ESTIMATE_EXCHANGE_S = {"mpi": 0.0, "socket": 1.5, "etcd": 1.5}
 
 
 class TransferOptions(Options, frozen=True):
-    """What transfers are asked for."""
+    """Options of transfers."""
 
     sizes: tuple[int, ...] = option("4K:64M:x4", "block sizes, like 4K:64M:x4", parse_sizes)
     operations: tuple[nixl.Operation, ...] = option("WRITE,READ", "WRITE, READ, or WRITE,READ", choice("WRITE", "READ"))
@@ -59,7 +58,7 @@ class TransferOptions(Options, frozen=True):
     etcd: Service | None = option("", "an etcd that runs, like http://127.0.0.1:2379", etcd_address)
 
     def points(self) -> list[Point]:
-        """All points in the order in which they are measured."""
+        """List all points in order of measurement."""
         return [
             Point(size_bytes=size, operation=operation, batch=batch, threads=self.threads, depth=self.depth)
             for operation in self.operations
@@ -69,16 +68,16 @@ class TransferOptions(Options, frozen=True):
 
     @property
     def room_bytes(self) -> int:
-        """What the blocks in flight may need; one block is always measured, whatever its size."""
+        """The memory limit of blocks in flight; a single block is always measured, whatever its size."""
         return max(self.buffer, *self.sizes)
 
     def fitting(self) -> list[Point]:
-        """The points whose blocks in flight have room."""
+        """List the points whose blocks in flight fit."""
         return [point for point in self.points() if point.region_bytes <= self.room_bytes]
 
     @property
     def buffer_bytes(self) -> int:
-        """What each rank allocates: room for the largest point that is measured, and for the metadata's proof."""
+        """The memory of each rank: the largest measured point, and the proof of the metadata."""
         return max([*(point.region_bytes for point in self.fitting()), _PROOF_BYTES])
 
 
@@ -108,17 +107,17 @@ def _plan(job: Job[TransferOptions, Case]) -> Plan:
 def _run(rank: TransferRank) -> Iterator[Result]:
     options, comm = rank.job.options, rank.comm
     agents.write_log(rank)
-    # A socket needs an address on either host.
+    # A socket needs an address on both hosts.
     every = comm.allgather({way: agents.problem(way, options.etcd, rank.job) for way in options.metadata})
     problems = {way: every[0][way] or every[1][way] for way in options.metadata}
     if rank.index == 0:
         yield from (waived(_exchanged(way), why) for way, why in problems.items() if why)
     seeds = Seeds.drawn(rank)
-    is_asked = options.metadata != ("mpi",)  # that one has no limit here, and would keep every `prove` from being ok
+    is_asked = options.metadata != ("mpi",)  # it has no limit here, and would keep every `prove` from being ok
     with Buffer(options.buffer_bytes) as buffer:
         pair: Joined | None = None
         sound = [way for way in options.metadata if not problems[way]]
-        for way in reversed(sound):  # the first way's agents are the last, and make the transfers
+        for way in reversed(sound):  # the agents of the first way come last and make the transfers
             if pair is not None:
                 agents.leave(pair)
             times = 3 if is_asked else 1
@@ -141,7 +140,7 @@ def _exchanged(way: str) -> Result:
 
 
 def _prove_metadata(rank: TransferRank, pair: Joined, buffer: Buffer, seed: int) -> Iterator[Result]:
-    """The exchange's own record, with one write as the proof that the metadata was good. Collective; rank 0 yields."""
+    """Record the exchange, with a write to prove the metadata. Collective; rank 0 yields."""
 
     def write() -> None:
         ours, theirs = ([(address, _PROOF_BYTES)] for address in (buffer.address, pair.places[""].address))
@@ -166,12 +165,12 @@ def _ends(rank: TransferRank, buffer: Buffer, size_bytes: int) -> Ends:
 
 
 def _measure(rank: TransferRank, pair: Joined, buffer: Buffer, point: Point, seed: int) -> Iterator[Result]:
-    """One point. Collective; rank 0 yields."""
+    """Measure one point. Collective; rank 0 yields."""
     blank = BENCHMARK.blank(rank.job.between_ranks(), point, ranks=rank.size)
     if point.region_bytes > buffer.size_bytes:
         need, room = format_size(point.region_bytes), format_size(rank.job.options.room_bytes)
         if rank.index == 0:
-            yield waived(blank, f"the blocks in flight need {need}, they may have {room}: -o buffer=")
+            yield waived(blank, f"the blocks in flight need {need}, more than the {room} allowed: -o buffer=")
         return
     many = "" if point.batch == 1 else f" x {point.batch}"
     rank.step(f"kv_transfer {point.operation} {format_size(point.size_bytes)}{many}")
@@ -189,11 +188,11 @@ def _measure(rank: TransferRank, pair: Joined, buffer: Buffer, point: Point, see
 
 
 def _requests(pair: Joined, buffer: Buffer, point: Point) -> list[list[nixl.Request]]:
-    """For each thread one request for each that may be in flight, each to its own place."""
+    """Prepare, for each thread, the requests in flight, each at its own place."""
 
     def blocks(base: int, thread: int, slot: int) -> list[tuple[int, int]]:
         first = base + (thread * point.depth + slot) * point.request_bytes
-        # From the last to the first: neighbours in rising order could be taken together as one descriptor.
+        # From the last to the first: NIXL could merge neighbours in rising order into one descriptor.
         return [(first + block * point.size_bytes, point.size_bytes) for block in reversed(range(point.batch))]
 
     return [
@@ -212,13 +211,13 @@ def _requests(pair: Joined, buffer: Buffer, point: Point) -> list[list[nixl.Requ
 
 
 def _crew_cpus(job: Job[TransferOptions, Case], threads: int) -> list[int]:
-    """A CPU for each initiator thread, rank 0's first; not that of rank 1's progress thread if there is another."""
+    """Choose a CPU for each initiator thread, rank 0's first; avoids that of rank 1's progress thread if possible."""
     spare = [cpu for cpu in job.cpus if cpu != job.cpu_of(1)] or list(job.cpus)
     return [spare[thread % len(spare)] for thread in range(threads)]
 
 
 def _time(requests: list[list[nixl.Request]], cpus: list[int], point: Point) -> Timed:
-    """One request at a time by its own loop, several in passes of a crew."""
+    """Time single requests in their own loop, several in passes of a crew."""
     warm, iterations = point.repeats()
     if point.threads * point.depth == 1:
         timed = time_alone(requests[0][0], point.request_bytes, warm, iterations, _PATIENCE_S)

@@ -1,7 +1,7 @@
-"""One verified transfer: data at its source, poison at its target, the timed work, and then every byte of the target.
+"""Verified transfers: lay data at the source and poison at the target, do the timed work, and check every byte.
 
-Every point has its own pattern, drawn for this run. So a transfer that moves nothing cannot pass, and neither can data
-that an earlier point, launch or run left behind.
+Each point has its own pattern, drawn for this run. A transfer that moves nothing cannot pass, and neither can data from
+an earlier point, launch or run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Done = TypeVar("Done")
 
 
 class End(Protocol):
-    """Memory or storage that data is moved from or to."""
+    """Memory or storage at an end of a transfer."""
 
     def fill(self, seed: int) -> None:
-        """Lay the pattern of a seed there."""
+        """Write a seed's pattern."""
 
     def count_wrong(self, seed: int) -> int:
-        """How many bytes differ from the pattern of a seed."""
+        """Count the bytes that differ from a seed's pattern."""
 
 
 class Region:
@@ -39,57 +39,60 @@ class Region:
         self._buffer, self._size_bytes = buffer, size_bytes
 
     def fill(self, seed: int) -> None:
-        """Lay the pattern of a seed there."""
+        """Write a seed's pattern."""
         self._buffer.fill(seed, self._size_bytes)
 
     def count_wrong(self, seed: int) -> int:
-        """How many bytes differ from the pattern of a seed."""
+        """Count the bytes that differ from a seed's pattern."""
         return self._buffer.count_wrong(seed, self._size_bytes)
 
 
 class Scattered:
-    """Blocks of memory, each (address, bytes), in the order of the request."""
+    """Blocks of memory as (address, bytes), in the request's order."""
 
     def __init__(self, where: blocks.Blocks) -> None:
         self._where = where
 
     def fill(self, seed: int) -> None:
-        """Lay the pattern of a seed there."""
+        """Write a seed's pattern."""
         blocks.fill(self._where, seed)
 
     def count_wrong(self, seed: int) -> int:
-        """How many bytes differ from the pattern of a seed."""
+        """Count the bytes that differ from a seed's pattern."""
         return blocks.count_wrong(self._where, seed)
 
 
 class Ends(NamedTuple):
-    """The ends of a transfer that lie in this process: the initiator's, and the other one."""
+    """The ends of a transfer in this process: the initiator's, and the other one if it is local."""
 
     ours: End | None
     theirs: End | None
 
     def lay(self, operation: nixl.Operation, seed: int) -> None:
-        """Data at the source and poison at the target. Objects use up the initiator's memory, so they come first."""
+        """Write data at the source and poison at the target.
+
+        Objects come first, because they overwrite the initiator's memory.
+        """
         poison = seed + 1
         for end, is_source in ((self.theirs, operation == "READ"), (self.ours, operation == "WRITE")):
             if end is not None:
                 end.fill(seed if is_source else poison)
 
     def count_wrong(self, operation: nixl.Operation, seed: int) -> int:
-        """How many bytes of the target are wrong; 0 where the target lies in another process."""
+        """Count the target's wrong bytes; 0 if the target is in another process."""
         target = self.theirs if operation == "WRITE" else self.ours
         return 0 if target is None else target.count_wrong(seed)
 
 
 class Seen(NamedTuple, Generic[Done]):
-    """What came of a transfer."""
+    """The outcome of a transfer."""
 
     done: Done
     wrong_bytes: int
     loopback_bytes: int | None
-    """What the loopback interface carried meanwhile; None where that cannot be read."""
+    """The bytes that the loopback interface carried meanwhile, or None if they cannot be read."""
     across: Evidence | None
-    """Which interfaces of the hosts carried it; None inside one host."""
+    """Evidence of the interfaces between hosts; None inside one host."""
 
     def check(self, method: str, bytes_checked: int) -> Verification:
         """The data check of the target."""
@@ -97,19 +100,19 @@ class Seen(NamedTuple, Generic[Done]):
 
 
 class Seeds:
-    """A new seed for every point of a launch."""
+    """New seeds for each point of a launch."""
 
     def __init__(self, first: int) -> None:
         self._next = first
 
     @classmethod
     def drawn(cls, rank: AnyRank) -> Seeds:
-        """The same seeds on every rank, others in each launch. Collective."""
+        """Draw seeds that all ranks share and that differ in each launch. Collective."""
         drawn = drawn_seed()
         return cls(rank.comm.bcast(drawn) if rank.job.ranks > 1 else drawn)
 
     def take(self) -> int:
-        """The next one; the one after it is poison."""
+        """Return the next seed; the seed after it is the poison's."""
         seed, self._next = self._next, self._next + 2
         return seed
 
@@ -123,9 +126,9 @@ def transfer(
     *,
     payload_bytes: Callable[[Done], int] = lambda _done: 0,
 ) -> Seen[Done] | None:
-    """Lay the data, do the timed work on rank 0, and check the target. Collective; None on the other rank.
+    """Lay the data, do the timed work on rank 0, and check the target. Collective; returns None on the other rank.
 
-    `payload_bytes` is how much the work moved, warm-up included: between hosts it is held against what left them.
+    `payload_bytes` is the work's total, warm-up included, which is compared with the bytes that left the hosts.
     """
     ends.lay(operation, seed)
     if rank.job.ranks == 1:
@@ -138,7 +141,7 @@ def transfer(
     if rank.index:
         wait_for_initiator(rank)
         if rank.job.hosts:
-            meter.evidence(comm, rank.job, 0)  # rank 0 knows how many bytes there were, and judges
+            meter.evidence(comm, rank.job, 0)  # rank 0 knows the number of bytes and judges
         comm.send(ends.count_wrong(operation, seed), dest=0)
         return None
     done = work()
@@ -149,7 +152,7 @@ def transfer(
 
 
 def wait_for_initiator(rank: AnyRank) -> None:
-    """Rank 1 waits for a message of rank 0. It sleeps, because MPI would busy-poll on the progress thread's CPU."""
+    """Wait in rank 1 for rank 0's message, asleep, because MPI would busy-poll on the progress thread's CPU."""
     done = rank.comm.irecv(source=0)
     while not done.test()[0]:
         time.sleep(_TARGET_NAP_S)

@@ -1,7 +1,7 @@
-"""NIXL transfers of GPU memory: to another GPU, to host memory and back, by either side, in two processes or in one.
+"""NIXL transfers of GPU memory: to another GPU and to and from host memory, by either side, in two processes or one.
 
-What UCX does between two memories depends on which side posts and on whether both are of one process, and it does not
-say when it falls back to copying piece by piece. So every record has the transport that UCX's own log names.
+UCX's method depends on which side posts and on whether both memories are in one process, and it does not report when it
+falls back to copying piece by piece. Every record therefore names the transport in UCX's own log.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from railwright.topology.devices import Scalar
 from railwright.units import format_size
 
 _BUDGET_S = 1.5
-"""A point is timed less often where one transfer takes long: emulated ones are a hundred times slower."""
+"""The time limit of a point. Emulated transfers are a hundred times slower and are timed less often."""
 _LEAST_ITERATIONS = 3
 _TRIED = 2
-"""Requests before those: one that maps the memory, and one that tells how long they take."""
+"""Requests before the timed ones: one maps the memory, and one shows how long they take."""
 _PATIENCE_S = 60.0
 # For the plan: a start, and what a request takes. Two H200 without RDMA devices (docs/measured/2xh200)
 # had 0.38 to 0.87 GB/s where UCX emulates and 391 GB/s over NVLink, and 10 to 40 us for 4 KiB.
@@ -47,7 +47,7 @@ _ESTIMATE_START_S, _ESTIMATE_REQUEST_S = 4.0, 40e-6
 _ESTIMATE_EMULATED_BYTES_PER_S = 0.5e9
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_NVLINK_BYTES_PER_S = 12e9, 100e9
 _BACKEND: dict[str, dict[str, str]] = {"no peer errors": {"ucx_error_handling_mode": "none"}}
-"""Parameters of NIXL's backend by the way of UCX. By default it takes only transports that notice a peer that left."""
+"""Parameters of NIXL's backend by UCX way. By default UCX takes only transports that notice when a peer leaves."""
 
 VramRank = Rank[VramOptions, Way]
 
@@ -57,7 +57,7 @@ def _plan(job: VramJob) -> Plan:
     moves, largest = options.moves(len(job.gpus)), max(options.sizes)
     reason = waived(job, 2 if wants_peers else 1) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
     if wants_peers and not any(move.link == GPU_TO_GPU and move.processes == 1 for move in moves):
-        reason = reason or "peer access is for two GPUs of one process, of which nothing was vram_options.asked for"
+        reason = reason or "peer access is for two GPUs of one process, and none was requested"
     buffers = {(move.ours, 0) for move in moves} | {(move.theirs, move.processes - 1) for move in moves}
     points = [(point, _estimated_rate(job, move)) for move in moves for point in _points(options)]
     requests = [(point.size_bytes, rate, _estimated_requests(point, rate)) for point, rate in points]
@@ -75,7 +75,7 @@ def _points(options: VramOptions) -> list[Point]:
 
 
 def _estimated_rate(job: VramJob, move: Move) -> float:
-    """Of a request, in bytes/s: no limit to hold anything against, but enough to plan with."""
+    """Estimate a request's rate in bytes/s, for the plan only."""
     if move.link == GPU_TO_GPU and move.processes == 2:
         joined = all(gpu.facts.get("nvlinks_active") for gpu in job.gpus[:2])
         return _ESTIMATE_NVLINK_BYTES_PER_S if joined else _ESTIMATE_BYTES_PER_S
@@ -89,12 +89,12 @@ def _estimated_s(size_bytes: int, rate: float) -> float:
 
 
 def _estimated_requests(point: Point, rate: float) -> int:
-    """How many requests a point takes in all."""
+    """Estimate the total requests of a point."""
     return _TRIED + sum(_repeats(point, _estimated_s(point.size_bytes, rate)))
 
 
 class _Side(NamedTuple):
-    """What a rank has: its buffers by name, its agent joined to the other rank's, and how its own GPUs reach others."""
+    """A rank's buffers by name, its joined agent, and evidence of its GPUs' peer access."""
 
     pair: Joined
     buffers: dict[str, AnyBuffer]
@@ -122,9 +122,9 @@ def _run(rank: VramRank) -> Iterator[Result]:
 def _buffers(
     rank: VramRank, moves: list[Move], size: int, stack: contextlib.ExitStack
 ) -> tuple[dict[str, AnyBuffer], tuple[Evidence, ...]]:
-    """The buffers that this rank needs for any move, and whether its GPUs reach each other's.
+    """Allocate this rank's buffers for all moves, and return evidence of its GPUs' peer access.
 
-    Its first GPU's context is the current one afterwards.
+    Leaves its first GPU's context current.
     """
     job = rank.job
     mine = (move.ours for move in moves if rank.index == 0)
@@ -148,7 +148,7 @@ def _buffers(
 
 
 def _peer_access(job: VramJob, devices: list[Device]) -> tuple[Evidence, ...]:
-    """Lets the GPUs of a process reach each other's memory where the launch asks for it; how they can afterwards."""
+    """Enable peer access between a process's GPUs if the launch requests it, and return the resulting evidence."""
     pairs = list(itertools.permutations(devices, 2))
     if not pairs:
         return ()
@@ -164,7 +164,7 @@ def _peer_access(job: VramJob, devices: list[Device]) -> tuple[Evidence, ...]:
 
 
 def _measure(rank: VramRank, side: _Side, move: Move, point: Point, seed: int) -> Iterator[Result]:
-    """One point. Collective; rank 0 yields."""
+    """Measure one point. Collective; rank 0 yields."""
     alone = move.processes == 1
     where = "one process" if alone else "two processes"
     rank.step(f"kv_vram {move.link} {point.operation} {format_size(point.size_bytes)} in {where}")
@@ -192,7 +192,7 @@ def _measure(rank: VramRank, side: _Side, move: Move, point: Point, seed: int) -
 
 
 def _time(side: _Side, move: Move, point: Point) -> Timed:
-    """As often as nixlbench does, but not longer than the budget: one transfer is looked at before."""
+    """Time nixlbench's number of transfers within the time limit, which one transfer is tried for first."""
     pair, ours = side.pair, place_of(side.buffers[move.ours])
     alone = move.processes == 1
     theirs = place_of(side.buffers[move.theirs]) if alone else pair.places[move.theirs]
@@ -211,7 +211,7 @@ def _time(side: _Side, move: Move, point: Point) -> Timed:
 
 
 def _repeats(point: Point, once_s: float) -> tuple[int, int]:
-    """(warm-up, timed) requests of a point of which one takes so long."""
+    """Return a point's (warm-up, timed) requests from the time of one."""
     warm, most = point.repeats()
     iterations = max(_LEAST_ITERATIONS, min(most, int(_BUDGET_S / once_s)))
     return min(warm, iterations // 10), iterations

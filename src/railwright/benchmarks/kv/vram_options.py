@@ -1,7 +1,7 @@
-"""What `kv_vram` can be asked for: between which memories it moves data, who posts it, and over which GPUs.
+"""Options of `kv_vram`: the memories, the posting side and the GPUs.
 
-Each pair of GPUs has a launch of its own, because UCX's log then speaks of no other pair, both processes are bound near
-their GPUs, and a pair that hangs costs nothing of the others.
+Each pair of GPUs has its own launch: UCX's log then covers no other pair, both processes are bound near their GPUs, and
+a pair that hangs does not affect the others.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ WAYS_OF_UCX: dict[str, dict[str, str]] = {
     "pipeline": {"UCX_RMA_PPLN_ENABLE": "y"},
     "no peer errors": {},
 }
-"""name -> environment of NIXL's UCX. The pipeline is there from UCX 1.22 on, and off unless it is asked for."""
+"""The environment of NIXL's UCX by way. UCX 1.22 and later have the pipeline, off by default."""
 
 GPU_TO_GPU = "gpu-gpu"
 LINKS = (GPU_TO_GPU, "gpu-host", "host-gpu")
-"""Initiator's memory and the other one: the side that is named first posts."""
+"""The initiator's memory and the other one; the side named first posts."""
 
 
 class VramCase(Case, frozen=True, kw_only=True):
-    """A point as it stands in a record. The kind of host memory only where there is one."""
+    """The parameters of a point in a record; has the kind of host memory only if host memory takes part."""
 
     size_bytes: int
     operation: nixl.Operation
@@ -42,42 +42,42 @@ class VramCase(Case, frozen=True, kw_only=True):
 
 
 class Move(NamedTuple):
-    """Two memories, and who moves data between them."""
+    """Two memories, and the side that moves data between them."""
 
     link: str
     processes: int
     host: str
-    """`pinned` or `pageable`, empty where both are GPUs."""
+    """`pinned` or `pageable`; empty if both are GPUs."""
 
     @property
     def ours(self) -> str:
-        """The initiator's memory, `gpu` or the kind of host memory."""
+        """The initiator's memory: `gpu` or the kind of host memory."""
         return self.host if self.link == "host-gpu" else "gpu"
 
     @property
     def theirs(self) -> str:
-        """The other one: on rank 1, or in the same process on rank 0."""
+        """The other memory: on rank 1, or in the same process on rank 0."""
         return self.host if self.link == "gpu-host" else "gpu" if self.link == "host-gpu" else "other gpu"
 
     @property
     def memories(self) -> Memories:
-        """As UCX calls the local and the remote one."""
+        """The local and the remote memory in UCX's terms."""
         return "host" if self.ours == self.host else "cuda", "host" if self.theirs == self.host else "cuda"
 
     def place(self, job: AnyJob, buffer: str, rank: int) -> str:
-        """The id of the device that holds a buffer of a rank."""
+        """Return the id of the device with a rank's buffer."""
         if buffer == self.host:
             return job.memory_of(rank)
         return job.gpu_of(1 if buffer == "other gpu" else 0).id
 
     def path(self, job: AnyJob, operation: nixl.Operation) -> str:
-        """From where the data comes to where it goes."""
+        """Return the data's path."""
         other = 1 if self.processes == 2 else 0
         ours, theirs = self.place(job, self.ours, 0), self.place(job, self.theirs, other)
         return f"{ours}>{theirs}" if operation == "WRITE" else f"{theirs}>{ours}"
 
     def case(self, job: AnyJob, size_bytes: int, operation: nixl.Operation) -> VramCase:
-        """What was varied at one point."""
+        """Return the parameters of a point."""
         return VramCase(
             size_bytes=size_bytes,
             operation=operation,
@@ -91,11 +91,11 @@ _processes = choice("2", "1")
 
 
 class VramOptions(Options, frozen=True):
-    """What transfers of GPU memory are asked for."""
+    """Options of transfers of GPU memory."""
 
     sizes: tuple[int, ...] = option("4K,1M,256M", "block sizes, like 4K,1M,256M", parse_sizes)
     operations: tuple[nixl.Operation, ...] = option("WRITE,READ", "WRITE, READ, or WRITE,READ", choice("WRITE", "READ"))
-    # The words of `gpu_copy`, with less of each pair: here every point takes seconds.
+    # The words of `gpu_copy`, with less of each pair, because every point takes seconds here.
     pairs: str = option(
         "neighbours",
         "every way between the first two GPUs and no other, the plain ones from each GPU to the next as well, or all",
@@ -118,7 +118,7 @@ class VramOptions(Options, frozen=True):
     )
 
     def moves(self, gpus: int) -> list[Move]:
-        """Between which memories, on so many GPUs; GPU to GPU inside one process only where there are two."""
+        """List the moves between memories on `gpus` GPUs; GPU to GPU inside one process needs two."""
         return [
             Move(link, count, host)
             for count in self.processes
@@ -129,7 +129,7 @@ class VramOptions(Options, frozen=True):
 
 
 class Way(Case, frozen=True, kw_only=True):
-    """What a launch varies; the GPUs are named but for the first two."""
+    """The parameters that a launch varies; the first two GPUs are not named."""
 
     gpus: str = ""
     ucx: str = "default"
@@ -140,7 +140,7 @@ VramJob = Job[VramOptions, Way]
 
 
 def launches(options: VramOptions, machine: Machine) -> tuple[Launch[Way], ...]:
-    """Every way over every pair, the first two GPUs first; one launch of each way where there are fewer GPUs."""
+    """Return a launch per way and pair, the first two GPUs first; one per way if there are fewer GPUs."""
     ways = [Way(ucx=way, peer_access=access) for way in options.ucx for access in options.peer_access]
     names = [gpu.id for gpu in usable_gpus(machine.topology)]
     if len(names) < 2:
@@ -167,11 +167,11 @@ def _next(names: list[str], name: str) -> str:
 
 
 def asked(job: VramJob) -> VramOptions:
-    """The job's options, less what is not measured between its GPUs.
+    """Return the job's options, reduced to those measured between its GPUs.
 
-    The first two GPUs, which the launch's case does not name, have all. So have all pairs with `pairs=all`, but that
-    each GPU and its host memory are measured once, with the next GPU's process. Otherwise it is what is written from
-    process to process, at the least and the largest size.
+    The first two GPUs, which the launch's case does not name, have all. With `pairs=all` so have all pairs, but each
+    GPU and its host memory are measured once, with the next GPU's process. Otherwise only writes between processes
+    remain, at the least and the largest size.
     """
     options = job.options
     if not job.case.gpus:

@@ -1,7 +1,7 @@
 """High-Performance Linpack on GPUs: HPL's problem and residual, solved by cuSOLVERMp over NCCL, one process per GPU.
 
-Timed as on CPUs. A is generated on the host in parts, and again for its residual, which takes longer than the solution.
-The precision is pinned: cuSOLVERMp says that it computes in FP64, and cuBLAS is forbidden to emulate it.
+The timing is that of CPUs. The host generates A in parts, and again for its residual, which takes longer than the
+solution. The precision is fixed: cuSOLVERMp documents that it computes in FP64, and cuBLAS must not emulate it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _run(rank: GpuHplRank) -> Iterator[Result]:
 
 
 def _measured(rank: GpuHplRank) -> Iterator[Result]:
-    """Dgemm and one solution; yields from rank 0 alone."""
+    """Run dgemm and one solution; yields from rank 0 alone."""
     job = rank.job
     cpus = gpus.widen(job, rank.index)
     device, library = gpus.opened(rank)
@@ -72,7 +72,7 @@ def _open_cublas(device: cuda.Device, stream: cuda.Stream) -> Cublas:
 def _multiply(
     rank: GpuHplRank, device: cuda.Device, stream: cuda.Stream, cublas: Cublas, kept: dict[str, Scalar]
 ) -> Iterator[Result]:
-    """Dgemm on all GPUs at once; the record on rank 0. Collective."""
+    """Run dgemm on all GPUs at once and record it on rank 0. Collective."""
     comm = rank.comm
     order = min(PRODUCT_ORDER, rank.job.case.n)
     rank.step(f"gpu_hpl dgemm {order}")
@@ -109,7 +109,7 @@ def _multiply(
 def _solve(
     rank: GpuHplRank, device: cuda.Device, library: nccl.Library, solver: cusolvermp.Library, kept: dict[str, Scalar]
 ) -> Iterator[Result]:
-    """One solution and its residual; the record on rank 0. Collective. Raises Unavailable."""
+    """Solve once, check the residual and record it on rank 0. Collective. Raises Unavailable."""
     comm, case = rank.comm, rank.job.case
     rows, columns = (count(comm.rank, case.n, case.nb) for count in (case.grid.rows_on, case.grid.columns_on))
     lead = max(1, rows)
@@ -147,17 +147,19 @@ def _solve(
 
 
 def _refuse_full_gpu(device: cuda.Device, matrix_bytes: int, case: Point) -> bool:
-    """Raises CannotJudge where the matrix alone is more than is free; the solver's own work space is asked for next."""
+    """Check that the matrix fits, or raise CannotJudge. The solver's own work space is checked later."""
     free = device.free_bytes()
     if matrix_bytes > free:
         fits = int(case.n * (0.8 * free / matrix_bytes) ** 0.5) // case.nb * case.nb
-        lack = f"{format_size(free)} of GPU memory are free, N = {case.n} needs {format_size(matrix_bytes)} of each GPU"
+        lack = (
+            f"{format_size(free)} of GPU memory is free, but N = {case.n} needs {format_size(matrix_bytes)} of each GPU"
+        )
         raise CannotJudge(f"{lack}: N = {fits} would fit")
     return True
 
 
 def _generate(part: linpack.Problem, matrix: cuda.DeviceBuffer, lead: int, columns: int) -> None:
-    """A's part, through a buffer of the host."""
+    """Generate this process's part of A through a host buffer."""
     column = problem.DOUBLE_BYTES * lead
     at_once = max(1, min(columns, _STAGING_BYTES // column))
     with Buffer(column * at_once) as staging:

@@ -1,4 +1,4 @@
-"""What `gpu_hpl` can be asked for, and what follows before anything runs: its launches, their memory and their time."""
+"""Options of `gpu_hpl`, and the launches, memory and time that follow from them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ _ESTIMATE_FLOP_PER_S = 5e12
 _ESTIMATE_GENERATED_PER_S = 0.2e9
 _ESTIMATE_START_S = 20.0
 _HOST_BYTES = 3 * 2**30
-"""Of a process with CUDA, NCCL and the solver loaded, and its staging buffer."""
+"""The memory of a process with CUDA, NCCL and the solver loaded, and of its staging buffer."""
 PRODUCT_ORDER = 8192
 
 
 def _parse_clock(text: str) -> float:
-    """The clock that GPUs are held to, in Hz. Raises UsageError."""
+    """Parse the locked GPU clock, in Hz. Raises UsageError."""
     least, most = _CLOCKS_MHZ
     if not is_whole(text, most, least):
-        raise UsageError(f"not a clock of a GPU: {text[:40]!r}", hint=f"give {AUTO}, or MHz from {least} to {most}")
+        raise UsageError(
+            f"must be a frequency in MHz, got {text[:40]!r}", hint=f"give {AUTO}, or MHz from {least} to {most}"
+        )
     return int(text) * 1e6
 
 
@@ -43,7 +45,7 @@ _clock = word_or(AUTO, 0.0, _parse_clock)
 
 
 class GpuHplOptions(Options, frozen=True):
-    """What Linpack on GPUs is asked for."""
+    """Options of Linpack on GPUs."""
 
     n: tuple[int, ...] = hpl_options.order_option("the GPUs")
     nb: tuple[int, ...] = hpl_options.block_option(BLOCK)
@@ -52,11 +54,11 @@ class GpuHplOptions(Options, frozen=True):
     fill: float = option("80", "percent of the GPUs' memory that N = auto fills", hpl_options.parse_percent)
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
     solver: str = option(AUTO, f"{AUTO}, or the path of a libcusolverMp.so.0", parse_library)
-    clock: float = option(AUTO, f"{AUTO}, or MHz that the GPUs are locked to meanwhile", _clock)
+    clock: float = option(AUTO, f"{AUTO}, or the frequency in MHz that the GPU clocks are locked to", _clock)
 
     @property
     def threshold(self) -> float:
-        """The scaled residual from which a solution does not count."""
+        """The scaled residual at and above which a solution is rejected."""
         return THRESHOLD.value
 
 
@@ -65,7 +67,10 @@ GpuHplRank = Rank[GpuHplOptions, Point]
 
 
 def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], ...]:
-    """One for each N, NB and grid, with a process for each GPU. Raises UsageError for what does not fit."""
+    """Return a launch for each N, NB and grid, with a process per GPU.
+
+    Raises UsageError for problems that do not fit.
+    """
     gpus = options.gpus.of(machine)
     hosts = max(1, len(machine.hosts))
     if machine.hosts and gpus and machine.ranks_per_host != len(gpus):
@@ -87,7 +92,7 @@ def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], .
 
 
 def _points(options: GpuHplOptions, machine: Machine, ranks: int, hosts: int) -> Iterator[tuple[int, int, Grid]]:
-    """Every (N, NB, grid). Raises UsageError for what does not fit."""
+    """Yield each (N, NB, grid). Raises UsageError for problems that do not fit."""
     if machine.grows_to and (max(len(options.n), len(options.nb)) > 1 or not hpl_options.grows_over(options.grid)):
         hint = f"give one -o n= of a single host and one -o nb=; no grid but {hpl_options.FLAT}"
         raise UsageError("groups that grow have one N and NB, and a grid of their own", hint=hint)
@@ -104,7 +109,7 @@ def _points(options: GpuHplOptions, machine: Machine, ranks: int, hosts: int) ->
 
 
 def _memory_bytes(machine: Machine, options: GpuHplOptions) -> int:
-    """Of the smallest GPU that takes part; 0 where nobody says."""
+    """Return the smallest participating GPU's memory, or 0 if unknown."""
     names = options.gpus.of(machine)
     sizes = [gpu.facts.get("memory_bytes") for gpu in machine.topology.of_kind("gpu") if gpu.id in names]
     known = [size for size in sizes if isinstance(size, int)]
@@ -116,7 +121,7 @@ def _filling(memory_bytes: float, block: int) -> int:
 
 
 def _refuse_too_large(order: int, memory_bytes: int, ranks: int, block: int) -> None:
-    """Raises UsageError for a matrix beyond the GPUs' memory, and offers one that fits."""
+    """Raise UsageError for a matrix beyond the GPUs' memory, and suggest one that fits."""
     need = DOUBLE_BYTES * order**2 // ranks
     if memory_bytes and need > memory_bytes:
         fits = _filling(0.8 * memory_bytes * ranks, block)
@@ -125,16 +130,16 @@ def _refuse_too_large(order: int, memory_bytes: int, ranks: int, block: int) -> 
 
 
 def path(job: GpuHplJob) -> str:
-    """From the first rank's GPU to the last one's."""
+    """Return the path from the first rank's GPU to the last one's."""
     gpus = job.gpus
     return f"{gpus[0].id}>{gpus[-1].id}" if gpus else "gpu0>gpu0"
 
 
 def plan(job: GpuHplJob) -> Plan:
-    """The time of one solution with its dgemm, or why it cannot be here."""
+    """Estimate the time of one solution with its dgemm, or give the reason why it cannot run."""
     case, reason = job.case, gpu_job.waived(job, job.options.gpus.first or 1)
     if not reason and not _memory_bytes(job.machine, job.options) and not job.options.n:
-        reason = "how much memory the GPUs have is not known: give -o n="
+        reason = "the GPUs' memory size is unknown: give -o n="
     generate_s = 2 * case.n**2 / (_ESTIMATE_GENERATED_PER_S * job.ranks)
     solve_s = operations(case.n) / (_ESTIMATE_FLOP_PER_S * job.ranks)
     return Plan(

@@ -1,7 +1,7 @@
-"""High-Performance Linpack on CPUs: HPL's problem and residual, solved by ScaLAPACK; and dgemm by the same ranks.
+"""High-Performance Linpack on CPUs: HPL's problem and residual, solved by ScaLAPACK, and dgemm by the same ranks.
 
-Timed as HPL times (HPL_pdtest.c): the factorisation and both substitutions, the slowest rank, without generation and
-check. dgemm runs on all ranks at once before it, so that it has the same cores, clocks and library.
+The timing is HPL's (HPL_pdtest.c): factorisation and both substitutions, the slowest rank, without generation and
+check. dgemm runs first on all ranks at once, so that it has the same cores, clocks and library.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _TELL_EVERY_S = 2.0
 
 
 def share_done(columns: int, order: int) -> float:
-    """The share of the operations that are behind so many columns: what is left is a matrix of the other ones."""
+    """Return the share of operations done after so many columns; the other columns' matrix remains."""
     return 1 - (1 - min(max(columns, 0), order) / order) ** 3
 
 
 def progress(columns: int, order: int, spent_s: float) -> str:
-    """`40 %, 2.3 s left`; no time before anything is done."""
+    """Format progress as `40 %, 2.3 s left`, without a time before anything is done."""
     done = share_done(columns, order)
     left = f", {format_duration(spent_s * (1 - done) / done)} left" if done else ""
     return f"{100 * done:.0f} %{left}"
@@ -57,10 +57,10 @@ def progress(columns: int, order: int, spent_s: float) -> str:
 
 @contextlib.contextmanager
 def told(rank: HplRank, order: int) -> Iterator[None]:
-    """Tell the launcher meanwhile how far it is, from rank 0.
+    """Report progress to the launcher from rank 0 while the context is open.
 
-    A thread that sleeps asks for the number that the library keeps. It says nothing while that does not grow, so that a
-    factorisation that hangs is silent, and is noticed.
+    A sleeping thread reads the library's count of columns. It stays silent while the count does not grow, so that a
+    factorisation that hangs is noticed.
     """
     if rank.index:
         yield
@@ -89,9 +89,11 @@ def _run(rank: HplRank) -> Iterator[Result]:
 
 
 def _measured(rank: HplRank) -> Iterator[Result]:
-    """Dgemm and one solution; yields from rank 0 alone."""
+    """Run dgemm and one solution; yields from rank 0 alone."""
     job, comm = rank.job, rank.comm
-    os.environ |= job.launch.environment  # a launcher does not pass these on to other hosts; libraries read them later
+    os.environ |= (
+        job.launch.environment
+    )  # a launcher does not pass these variables on to other hosts; libraries read them later
     cpus = _widen(job, comm.rank)
     rank.step("load ScaLAPACK")
     mpich_abi = mpi.has_mpich_abi()
@@ -109,7 +111,7 @@ def _measured(rank: HplRank) -> Iterator[Result]:
 
 
 def _widen(job: HplJob, rank: int) -> tuple[int, ...]:
-    """Let this process use its share of the CPUs: a thread of the library inherits them."""
+    """Bind this process to its share of the CPUs, which a library's threads inherit."""
     ranks = job.ranks_on_cpus
     cpus = layout.cpus_of(job.machine, rank % ranks, ranks)
     os.sched_setaffinity(0, cpus)
@@ -117,19 +119,19 @@ def _widen(job: HplJob, rank: int) -> tuple[int, ...]:
 
 
 def _refuse_full_host(rank: HplRank) -> bool:
-    """Raises CannotJudge where this rank's host has not the memory that the plan found on the first one."""
+    """Check this rank's host for the memory that the plan assumes, or raise CannotJudge."""
     job, free = rank.job, available_memory_bytes()
     case, team = job.case, problem.Team(job.ranks_on_cpus, job.case.threads)
     need = problem.memory_of(case.n, case.nb, case.grid, rank.index, case.threads).total * team.ranks
-    if free is not None and need > free + team.ranks * problem.RANK_BYTES:  # which these processes have taken already
+    if free is not None and need > free + team.ranks * problem.RANK_BYTES:  # memory that these processes already use
         fits = problem.largest_order(layout.FILL.value * free, case.nb, case.grid, team)
-        lack = f"{host_name()} has {format_size(free)} of free memory, N = {case.n} needs {format_size(need)}"
+        lack = f"{host_name()} has {format_size(free)} of free memory, but N = {case.n} needs {format_size(need)}"
         raise CannotJudge(f"{lack}: N = {fits} would fit")
     return True
 
 
 def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterator[Result]:
-    """Dgemm on all ranks at once; the record on rank 0. Collective."""
+    """Run dgemm on all ranks at once and record it on rank 0. Collective."""
     comm = rank.comm
     order = options.product_order(rank.job.case)
     rank.step(f"hpl dgemm {order}")
@@ -152,18 +154,18 @@ def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Ite
 
 
 class _Seen(NamedTuple):
-    """What one rank saw of a solution."""
+    """A rank's measurements of a solution."""
 
     solved: Solved
     peak_bytes: int
     process_bytes: int
-    """Before the matrix."""
+    """The process's memory before the matrix."""
     named_bytes: int
-    """Of the matrix and the work space: what `problem.Memory` names."""
+    """The memory of the matrix and the work space, as `problem.Memory` counts it."""
 
 
 def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterator[Result]:
-    """One solution and its residual; the record on rank 0. Collective."""
+    """Solve once, check the residual and record it on rank 0. Collective."""
     comm, case = rank.comm, rank.job.case
     alone = rank.job.ranks == 1 and not rank.job.options.names_blocks and library.has_lapack
     if alone:
@@ -217,7 +219,7 @@ def _blank(rank: HplRank, case: Case) -> Result:
 
 
 def _program(job: HplJob) -> Program | None:
-    """The xhpl that the user named."""
+    """Return the user's xhpl, if named."""
     path = job.options.program
     blank = BENCHMARK.blank(options.path(job), job.case, ranks=job.ranks)
     return named.program(path, job.case, job.options.threshold, blank) if path else None

@@ -1,7 +1,7 @@
-"""HPL.dat, the input file of HPL: read for its problem, grids and threshold, and written for a program that needs it.
+"""HPL.dat, HPL's input file: read for problem, grids and threshold, and written for another HPL.
 
-Lines count by their place, 31 of them in HPL 2.x: values stand first, words follow. What only HPL's own algorithm
-knows (lines 14 to 31: panel factorisation, broadcast, look-ahead) is not read. HPL 1.0 has no line for the mapping.
+Lines count by position, 31 of them in HPL 2.x: values first, then words. Lines 14 to 31, about HPL's own algorithm
+(panel factorisation, broadcast, look-ahead), are not read. HPL 1.0 has no line for the mapping.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from railwright.errors import UsageError
 
 MOST_BYTES = 64 * 1024
 MOST_VALUES = 20
-"""HPL_MAX_PARAM."""
+"""HPL_MAX_PARAM in HPL's source."""
 MOST_BLOCK = 4096
 MOST_RANKS = 2**20
 
 
 class HplDat(NamedTuple):
-    """What a file asks for: every N with every NB on every grid."""
+    """The problems in a file: every N with every NB on every grid."""
 
     orders: tuple[int, ...]
     blocks: tuple[int, ...]
     grids: tuple[Grid, ...]
     threshold: float = THRESHOLD.value
-    """0 and less: the solution is not checked."""
+    """The residual threshold; 0 and less disable the check."""
 
 
 def read(text: str) -> HplDat:
-    """Raises UsageError, naming the line, for what HPL itself would refuse."""
+    """Parse a file. Raises UsageError with the line number for input that HPL itself would refuse."""
     if len(text) > MOST_BYTES:
         raise UsageError(f"an HPL.dat of {len(text)} characters", hint=f"HPL's own has 31 lines; at most {MOST_BYTES}")
     lines = text.splitlines()
@@ -38,7 +38,7 @@ def read(text: str) -> HplDat:
     blocks = _list(lines, 7, "NB", MOST_BLOCK)
     has_mapping = len(lines) > 8 and _is_mapping(lines[8])
     if has_mapping and lines[8].split()[0] == "1":
-        raise _refused(9, "a column-major mapping of the ranks is not what they are laid out by here")
+        raise _refused(9, "the mapping of ranks must be row-major, got column-major")
     place = 10 if has_mapping else 9
     rows = _list(lines, place, "P", MOST_RANKS)
     columns = _list(lines, place + 2, "Q", MOST_RANKS, count=len(rows))
@@ -47,7 +47,7 @@ def read(text: str) -> HplDat:
 
 
 def write(asked: HplDat) -> str:
-    """The whole file as HPL 2.3 reads it; what only its algorithm knows is as in the file that comes with it."""
+    """Format a complete file for HPL 2.3; the lines about its algorithm are those of the file that HPL ships."""
     rows, columns = zip(*asked.grids, strict=True)
     settled = (
         ("HPLinpack benchmark input file", ""),
@@ -68,7 +68,7 @@ def write(asked: HplDat) -> str:
     return "".join(f"{value:<12} {words}".rstrip() + "\n" for value, words in settled)
 
 
-# One variant: recursive right-looking panels, one-ring broadcast, the next panel one step ahead.
+# One variant: recursive right-looking panels, one-ring broadcast, look-ahead of one panel.
 _ALGORITHM = (
     ("1", "# of panel fact"),
     ("2", "PFACTs (0=left, 1=Crout, 2=Right)"),
@@ -96,12 +96,14 @@ def _joined(values: tuple[int, ...]) -> str:
 
 
 def _is_mapping(line: str) -> bool:
-    """Whether line 9 is that of the process mapping: a 0 or 1 whose words say so."""
+    """Report whether line 9 is the process mapping: a 0 or 1 whose words say so."""
     return line.split()[:1] in (["0"], ["1"]) and "map" in line.lower()
 
 
 def _list(lines: list[str], place: int, name: str, most: int, count: int | None = None) -> tuple[int, ...]:
-    """The values of the line after `place`, as many as that line says; with a count, of the line `place` itself."""
+    """Return the values of the line after `place`, whose number that line gives; with `count`, the values of line
+    `place`.
+    """
     if count is None:
         what = f"number of {name}s"
         count = _whole(place, f"the {what}", _words(lines, place, what)[0], MOST_VALUES)

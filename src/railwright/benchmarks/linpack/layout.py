@@ -1,4 +1,4 @@
-"""How Linpack is laid over a machine: ranks and threads by its NUMA nodes, the grid, the block, and the largest N."""
+"""The layout of Linpack on a machine: ranks and threads by NUMA node, the grid, the block, and the largest N."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _FAQ = Source("HPL frequently asked questions", "netlib.org/benchmark/hpl/faqs.h
 FILL = Constant(0.8, "of the memory in the matrix, where nothing else was said", _FAQ)
 BLOCK = Constant(192, "rows of a block, where nothing else was said; good ones are between 32 and 256", _FAQ)
 FLAT = Grid(1, 0)
-"""One row of ranks: no message a pivot, as HPL's authors advise for a simple Ethernet (the FAQ above)."""
+"""A single row of ranks: no message per pivot, as HPL's authors advise for a simple Ethernet (the FAQ above)."""
 _MOST_GRIDS_SHOWN = 4
 
 
 def team_of(machine: Machine, ranks: int, threads: int) -> Team:
-    """Ranks of one host and threads of each; 0 stands for what was not asked for.
+    """Return a host's ranks and the threads of each; 0 leaves a number to the layout.
 
-    One rank for each NUMA node whose CPUs may be used, with a thread for each of its cores, so that no thread writes to
-    another node's memory. Raises UsageError for more threads than CPUs.
+    The layout has one rank for each NUMA node with usable CPUs and a thread for each of the node's cores, so that no
+    thread writes to another node's memory. Raises UsageError for more threads than CPUs.
     """
     nodes, cpus = cpus_by_node(machine), len(machine.cpus)
     cores = cores_of(machine)
@@ -39,7 +39,7 @@ def team_of(machine: Machine, ranks: int, threads: int) -> Team:
 
 
 def cores_of(machine: Machine) -> int:
-    """Cores that may be used: of the CPUs that are two threads of one core only one counts."""
+    """Count the usable cores; two CPUs that are threads of one core count once."""
     cores = 0
     for node, cpus in cpus_by_node(machine).items():
         all_cores = next((cpu.facts.get("cores") for cpu in machine.topology.of_kind("cpu") if cpu.numa == node), None)
@@ -48,7 +48,7 @@ def cores_of(machine: Machine) -> int:
 
 
 def cpus_of(machine: Machine, place: int, ranks: int) -> tuple[int, ...]:
-    """The CPUs of one of a host's ranks: as many for each, those of one NUMA node together."""
+    """Return the CPUs of one of a host's ranks: equal numbers for each, on one NUMA node if possible."""
     cpus = machine.cpus
     if ranks >= len(cpus):
         return (cpus[place % len(cpus)],)
@@ -56,35 +56,38 @@ def cpus_of(machine: Machine, place: int, ranks: int) -> tuple[int, ...]:
 
 
 def grids_of(ranks: int) -> list[Grid]:
-    """Every grid of so many ranks, the flattest first: 1x4, 2x2, 4x1."""
+    """List the grids of this many ranks, the flattest first: 1x4, 2x2, 4x1."""
     return [Grid(rows, ranks // rows) for rows in range(1, ranks + 1) if ranks % rows == 0]
 
 
 def grid_for(asked: Grid, ranks: int) -> Grid:
-    """The grid that was asked for: FLAT is one row of all ranks."""
+    """Return the requested grid; FLAT is one row of all ranks."""
     return Grid(1, ranks) if asked == FLAT else asked
 
 
 def best_grid(ranks: int) -> Grid:
-    """The grid nearest to a square that has no more rows than columns, as HPL's authors advise."""
+    """Return the grid nearest to a square with no more rows than columns, as HPL's authors advise."""
     rows = next(rows for rows in range(math.isqrt(ranks), 0, -1) if ranks % rows == 0)
     return Grid(rows, ranks // rows)
 
 
 def refuse_other_grid(grid: Grid, ranks: int) -> None:
-    """Raises UsageError for a grid that is not of exactly so many ranks, and offers those that are."""
+    """Raise UsageError for a grid with another number of ranks, and suggest those that fit."""
     if grid.ranks == ranks:
         return
     near = sorted(grids_of(ranks), key=lambda one: abs(one.rows - one.columns))[:_MOST_GRIDS_SHOWN]
     fitting = ", ".join(str(one) for one in sorted(near))
-    raise UsageError(f"a grid of {grid} needs {grid.ranks} ranks, and there are {ranks}",
+    raise UsageError(f"a grid of {grid} needs {grid.ranks} ranks, got {ranks}",
                      hint=f"give -o grid={fitting.replace(', ', ' or ')}, or other ranks")  # fmt: skip
 
 
 def order_that_fits(available_bytes: int | None, fill: float, block: int, grid: Grid, team: Team) -> int:
-    """The N that fills the share `fill` of the memory. Raises UsageError where not one block fits, or nobody knows."""
+    """Return the N that fills the share `fill` of the memory.
+
+    Raises UsageError if no block fits or the memory is unknown.
+    """
     if available_bytes is None:
-        raise UsageError("how much memory is free cannot be read here", hint="give -o n=")
+        raise UsageError("cannot read the free memory", hint="give -o n=")
     order = largest_order(fill * available_bytes, block, grid, team)
     if not order:
         least = memory_on_host(block, block, grid, team)
@@ -97,12 +100,12 @@ def order_that_fits(available_bytes: int | None, fill: float, block: int, grid: 
 
 
 def grown_order(alone: int, hosts: int, block: int) -> int:
-    """The N with as much of the matrix a host as one has alone, in whole blocks."""
+    """Return the N with as much of the matrix per host as a single host has, in whole blocks."""
     return alone if hosts == 1 else max(1, round(alone * math.sqrt(hosts) / block)) * block
 
 
 def refuse_too_large(order: int, available_bytes: int | None, block: int, grid: Grid, team: Team) -> None:
-    """Raises UsageError for an N whose ranks need more memory than a host has free, and offers one that fits."""
+    """Raise UsageError for an N that exceeds a host's free memory, and suggest one that fits."""
     need = memory_on_host(order, block, grid, team)
     if available_bytes is None or need <= available_bytes:
         return

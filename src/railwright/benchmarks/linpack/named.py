@@ -1,4 +1,4 @@
-"""An xhpl that the user names: it gets an HPL.dat of the point, and its output becomes a record of ours."""
+"""A user's xhpl: it gets an HPL.dat for the point, and its output becomes a record."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from railwright.benchmarks.linpack.options import Point
 
 _INPUTS, _OUTPUTS = ("HPL.dat", "hpccinf.txt"), ("HPL.out", "hpccoutf.txt")
-"""Of HPL, and of the HPL inside HPC Challenge."""
+"""The input files of HPL and of the HPL inside HPC Challenge."""
 
 
 def parse_program(text: str) -> str:
-    """The whole path of a program. Raises UsageError for one that cannot be run."""
+    """Return the absolute path of a program. Raises UsageError if it cannot be run."""
     path = Path(text)
     if "\0" in text or not path.is_file():
         raise UsageError(f"no program at {text[:200]!r}", hint="give the path of an xhpl, of HPL or NVIDIA HPL")
@@ -33,7 +33,7 @@ def parse_program(text: str) -> str:
 
 
 def program(path: str, case: Point, threshold: float, blank: Result) -> Program:
-    """How it is run for one point; `blank` is the record that its row is put into."""
+    """Describe the program's run for a point; `blank` is the record that receives its result."""
     asked = hpl_dat.write(hpl_dat.HplDat((case.n,), (case.nb,), (case.grid,), threshold))
 
     def read(text: str) -> Sequence[Result]:
@@ -43,10 +43,15 @@ def program(path: str, case: Point, threshold: float, blank: Result) -> Program:
 
 
 def _record(path: str, blank: Result, row: Result) -> Result:
-    """A row of its table. Raises CannotJudge for one of another point: then it has not read our HPL.dat."""
+    """Convert a row of its table.
+
+    Raises CannotJudge for another point's row, which shows that it did not read the HPL.dat.
+    """
     ran, wanted = (tuple(one.parameters[name] for name in ("n", "nb", "p", "q")) for one in (row, blank))
     if ran != wanted:
-        raise CannotJudge(f"{path} ran N, NB, P, Q = {ran} where {wanted} was asked for: it has not read our HPL.dat")
+        raise CannotJudge(
+            f"{path} ran N, NB, P, Q = {ran}, but {wanted} was requested: it did not read this run's HPL.dat"
+        )
     residual = row.settings.get("scaled_residual")
     is_wrong = row.verification is not None and row.verification.bytes_wrong
     settings = {"program": path, "variant": str(row.parameters["variant"]), **row.settings}

@@ -1,4 +1,4 @@
-"""What `hpl` can be asked for, and what follows before anything runs: its launches, their memory and their time."""
+"""Options of `hpl`, and the launches, memory and time that follow from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AUTO = "auto"
 _MOST_THREADS = 1024
 _MOST_LAUNCHES = 64
 
-# For the plan, on the slow side: a core with AVX2 that shares its memory, and a library that loads.
+# For the plan, on the slow side: the rate of a core with AVX2 that shares its memory, and a library's load time.
 _ESTIMATE_FLOP_PER_S = 10e9
 _ESTIMATE_START_S = 5.0
 _ESTIMATE_GENERATED_PER_S = 0.2e9
@@ -33,7 +33,7 @@ _LEAST_PRODUCT, _MOST_PRODUCT = 2048, 8192
 
 
 def _grids(text: str) -> tuple[Grid, ...]:
-    """`2x4,1x8`, or `flat`. Raises UsageError."""
+    """Parse `2x4,1x8`, or `flat`. Raises UsageError."""
     found = []
     for part in text.split(",")[: hpl_dat.MOST_VALUES + 1]:
         rows, cross, columns = part.strip().lower().partition("x")
@@ -41,7 +41,7 @@ def _grids(text: str) -> tuple[Grid, ...]:
             found.append(layout.FLAT)
             continue
         if not cross:
-            raise UsageError(f"not a grid: {part[:40]!r}", hint=f"write rows x columns of ranks, like 2x4, or {FLAT}")
+            raise UsageError(f"invalid grid: {part[:40]!r}", hint=f"write rows x columns of ranks, like 2x4, or {FLAT}")
         number = whole_number(hpl_dat.MOST_RANKS)
         found.append(Grid(number(rows.strip()), number(columns.strip())))
     if len(found) > hpl_dat.MOST_VALUES:
@@ -50,35 +50,35 @@ def _grids(text: str) -> tuple[Grid, ...]:
 
 
 def order_option(fills: str) -> Any:  # noqa: ANN401 - see option
-    """The option N; `auto` fills what is named."""
+    """Return the option N; `auto` fills `fills`."""
     several = word_or(AUTO, (), whole_numbers(problem.MOST_ROWS, 20))
     return option(AUTO, f"{AUTO} (fills {fills}), or rows of the matrix", several)
 
 
 def block_option(usual: Constant) -> Any:  # noqa: ANN401 - see option
-    """The option NB, and what it is where nothing is said."""
+    """Return the option NB with its default."""
     several = word_or(AUTO, (), whole_numbers(hpl_dat.MOST_BLOCK, 20))
     return option(AUTO, f"{AUTO} ({usual.value:g}), or rows of a block", several)
 
 
 def grid_option(members: str) -> Any:  # noqa: ANN401 - see option
-    """The option P x Q of ranks or GPUs."""
+    """Return the option P x Q of ranks or GPUs."""
     said = f"{AUTO} (near a square), {FLAT} (one row), or rows x columns of {members}, like 2x4"
     return option(AUTO, said, word_or(AUTO, (), _grids))
 
 
 def grows_over(grids: tuple[Grid, ...]) -> bool:
-    """Whether what was asked of the grid can be had of groups of any size."""
+    """Report whether the grid option works for groups of any size."""
     return grids in ((), (layout.FLAT,))
 
 
 def grown_grid(grids: tuple[Grid, ...], ranks: int) -> Grid:
-    """The grid of a group of so many ranks."""
+    """Return the grid of a group of this many ranks."""
     return layout.grid_for(grids[0], ranks) if grids else layout.best_grid(ranks)
 
 
 def _dat(text: str) -> hpl_dat.HplDat:
-    """What an HPL.dat asks for. Raises UsageError."""
+    """Read the HPL.dat at a path. Raises UsageError."""
     try:
         with Path(text).open("rb") as file:
             raw = file.read(hpl_dat.MOST_BYTES + 1)
@@ -88,14 +88,14 @@ def _dat(text: str) -> hpl_dat.HplDat:
 
 
 def _library(text: str) -> str:
-    """The path of a library. Raises UsageError for a bare name, which many libraries may have."""
+    """Parse the path of a library. Raises UsageError for a bare name, which many libraries may have."""
     if "/" not in text:
         raise UsageError(f"not a path: {text[:80]!r}", hint="give the path of a ScaLAPACK, or auto")
     return text
 
 
 def parse_percent(text: str) -> float:
-    """A share of the memory, of 1. Raises UsageError."""
+    """Parse a percentage of memory into a share of 1. Raises UsageError."""
     return whole_number(95)(text) / 100
 
 
@@ -104,7 +104,7 @@ _number = word_or(AUTO, 0, whole_number(_MOST_THREADS))
 
 
 class HplOptions(Options, frozen=True):
-    """What Linpack is asked for."""
+    """Options of Linpack."""
 
     n: tuple[int, ...] = order_option("the memory")
     nb: tuple[int, ...] = block_option(layout.BLOCK)
@@ -115,22 +115,22 @@ class HplOptions(Options, frozen=True):
         f"{100 * layout.FILL.value:.0f}", "percent of the free memory that N = auto fills", parse_percent
     )
     library: str = option(AUTO, f"{AUTO} (MKL), or the path of a ScaLAPACK for this MPI", word_or(AUTO, "", _library))
-    """Empty: MKL's."""
+    """The library's path; empty for MKL."""
     program: str = option("", "the path of an xhpl to run instead, on this host", word_or("", "", parse_program))
     dat: hpl_dat.HplDat | None = option("", "an HPL.dat, whose N, NB, P, Q and threshold count instead", _dat_or_none)
 
     @property
     def threshold(self) -> float:
-        """The scaled residual from which a solution does not count."""
+        """The scaled residual at and above which a solution is rejected."""
         return self.dat.threshold if self.dat else problem.THRESHOLD.value
 
     @property
     def names_blocks(self) -> bool:
-        """Whether NB was given: one process without it leaves blocks to LAPACK."""
+        """Whether NB was given: a single process without it leaves blocks to LAPACK."""
         return bool(self.nb or self.dat)
 
     def points(self, ranks: int, sharing: Team) -> Iterator[tuple[int, int, Grid]]:
-        """Every (N, NB, grid) that was asked for. Raises UsageError for what does not fit."""
+        """Yield each requested (N, NB, grid). Raises UsageError for problems that do not fit."""
         orders, blocks, grids = (
             (self.dat.orders, self.dat.blocks, self.dat.grids) if self.dat else (self.n, self.nb, self.grid)
         )
@@ -143,7 +143,7 @@ class HplOptions(Options, frozen=True):
                 yield order, block, grid
 
     def grown(self, machine: Machine, team: Team) -> tuple[int, int, Grid]:
-        """(N, NB, grid) of a group that grows, with as much a host as one has alone. Raises UsageError."""
+        """Return (N, NB, grid) of a growing group, with the work per host of a single host. Raises UsageError."""
         if self.dat or max(len(self.n), len(self.nb)) > 1 or not grows_over(self.grid):
             raise UsageError("groups that grow have one N and NB, and a grid of their own",
                              hint=f"one -o n= of a single host, one -o nb=; no grid but {FLAT}, no dat")  # fmt: skip
@@ -162,20 +162,20 @@ class HplOptions(Options, frozen=True):
 
 
 class Point(Case, frozen=True, kw_only=True):
-    """One solution: N rows in blocks of NB, over P x Q ranks of so many threads."""
+    """A solution: N rows in blocks of NB, over P x Q ranks with threads."""
 
     n: int
     nb: int
     p: int
     q: int
     threads: int = 0
-    """Of each process; 0: it works with a GPU."""
+    """Threads of each process; 0 if it works with a GPU."""
     host: str = ""
-    """The host that is measured by itself."""
+    """The single host that is measured."""
     hosts: str = ""
-    """The hosts of a group that two others are merged to."""
+    """The hosts of a merged group."""
     first: int = 0
-    """How many of them are the first one's."""
+    """The number of these hosts in the first of the two groups."""
 
     @property
     def grid(self) -> Grid:
@@ -188,14 +188,17 @@ HplRank = Rank[HplOptions, Point]
 
 
 def launches(options: HplOptions, machine: Machine) -> tuple[Launch[Point], ...]:
-    """One for each N, NB and grid, so that each begins with empty memory. Raises UsageError for what does not fit."""
+    """Return a launch for each N, NB and grid, so that each starts with empty memory.
+
+    Raises UsageError if one does not fit.
+    """
     ranks = options.ranks
     if not ranks and not machine.hosts and (grids := options.dat.grids if options.dat else options.grid):
         ranks = grids[0].ranks
     team = layout.team_of(machine, ranks, options.threads)
     total = team.ranks * max(1, len(machine.hosts))
     if machine.hosts and options.ranks and options.ranks != team.ranks:
-        raise UsageError(f"hpl is to have {options.ranks} ranks on a host, and {team.ranks} are started on each",
+        raise UsageError(f"ranks is {options.ranks} per host, but {team.ranks} are started on each",
                          hint=f"give --ranks-per-host {options.ranks}")  # fmt: skip
     if options.program and machine.hosts:
         raise UsageError("a named xhpl is started on this host alone",
@@ -209,7 +212,7 @@ def launches(options: HplOptions, machine: Machine) -> tuple[Launch[Point], ...]
 
 
 def cases(points: Iterator[tuple[int, int, Grid]], machine: Machine, threads: int = 0) -> list[Point]:
-    """A case for every (N, NB, grid). Raises UsageError for too many of them."""
+    """Return a case for each (N, NB, grid). Raises UsageError for too many."""
     found = list(itertools.islice(points, _MOST_LAUNCHES + 1))
     if len(found) > _MOST_LAUNCHES:
         raise UsageError(f"more than {_MOST_LAUNCHES} combinations of N, NB and grid", hint="give fewer of each")
@@ -222,43 +225,43 @@ def cases(points: Iterator[tuple[int, int, Grid]], machine: Machine, threads: in
 
 
 def _sharing(machine: Machine, team: Team) -> Team:
-    """The ranks that share a host's memory: all of them where the hosts are namespaces of one machine."""
+    """Return the ranks that share a host's memory: all of them if the hosts are namespaces of one machine."""
     sharing = machine.hosts and machine.hosts_share_cpus
     return Team(team.ranks * len(machine.hosts), team.threads) if sharing else team
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """As many threads as planned, whatever the user's shell says: they are part of the record."""
+    """Set the planned number of threads, which records state, whatever the user's shell sets."""
     return {name: str(threads) for name in ("MKL_NUM_THREADS", "OMP_NUM_THREADS")} | {"MKL_DYNAMIC": "FALSE"}
 
 
 def is_functional(job: HplJob) -> bool:
-    """Whether threads share cores, so that the run shows that it works and not how fast."""
+    """Report whether threads share cores, so that the run proves function but not speed."""
     held = job.machine.host_cpus
     if held is not None and held * len(job.hosts) <= len(job.cpus):
-        return False  # each host has a part of the cores that no other one takes
+        return False  # each host has its own part of the cores
     return job.ranks_on_cpus * job.case.threads > len(job.cpus)
 
 
 def cpus_of_rank(job: HplJob) -> float:
-    """The CPU time a second that a rank can have at most."""
+    """Return the most CPU time per second that a rank can get."""
     held = job.machine.host_cpus
     return job.case.threads if held is None else min(job.case.threads, held * len(job.hosts) / job.ranks)
 
 
 def product_order(case: Point) -> int:
-    """The order of the matrices of dgemm: as long for each thread whatever their number, and no larger than N."""
+    """Return the order of dgemm's matrices: equal time per thread at any number, and at most N."""
     grown = int(_LEAST_PRODUCT * math.pow(case.threads, 1 / 3)) // 64 * 64
     return min(grown, _MOST_PRODUCT, case.n)
 
 
 def path(job: HplJob) -> str:
-    """From the memory of rank 0 to that of the last."""
+    """Return the path from rank 0's memory to the last rank's."""
     return f"{job.memory_of(0)}>{job.memory_of(job.ranks - 1)}"
 
 
 def plan(job: HplJob) -> Plan:
-    """The time of one solution with its dgemm, and the memory of a host."""
+    """Estimate the time of one solution with its dgemm, and a host's memory."""
     case = job.case
     threads = case.threads * job.ranks
     solve_s = problem.operations(case.n) / (_ESTIMATE_FLOP_PER_S * threads)
@@ -276,5 +279,5 @@ def plan(job: HplJob) -> Plan:
 
 
 def panels_bytes(case: Point) -> int:
-    """What the ranks send at least: each panel to the other columns, each row block to the other rows."""
+    """Return the least bytes that ranks send: each panel to the other columns, each row block to the other rows."""
     return problem.DOUBLE_BYTES * case.n**2 // 2 * (case.p - 1 + case.q - 1)

@@ -1,6 +1,6 @@
-"""The HPL problem: its operations, how it is spread over ranks, the memory that takes, and when a solution counts.
+"""The HPL problem: its operations, distribution over ranks, memory, and acceptance of a solution.
 
-HPL 2.3 (netlib.org/benchmark/hpl) is what all of this follows, so that figures can be held side by side.
+All of this follows HPL 2.3 (netlib.org/benchmark/hpl), so that figures compare.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ HPL = Source("HPL 2.3", "testing/ptest/HPL_pdtest.c")
 THRESHOLD = Constant(16.0, "the scaled residual below which a solution counts", Source("HPL 2.3", "HPL.dat, line 13"))
 EPSILON = Constant(2.0**-53, "relative machine precision of FP64, as HPL_pdlamch finds it", HPL)
 SEED = 100
-"""HPL_ISEED, which every run of HPL takes."""
+"""HPL_ISEED, the seed of every HPL run."""
 DOUBLE_BYTES = 8
 PIVOT_BYTES = 4
 MOST_ROWS = 2**31 - 1
-"""ScaLAPACK's LP64 interface counts rows in an int."""
+"""The limit of ScaLAPACK's LP64 interface, which counts rows in an int."""
 RANK_BYTES = 64 * 2**20
-"""An interpreter with MPI and MKL loaded, before the matrix; a record has what it really was."""
+"""The memory of an interpreter with MPI and MKL, before the matrix; a record has the actual value."""
 _PACKED = Source("Railwright docs/benchmarks/hpl.md", "memory")
 _MOST_INNER_ROWS = Constant(256, "rows of a block that MKL's pdgetrf takes at once: it halves one of 384", _PACKED)
 _PACKED_BYTES = Constant(7 * 2**20, "bytes a thread, in which MKL's dgemm packs blocks", _PACKED)
@@ -34,19 +34,19 @@ class Grid(NamedTuple):
 
     @property
     def ranks(self) -> int:
-        """How many it needs."""
+        """The number of ranks."""
         return self.rows * self.columns
 
     def place(self, rank: int) -> tuple[int, int]:
-        """Row and column of a rank."""
+        """Return a rank's row and column."""
         return divmod(rank, self.columns)
 
     def rows_on(self, rank: int, order: int, block: int) -> int:
-        """How many of a matrix's rows lie there."""
+        """Return the number of the matrix's rows on a rank."""
         return share(order, block, self.place(rank)[0], self.rows)
 
     def columns_on(self, rank: int, order: int, block: int) -> int:
-        """How many of its columns."""
+        """Return the number of its columns on a rank."""
         return share(order, block, self.place(rank)[1], self.columns)
 
     def __str__(self) -> str:
@@ -54,53 +54,53 @@ class Grid(NamedTuple):
 
 
 def operations(order: int) -> float:
-    """Floating-point operations of one solution: 2/3 N^3 + 3/2 N^2 (HPL_pdtest.c), however many were really done."""
+    """Return the nominal floating-point operations of a solution: 2/3 N^3 + 3/2 N^2 (HPL_pdtest.c)."""
     return 2 / 3 * order**3 + 3 / 2 * order**2
 
 
 def share(order: int, block: int, place: int, places: int) -> int:
-    """How many of `order` rows or columns lie at a place, where blocks are dealt in turn (NUMROC, first place 0)."""
+    """Return the number of `order` rows or columns at a place, with blocks dealt in turn (NUMROC, first place 0)."""
     whole, rest = divmod(order, block)
     rounds, over = divmod(whole, places)
     return rounds * block + (block if place < over else rest if place == over else 0)
 
 
 class Team(NamedTuple):
-    """The processes that share the memory of one host, and the threads of each."""
+    """The processes that share one host's memory, and the threads of each."""
 
     ranks: int
     threads: int
 
 
 class Memory(NamedTuple):
-    """What one rank holds, in bytes, each part by its name."""
+    """A rank's memory by part, in bytes."""
 
     matrix: int
-    """Its share of 8 N^2."""
+    """The rank's share of 8 N^2."""
     right_side: int
-    """Its share of b, which becomes x."""
+    """The rank's share of b, which becomes x."""
     pivots: int
     check: int
-    """Two vectors of N for the residual: A is generated again, so no second matrix is held."""
+    """Two vectors of N for the residual. A is generated again, so no second matrix is needed."""
     panels: int
-    """ScaLAPACK's own: a panel of columns and one of rows, each twice since the next is sent ahead."""
+    """ScaLAPACK's panels: one of columns and one of rows, each twice because the next is sent ahead."""
     packed: int
-    """Of dgemm: the panel of rows once more, in the order in which it is multiplied, and a block for each thread."""
+    """dgemm's copy of the panel of rows in multiplication order, and a block for each thread."""
     process: int
 
     @property
     def named(self) -> int:
-        """All of it but the process, which was there before the matrix."""
+        """The total without the process, which exists before the matrix."""
         return self.total - self.process
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The total."""
         return sum(self)
 
 
 def memory_of(order: int, block: int, grid: Grid, rank: int, threads: int) -> Memory:
-    """What a rank of the grid needs."""
+    """Return the memory of a rank of the grid."""
     rows, columns = grid.rows_on(rank, order, block), grid.columns_on(rank, order, block)
     lead = max(1, rows)
     inner = block // math.ceil(block / _MOST_INNER_ROWS.value)
@@ -116,21 +116,21 @@ def memory_of(order: int, block: int, grid: Grid, rank: int, threads: int) -> Me
 
 
 def memory_alone(order: int, threads: int) -> Memory:
-    """What one process needs that solves by LAPACK: no panels, and twice as much packed."""
+    """Return the memory of a single process that solves by LAPACK: no panels, and twice as much packed."""
     return memory_of(order, order, Grid(1, 1), 0, threads)._replace(
         pivots=PIVOT_BYTES * order, panels=0, packed=2 * threads * int(_PACKED_BYTES.value)
     )
 
 
 def memory_on_host(order: int, block: int, grid: Grid, team: Team) -> int:
-    """The most that the ranks of one host need together: ranks 0, 1, ... of the first host have the larger shares."""
+    """Return the most memory of one host's ranks: ranks 0, 1, ... on the first host have the larger shares."""
     hosts = range(0, grid.ranks, team.ranks)
     each = [memory_of(order, block, grid, rank, team.threads).total for rank in range(grid.ranks)]
     return max(sum(each[first : first + team.ranks]) for first in hosts)
 
 
 def largest_order(memory_bytes: float, block: int, grid: Grid, team: Team) -> int:
-    """The largest N, a multiple of the block, whose ranks fit in so much memory of each host; 0 where none does."""
+    """Return the largest N, a multiple of the block, whose ranks fit in each host's memory, or 0 if none does."""
     hosts = max(1, grid.ranks // team.ranks)
     low, high = 0, min(MOST_ROWS, math.isqrt(max(0, int(memory_bytes)) * hosts // DOUBLE_BYTES)) // block + 1
     while high - low > 1:
@@ -143,17 +143,17 @@ def largest_order(memory_bytes: float, block: int, grid: Grid, team: Team) -> in
 
 
 class Norms(NamedTuple):
-    """What the residual is scaled by, all in the maximum norm (of a matrix: its largest row sum)."""
+    """The norms that scale the residual, all maximum norms (of a matrix: its largest row sum)."""
 
     residual: float
-    """Of A x - b."""
+    """The norm of A x - b."""
     matrix: float
     solution: float
     right_side: float
 
 
 def scaled_residual(norms: Norms, order: int) -> float:
-    """||Ax-b|| / (eps (||A|| ||x|| + ||b||) N), as HPL_pdtest.c; infinite where that is no number."""
+    """Return ||Ax-b|| / (eps (||A|| ||x|| + ||b||) N), as HPL_pdtest.c does; infinite if it is not a number."""
     scale = EPSILON.value * (norms.matrix * norms.solution + norms.right_side) * order
     value = norms.residual / scale if scale > 0 else math.inf
     return value if math.isfinite(value) else math.inf

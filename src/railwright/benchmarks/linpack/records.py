@@ -1,4 +1,4 @@
-"""The records of Linpack, on CPUs and on GPUs alike: of the products of matrices, and of the solution."""
+"""Linpack's records of matrix products and solutions, for CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railwright.topology.devices import Scalar
 
 
 class Product(Case, frozen=True, kw_only=True):
-    """What a record of dgemm varies."""
+    """The varied parameters of a dgemm record."""
 
     part: str
     threads: int = 0
@@ -27,12 +27,12 @@ class Product(Case, frozen=True, kw_only=True):
 
 
 def product_case(case: Point) -> Product:
-    """Of the dgemm beside a solution."""
+    """Return the case of the dgemm before a solution."""
     return Product(part="dgemm", threads=case.threads, host=case.host, hosts=case.hosts)
 
 
 class Multiplied(NamedTuple):
-    """What one rank saw of its products."""
+    """A rank's measurements of its products."""
 
     seconds: Sequence[float]
     wrong_rows: int
@@ -40,7 +40,7 @@ class Multiplied(NamedTuple):
 
 
 def product_record(blank: Result, order: int, kept: Mapping[str, Scalar], ranks: Sequence[Multiplied]) -> Result:
-    """All ranks at once, by the slowest of them each time; failed where a row of a product is wrong."""
+    """Record dgemm on all ranks by the slowest each time; failed if a row of a product is wrong."""
     slowest = [max(at_once) for at_once in zip(*(one.seconds for one in ranks), strict=True)]
     checked = len(ranks) * problem.DOUBLE_BYTES * order**2
     wrong = sum(one.wrong_rows for one in ranks) * problem.DOUBLE_BYTES * order
@@ -53,7 +53,7 @@ def product_record(blank: Result, order: int, kept: Mapping[str, Scalar], ranks:
 
 
 def _slowest(ranks: Sequence[Multiplied]) -> dict[str, Scalar]:
-    """Which rank was the slowest, and how much slower than the one in the middle; nothing for a single one."""
+    """Describe the slowest rank and its distance from the median rank; empty for a single rank."""
     if len(ranks) < 2:
         return {}
     each = [statistics.median(one.seconds) for one in ranks]
@@ -68,7 +68,7 @@ def _slowest(ranks: Sequence[Multiplied]) -> dict[str, Scalar]:
 def solution_record(
     blank: Result, order: int, seconds: float, singular_at: int, norms: problem.Norms | None, threshold: float
 ) -> Result:
-    """One solution; failed where a pivot was zero or the residual does not count. `blank` has the other settings."""
+    """Record a solution; failed if a pivot was zero or the residual is too large. `blank` has the other settings."""
     settings = {**blank.settings, "duration_s": seconds, "matrix_bytes": problem.DOUBLE_BYTES * order**2}
     blank = replace(blank, settings=settings)
     if singular_at:
@@ -84,5 +84,5 @@ def solution_record(
     blank = replace(blank, settings=settings | {"scaled_residual": said, "threshold": threshold}, verification=check)
     if not is_right:
         shown = said if isinstance(said, str) else f"{said:.3g}"
-        return failed_if(blank, f"the scaled residual is {shown}, and a solution counts below {threshold:g}")
+        return failed_if(blank, f"the scaled residual must be below {threshold:g}, got {shown}")
     return measured(blank, [rate])

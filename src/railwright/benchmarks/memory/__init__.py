@@ -1,1 +1,1 @@
-"""Host memory: one copy, all of it, one cache line."""
+"""Host memory: single copies, its whole bandwidth, and cache lines between cores."""

@@ -1,10 +1,9 @@
-"""Host memory copied to host memory by `memcpy`: by one thread, by one thread per CPU, and between NUMA nodes.
+"""Host memory copied by `memcpy`: by one thread, by a thread per CPU, and between NUMA nodes.
 
-Bandwidth counts the bytes copied once (a copy of 1 GB/s moves 2 GB/s through the memory system).
-Buffers are as large as the copy, so that small sizes show the caches and large ones the memory: the same working set
-that a message of that size has.
-Between nodes the pages of each buffer are bound to their node, and after the copies the kernel is asked where they lie.
-A thread of the source's node writes to the other memory and one of the target's node reads from it: two rates.
+Bandwidth counts the bytes copied once (a copy of 1 GB/s moves 2 GB/s through the memory system). Buffers are as large
+as the copy, so that small sizes show the caches and large ones the memory: a message of that size has the same working
+set. Between nodes, each buffer's pages are bound to its node, and the kernel confirms their place after the copies. A
+thread on the source's node writes to remote memory and one on the target's node reads from it: two rates.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ESTIMATE_BYTES_PER_S = 5e9
 
 
 class CopyOptions(Options, frozen=True):
-    """What copies are asked for."""
+    """Options of copies."""
 
     sizes: tuple[int, ...] = option("512:64M:x2", "sizes of one copy, like 512:64M:x2", parse_sizes)
     node_sizes: tuple[int, ...] = option(
@@ -49,20 +48,20 @@ class _Copy(Case, frozen=True, kw_only=True):
     size_bytes: int
     threads: int
     pages: str = ""
-    """`small` of a copy between small pages; copies without it lie on huge ones."""
+    """`small` for a copy between small pages; empty for huge pages."""
     thread_on: str = ""
-    """Of a copy between nodes: whether its thread runs on the `source`'s or the `target`'s."""
+    """The node that runs the thread of a copy between nodes: the `source`'s or the `target`'s."""
 
 
 class _Crossing(NamedTuple):
-    """A copy from one node's memory to another's, by a thread of one of the two."""
+    """A copy between two nodes' memories by a thread on either node."""
 
     source: int
     target: int
     thread_on: str
     """`source` or `target`."""
     cpu: int | None
-    """The first CPU of that node which may be used, None if there is none."""
+    """The first usable CPU of that node, or None."""
 
     @property
     def path(self) -> str:
@@ -70,12 +69,12 @@ class _Crossing(NamedTuple):
 
     @property
     def node(self) -> int:
-        """Where the thread runs."""
+        """The node that runs the thread."""
         return self.source if self.thread_on == "source" else self.target
 
 
 def _crossings(job: CopyJob) -> list[_Crossing]:
-    """Every ordered pair of nodes that have both memory and CPUs, with a thread on either side; none without `one`."""
+    """List ordered pairs of nodes with memory and CPUs, with a thread on either node; empty without `one`."""
     if "one" not in job.options.threads:
         return []
     with_memory = {device.numa for device in job.topology.of_kind("memory")}
@@ -105,12 +104,12 @@ def _plan(job: CopyJob) -> Plan:
 
 
 def _inner(size_bytes: int) -> int:
-    """Copies per sample: about 2 ms of them, for a clock that takes 30 ns must not count."""
+    """Return copies per sample: about 2 ms of them, so that the clock's 30 ns do not matter."""
     return max(1, min(100_000, int(_TARGET_SAMPLE_S * _ESTIMATE_BYTES_PER_S / size_bytes)))
 
 
 def _pages(job: CopyJob, size: int) -> tuple[str, ...]:
-    """The pages of one thread's copies of a size; huge ones are not named, as in records that know no others."""
+    """Return the pages of one thread's copies of a size. Huge pages are an empty string, as in older records."""
     if "one" not in job.options.threads:
         return ()
     return tuple("" if kind == "huge" else kind for kind in kinds_at(size, job.options.pages))
@@ -132,40 +131,39 @@ def _run(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
                 lies = pages_evidence(target)
             result = _result(path, _Copy(size_bytes=size, threads=1, pages=pages), cpus[:1], rates, check, (lies,))
             is_wrong = pages == "small" and lies.value == "huge"
-            yield waived(result, f"small pages were asked for, but {lies.seen}") if is_wrong else result
+            yield waived(result, f"small pages were requested, but {lies.seen}") if is_wrong else result
         if "all" in job.options.threads and len(cpus) > 1:
             seconds, check = memory.copy_threads(cpus, size, inner=_inner(size), samples=_SAMPLES)
             rates = [len(cpus) * size / second for second in seconds]
             yield _result(path, _Copy(size_bytes=size, threads=len(cpus)), cpus, rates, check)
-    yield from _across(rank)
+    yield from _measure_crossings(rank)
 
 
 def _copied(target: Buffer, source: Buffer) -> tuple[list[float], Verification]:
-    """Bytes/s of each sample, and the check of what arrived."""
+    """Return bytes/s of each sample, and the check of the copied data."""
     size = source.size_bytes
     source.fill(size)
     seconds = memory.copy(target, source, size, inner=_inner(size), warm=2, samples=_SAMPLES)
     return [size / second for second in seconds], target.verify(size, size)
 
 
-def _across(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
-    """Copies between the nodes; the rank is moved to a CPU of each, and back at the end."""
+def _measure_crossings(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
+    """Copy between the nodes. Moves the rank to a CPU of each node, and back at the end."""
     crossings = _crossings(rank.job)
     for crossing in crossings:
         if crossing.cpu is not None:
             memory.pin(crossing.cpu)
         for size in rank.job.options.node_sizes:
             rank.step(f"memory_copy {crossing.path} {format_size(size)}, thread on the {crossing.thread_on}'s node")
-            yield _cross(crossing, size)
+            yield _measure_crossing(crossing, size)
     if crossings:
         memory.pin(rank.job.cpu_of(rank.index))
 
 
-def _cross(crossing: _Crossing, size: int) -> Result:
-    """One size between two nodes.
+def _measure_crossing(crossing: _Crossing, size: int) -> Result:
+    """Measure one size between two nodes.
 
-    Waived where this process may not put pages or thread where they should be, failed where they are not there all the
-    same.
+    Waived if this process may not place the pages or the thread; failed if they are misplaced anyway.
     """
     case = _Copy(size_bytes=size, threads=1, thread_on=crossing.thread_on)
     blank = BENCHMARK.blank(crossing.path, case)
@@ -183,7 +181,7 @@ def _cross(crossing: _Crossing, size: int) -> Result:
 
 
 def _placement(crossing: _Crossing, source: Buffer, target: Buffer) -> tuple[Evidence, str]:
-    """Where the kernel has the pages after the copies, and what is wrong about that."""
+    """Return evidence of the pages' place after the copies, and the reason if it is wrong."""
     there = source.pages_on(crossing.source), target.pages_on(crossing.target)
     seen = ", ".join(
         f"{on} of {buffer.pages} pages of the {name} on node {node}"

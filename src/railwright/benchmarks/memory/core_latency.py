@@ -1,4 +1,4 @@
-"""One cache line between two cores: the least time in which any message can pass from one core to another."""
+"""The latency of a cache line between two cores: the lower limit for any message between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAMPLES = 1000
 
 
 def _plan(job: Job[Options, Case]) -> Plan:
-    waived = "" if len(job.cpus) > 1 else "only one CPU may be used, and the line needs two"
+    waived = "" if len(job.cpus) > 1 else "at least 2 usable CPUs are needed, got 1"
     return Plan(path=job.between_ranks(), seconds=0.3, memory_bytes=4096, waived=waived)
 
 
@@ -29,12 +29,12 @@ def _run(rank: Rank[Options, Case]) -> Iterator[Result]:
     samples = memory.core_latency(cpu, partner, inner=_ROUND_TRIPS_PER_SAMPLE, samples=_SAMPLES)
     trips = 2 * _ROUND_TRIPS_PER_SAMPLE * _SAMPLES
     yield measured(
-        BENCHMARK.blank(job.between_ranks()),  # between the CPUs of ranks 0 and 1, whose messages it is the floor of
+        BENCHMARK.blank(job.between_ranks()),  # between the CPUs of ranks 0 and 1, whose messages it bounds from below
         samples,
         settings={"round_trips_per_sample": _ROUND_TRIPS_PER_SAMPLE, "cpus": f"{cpu},{partner}"},
-        # Both threads go on only when they see the very number that the other has to send next.
+        # Each thread continues only after it reads exactly the number that the other sends next.
         verification=Verification(
-            method="the counter must arrive raised by one", bytes_checked=4 * trips, bytes_wrong=0
+            method="each received counter must be one higher", bytes_checked=4 * trips, bytes_wrong=0
         ),
     )
 

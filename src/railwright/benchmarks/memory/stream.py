@@ -1,4 +1,4 @@
-"""STREAM: what the memory of each NUMA node carries when all of its CPUs read and write it at once."""
+"""STREAM: the memory bandwidth of each NUMA node with all of its CPUs reading and writing."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class _Kernel(Case, frozen=True, kw_only=True):
 
 
 class StreamOptions(Options, frozen=True):
-    """What STREAM is asked for."""
+    """Options of STREAM."""
 
     array_size: int = option("256M", "bytes of one array, at least four times the last-level cache", parse_size)
-    passes: int = option("10", "timed passes, and one before them", whole_number(_MOST_PASSES))
+    passes: int = option("10", "timed passes after one untimed pass", whole_number(_MOST_PASSES))
 
 
 def _plan(job: Job[StreamOptions, Case]) -> Plan:
@@ -46,7 +46,7 @@ def _path(node: int) -> str:
 
 
 def _run(rank: Rank[StreamOptions, Case]) -> Iterator[Result]:
-    for node, cpus in cpus_by_node(rank.job.machine).items():  # each node's memory is a path of its own
+    for node, cpus in cpus_by_node(rank.job.machine).items():  # each node's memory is a separate path
         rank.step(f"memory_stream node {node}, {len(cpus)} threads")
         yield from _measure(rank.job.options, node, cpus)
 

@@ -1,7 +1,7 @@
-"""What the MPI collectives share: sizes, repeats, the timing over all ranks, the data check and the evidence.
+"""The parts that MPI collectives share: sizes, repeats, timing over all ranks, data check and evidence.
 
-Sizes and rates are nccl-tests' (`railwright.busbw`): the size of an all_reduce is that of one rank's floats, of the
-others that of all ranks' shares together. A sample is the mean over ranks of what one operation took each of them.
+Sizes and rates are nccl-tests' (`railwright.busbw`): an all_reduce's size is one rank's floats, that of the others is
+all ranks' shares together. A sample is the mean over ranks of their time per operation.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ _ONE_PER_CORE = "cores"
 _DEFAULT_MOST_RANKS = 64
 _QUANTITIES: tuple[Quantity, ...] = ("bandwidth_bytes_per_s", "latency_s")
 _MOST_RANKS = 512
-"""As many as may wait to be heard by the parent."""
+"""The most ranks that may queue to connect to the parent."""
 _LATENCY_BELOW_BYTES = 64 * KIB
 _RANK_BYTES = 64 * MIB
-"""An interpreter and an MPI library with its segments."""
+"""The memory of an interpreter and an MPI library with its segments."""
 _PROBE_OPERATIONS = 64
 _PROBE_SIZE_BYTES = MIB
 _FUNCTIONAL_PROBE_SIZE_BYTES = 16 * KIB
 _ENOUGH_BYTES = 64 * MIB
-"""Enough that what a library says of itself does not mislead."""
+"""The payload above which a library's control traffic does not mislead."""
 
-# For the plan, on the slow side: what a rank's thread copies, and the least that an operation takes.
+# For the plan, on the slow side: the copy rate of a rank's thread, and the least time of an operation.
 _ESTIMATE_BYTES_PER_S = 1.5e9
 _ESTIMATE_OPERATION_S = 5e-6
-# Where ranks share cores each polls until its turn ends: MPICH moved 0.6 MB/s in 4 to 16 ranks on 2 cores.
+# Ranks that share cores poll until their turn ends: MPICH moved 0.6 MB/s in 4 to 16 ranks on 2 cores.
 _ESTIMATE_TURN_S = 4e-3
 _ESTIMATE_SHARED_BYTES_PER_S = 0.5e6
 
 
 class Repeats(NamedTuple):
-    """How often an operation is done at one size."""
+    """The repeats of an operation at one size."""
 
     warm: int
     operations: int
-    """Back to back, between two barriers: one sample."""
+    """Operations back to back between two barriers, which make one sample."""
     samples: int
 
     @property
@@ -66,7 +66,9 @@ class Repeats(NamedTuple):
 
 
 def repeats(size: int, *, functional: bool) -> Repeats:
-    """More of the small ones, so that a sample is far longer than the ranks' leaving of a barrier is apart."""
+    """Return more repeats of small sizes, so that a sample is far longer than the skew with which ranks leave a
+    barrier.
+    """
     if functional:
         return Repeats(1, 1, 3)
     if size <= 8 * KIB:
@@ -77,17 +79,17 @@ def repeats(size: int, *, functional: bool) -> Repeats:
 
 
 def _ranks(text: str) -> int:
-    """The number of ranks, 0 for one per core. Raises UsageError."""
+    """Parse the number of ranks, 0 for one per core. Raises UsageError."""
     if text == _ONE_PER_CORE:
         return 0
     try:
         return whole_number(_MOST_RANKS, least=2)(text)
     except UsageError as error:
-        raise UsageError(error.message.replace("not a", f"not {_ONE_PER_CORE!r} or a", 1)) from error
+        raise UsageError(error.message.replace("must be a", f"must be {_ONE_PER_CORE!r} or a", 1)) from error
 
 
 class CollectiveOptions(Options, frozen=True):
-    """What a collective is asked for."""
+    """Options of a collective."""
 
     sizes: tuple[int, ...] = option("8:16M:x8", "sizes of the operation, like 8:1G:x2", parse_sizes)
     transports: tuple[str, ...] = option("shm", "shm, tcp, or shm,tcp", choice("shm", "tcp"))
@@ -96,7 +98,7 @@ class CollectiveOptions(Options, frozen=True):
         f"{_ONE_PER_CORE} (one per core, 2 to {_DEFAULT_MOST_RANKS}) or a number of ranks",
         _ranks,
     )
-    """0: one per core."""
+    """The number of ranks; 0 means one per core."""
 
 
 CollectiveJob = Job[CollectiveOptions, Transport]
@@ -105,41 +107,43 @@ CollectiveBenchmark = Benchmark[CollectiveOptions, Transport]
 
 
 def _launches(name: str, options: CollectiveOptions, machine: Machine) -> tuple[Launch[Transport], ...]:
-    """One for each transport; over several hosts one, with as many ranks as they were given."""
+    """Return a launch for each transport; over several hosts a single launch with the ranks that they have."""
     places = machine.host_ranks if machine.hosts else len(machine.cpus)
     ranks = options.ranks or max(2, min(_DEFAULT_MOST_RANKS, places))
     if not machine.hosts:
         return pair.over_transports(options.transports, ranks)
     if ranks != places:
         given = f"{len(machine.hosts)} hosts with {machine.ranks_per_host} each have {places}"
-        raise UsageError(f"{name} is to have {ranks} ranks, and {given}",
+        raise UsageError(f"ranks is {ranks} for {name}, but {given}",
                          hint=f"give -o ranks={places}, or another --ranks-per-host")  # fmt: skip
     return pair.between_hosts(ranks)
 
 
 def is_functional(job: CollectiveJob) -> bool:
-    """Whether ranks share cores, so that the run shows that it works and not how fast."""
+    """Report whether ranks share cores, so that the run proves function but not speed."""
     return job.ranks_on_cpus > len(job.cpus)
 
 
 def counts(operation: str, job: CollectiveJob) -> tuple[int, ...]:
-    """Floats of each size, at least one: of the whole for all_reduce, else of one rank's share, rounded down."""
+    """Return the floats of each size, at least one: of the whole for all_reduce, else of one rank's share, rounded
+    down.
+    """
     share = FLOAT_BYTES * (job.ranks if operation in DIVIDED else 1)
     return tuple(dict.fromkeys(max(1, size // share) for size in job.options.sizes))
 
 
 def size_bytes(operation: str, count: int, ranks: int) -> int:
-    """The size of the operation as nccl-tests counts it."""
+    """Return the size of the operation as nccl-tests counts it."""
     return count * FLOAT_BYTES * (ranks if operation in DIVIDED else 1)
 
 
 def moved_bytes(operation: str, size: int, ranks: int) -> int:
-    """The least payload that all ranks together must send in one operation: what busbw counts, for each rank."""
+    """Return the least payload that all ranks together send in one operation: busbw's bytes times the ranks."""
     return int(ranks * factor(operation, ranks) * size)
 
 
 def plan(operation: str, job: CollectiveJob) -> Plan:
-    """The plan of all sizes; the memory is that of every rank's buffers, the library's own and the ranks themselves."""
+    """Plan all sizes; the memory is the buffers of all ranks, the library's own and the ranks themselves."""
     functional = is_functional(job)
     least, rate = _ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S
     if functional:
@@ -153,25 +157,25 @@ def plan(operation: str, job: CollectiveJob) -> Plan:
         moved += often * one
         memory = max(memory, job.ranks * (_buffer_bytes(operation, size, job.ranks) + _RANK_BYTES))
         if count > MOST_FLOATS:
-            waived = f"MPI counts end at {MOST_FLOATS} floats, {format_size(size)} was asked for"
+            waived = f"sizes must be at most {MOST_FLOATS} floats, the limit of MPI counts; got {format_size(size)}"
     return Plan(path=path(job), seconds=seconds, memory_bytes=memory, moved_bytes=moved, waived=waived)
 
 
 def _buffer_bytes(operation: str, size: int, ranks: int) -> int:
-    """One rank's buffers, and one more of the size where the library adds up in memory of its own."""
+    """Return one rank's buffers, plus one of the size if the library reduces in memory of its own."""
     share = size // ranks
     own = {"all_reduce": size + size, "all_gather": share + size, "reduce_scatter": size + share}
     return own.get(operation, size + size) + (size if operation in ("all_reduce", "reduce_scatter") else 0)
 
 
 def path(job: CollectiveJob) -> str:
-    """From the memory of rank 0 to that of the last rank on a core of its own, in the farthest NUMA node."""
+    """Return the path from rank 0's memory to that of the last rank on its own core, in the farthest NUMA node."""
     last = job.ranks if job.hosts else min(job.ranks, len(job.cpus))
     return f"{job.memory_of(0)}>{job.memory_of(last - 1)}"
 
 
 def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) -> Iterator[Result]:
-    """The operation at every size over all ranks, each size with its data check and its evidence."""
+    """Run the operation at every size over all ranks, each size with its data check and its evidence."""
     comm = rank.comm
     for count in counts(operation, rank.job):
         size = size_bytes(operation, count, rank.size)
@@ -184,11 +188,11 @@ def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) ->
             seconds = collective.time(out, into, warm=often.warm, operations=often.operations, samples=often.samples)
             sent = often.total * moved_bytes(operation, size, rank.size)
             crossed = often.total * crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
-            seen = fabric.evidence(comm, rank.job, crossed) if rank.job.hosts else _over(rank, sent, meter)
+            seen = fabric.evidence(comm, rank.job, crossed) if rank.job.hosts else _sum_received(rank, sent, meter)
             check = collective.verify(into)
         everyone = comm.gather((seconds, check.bytes_checked, check.bytes_wrong))
         if not rank.job.hosts:
-            seen = _surely(rank, operation, sent, seen)
+            seen = _confirm(rank, operation, sent, seen)
         elif crossed < PROOF_BYTES:
             seen = _probe(rank, operation)
         if rank.index == 0 and everyone is not None:
@@ -197,15 +201,15 @@ def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) ->
             yield from _results(benchmark, operation, rank, _Seen(size, often, mean, sum(checked), wrong, seen))
 
 
-def _surely(rank: CollectiveRank, operation: str, sent: int, seen: Evidence) -> Evidence:
-    """Few bytes and what the library says of itself can look like another transport: only then it is probed."""
-    asked = rank.job.case.transport
-    is_sure = rank.comm.bcast(seen.value == asked or sent >= _ENOUGH_BYTES)
+def _confirm(rank: CollectiveRank, operation: str, sent: int, seen: Evidence) -> Evidence:
+    """Probe the transport if few bytes were sent, because control traffic can look like another transport."""
+    requested = rank.job.case.transport
+    is_sure = rank.comm.bcast(seen.value == requested or sent >= _ENOUGH_BYTES)
     return seen if is_sure else _probe(rank, operation)
 
 
 def _probe(rank: CollectiveRank, operation: str) -> Evidence:
-    """Which way this launch's operations take, by many bytes of them. Collective over all ranks."""
+    """Return the transport of this launch, proved by many bytes. Collective over all ranks."""
     functional = is_functional(rank.job) and not rank.job.hosts
     wanted = _FUNCTIONAL_PROBE_SIZE_BYTES if functional else _PROBE_SIZE_BYTES
     count = max(1, wanted // (FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)))
@@ -218,30 +222,30 @@ def _probe(rank: CollectiveRank, operation: str) -> Evidence:
         collective.time(out, into, warm=0, operations=operations, samples=1)
         if crossing:
             return fabric.evidence(rank.comm, rank.job, operations * crossing)
-        return _over(rank, operations * moved_bytes(operation, size, rank.size), meter)
+        return _sum_received(rank, operations * moved_bytes(operation, size, rank.size), meter)
 
 
-def _over(rank: CollectiveRank, sent: int, meter: ConnectionMeter) -> Evidence:
-    """What all ranks' connections have received since; collective, and known to rank 0."""
+def _sum_received(rank: CollectiveRank, sent: int, meter: ConnectionMeter) -> Evidence:
+    """Return the evidence of all ranks' received bytes. Collective; only rank 0 gets it."""
     every = rank.comm.gather(meter.received_bytes()) or [None]
     moved = None if None in every else sum(every)
     return transport_evidence(sent, moved, "shm", "the ranks' TCP")
 
 
 class _Seen(NamedTuple):
-    """One size, from all ranks."""
+    """The measurements of one size on all ranks."""
 
     size: int
     often: Repeats
     seconds: list[float]
     bytes_checked: int
     bytes_wrong: tuple[int, ...]
-    """On each rank."""
+    """Wrong bytes on each rank."""
     evidence: Evidence
 
 
 def _results(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank, seen: _Seen) -> Iterator[Result]:
-    """Both rates, and below 64 KiB the time, from the same samples."""
+    """Yield both rates, and below 64 KiB the time, from the same samples."""
     blank = _blank(benchmark, rank, seen)
     yield from rates(blank, operation, rank.size, seen.size, seen.seconds)
     if seen.size < _LATENCY_BELOW_BYTES:
@@ -249,10 +253,10 @@ def _results(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRan
 
 
 def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Seen) -> Result:
-    job, asked = rank.job, rank.job.case.transport
+    job, requested = rank.job, rank.job.case.transport
     blank = benchmark.blank(
         path(job),
-        pair.Message(size_bytes=seen.size, transport=asked),
+        pair.Message(size_bytes=seen.size, transport=requested),
         settings={
             "operations": seen.often.operations,
             "warm_up": seen.often.warm,
@@ -267,20 +271,20 @@ def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Seen) ->
         verification=Verification(method=PATTERN, bytes_checked=seen.bytes_checked, bytes_wrong=sum(seen.bytes_wrong)),
         evidence=(seen.evidence,),
     )
-    return failed_if(blank, _failure(seen, asked))
+    return failed_if(blank, _failure(seen, requested))
 
 
-def _failure(seen: _Seen, asked: str) -> str:
-    """Why a measured size does not count, empty where it does."""
+def _failure(seen: _Seen, requested: str) -> str:
+    """Return the reason why a measured size is invalid, or an empty string."""
     if wrong := wrong_on_ranks(seen.bytes_wrong, "bytes"):
         return f"wrong result at {format_size(seen.size)}: {wrong}"
-    if seen.evidence.value != asked:
-        return f"{asked} was asked for, but {seen.evidence.seen}: it ran over {seen.evidence.value}"
+    if seen.evidence.value != requested:
+        return f"{requested} was requested, but {seen.evidence.seen}: it ran over {seen.evidence.value}"
     return ""
 
 
 def _benchmark(operation: str, summary: str) -> CollectiveBenchmark:
-    """The benchmark of one operation."""
+    """Return the benchmark of one operation."""
     name = f"mpi_{operation}"
     by_copies = workload.Collective(operation=operation, by="mpi", over="shm")
     by_sockets = workload.Collective(operation=operation, by="mpi", over="tcp")

@@ -1,8 +1,8 @@
-"""Rounds of MPI messages between pairs of many hosts: what `railwright locate --probe mpi` sends.
+"""Rounds of MPI messages between pairs of many hosts, for `railwright locate --probe mpi`.
 
-In each round a rank sends and receives at the same time, each flow with four messages under way, as long as pass in a
-few milliseconds. The receiver has the clock, and answers when all has come. Ranks without a flow wait asleep, by the
-stream to the parent; MPI chooses the way, so that no path is pinned.
+In a round a rank sends and receives at the same time, each flow with four messages in flight, each sized to take a few
+milliseconds. The receiver has the clock and answers when all have arrived. Ranks without a flow wait asleep on the
+stream to the parent. MPI chooses the route, so no path is pinned.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from railwright.units import KIB, MIB
 _UNDER_WAY = 4
 _SHORTEST_BYTES, _LONGEST_BYTES = 64 * KIB, 4 * MIB
 _MESSAGE_S = 5e-3
-"""A message is about as long as passes in this time, so that slow links end a round in time as well."""
+"""The time that a message should take, so that rounds over slow links end in time as well."""
 _PAUSE_S = 2e-4
-"""Between two looks where hosts share CPUs: a rank that polls would take them from those that send."""
+"""The pause between polls on hosts that share CPUs: a polling rank would take them from senders."""
 _DATA, _ANSWER = 0, 1
 _KINDS_OF_TAG = 2
 
 
 class MpiFlows(Case, frozen=True, kw_only=True):
-    """The rounds of one launch."""
+    """The rounds of a launch."""
 
     rounds: tuple[tuple[Wanted, ...], ...]
     stream_s: float = 1.5
@@ -50,7 +50,7 @@ def _plan(job: FlowsJob) -> Plan:
 
 @dataclass
 class _Sending:
-    """The sender's side of one flow."""
+    """The sender's side of a flow."""
 
     post: Post
     flow: Wanted
@@ -60,7 +60,7 @@ class _Sending:
     left_bytes: int = 0
 
     def start(self) -> None:
-        """Some messages at once, each of which the next one follows, and the wait for the answer."""
+        """Send the first messages, each followed by the next, and then wait for the answer."""
         for _ in range(_UNDER_WAY):
             self._send(_SHORTEST_BYTES)
         self.post.receive(self.buffer, 0, self.flow.destination, _tag(self.flow, _ANSWER), lambda _bytes: None)
@@ -68,7 +68,7 @@ class _Sending:
     def _send(self, size_bytes: int) -> None:
         def left(_bytes: int) -> None:
             self.left_bytes += size_bytes
-            if size_bytes:  # an empty one is the last in its place
+            if size_bytes:  # an empty message is the last in its slot
                 self._send(self._next_bytes())
 
         self.post.send(self.buffer, size_bytes, self.flow.destination, _tag(self.flow, _DATA), left)
@@ -81,7 +81,7 @@ class _Sending:
 
 @dataclass
 class _Receiving:
-    """The receiver's side of one flow: the first message starts its clock."""
+    """The receiver's side of a flow: the first message starts its clock."""
 
     post: Post
     flow: Wanted
@@ -92,10 +92,10 @@ class _Receiving:
     timed_bytes: int = 0
     ended: int = 0
     last_bytes: list[int] = field(default_factory=lambda: [0] * _UNDER_WAY)
-    """In each buffer."""
+    """The size of the last message in each buffer."""
 
     def start(self) -> None:
-        """Wait for as many messages as may be under way."""
+        """Post a receive for each message that may be in flight."""
         for number, buffer in enumerate(self.buffers):
             buffer.fill(self.seed + 1)  # poison
             self._receive(number)
@@ -118,13 +118,13 @@ class _Receiving:
         self.post.receive(buffer, _LONGEST_BYTES, source, _tag(self.flow, _DATA), came)
 
     def check(self) -> Verification:
-        """What the last message in each buffer left there."""
+        """Check the last message in each buffer."""
         held = zip(self.buffers, self.last_bytes, strict=True)
         return summed(buffer.verify(self.seed, size) for buffer, size in held)
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """One, in bytes/s; none where fewer than two messages came."""
+        """Return the rate in bytes/s, or nothing for fewer than two messages."""
         return (self.timed_bytes / (self.last_at - self.first_at),) if self.timed_bytes else ()
 
 
@@ -154,7 +154,7 @@ def _round(
         filled.fill(_seed(number, flow))
     for one in receiving:
         one.start()
-    rank.meet()  # every message finds its receiver waiting
+    rank.meet()  # each message finds its receive already posted
     ends_at = time.monotonic() + rank.job.case.stream_s
     for flow, filled in out:
         _Sending(post, flow, filled, ends_at).start()

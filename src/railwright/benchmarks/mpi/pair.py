@@ -1,6 +1,6 @@
-"""Shared parts of the MPI point-to-point benchmarks: transports, buffers, the data check and the evidence.
+"""The parts that MPI point-to-point benchmarks share: transports, buffers, data check and evidence.
 
-A launch has one pair of ranks, or several that are at work at once: rank i of n pairs sends to rank i + n.
+A launch has one pair of ranks or several at once: rank i of n pairs sends to rank i + n.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from railwright.results.records import Evidence, Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import MIB, format_size, parse_sizes
 
-# Variables of both MPIs side by side: each ignores the other's.
+# Variables of both MPIs together: each ignores the other's.
 _TRANSPORTS: dict[str, dict[str, str]] = {
     "shm": {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm"},
     "tcp": {
@@ -30,7 +30,7 @@ _TRANSPORTS: dict[str, dict[str, str]] = {
         "OMPI_MCA_btl": "self,tcp",
         "OMPI_MCA_btl_tcp_if_include": "lo",
         "MPIR_CVAR_NOLOCAL": "1",
-        "MPIR_CVAR_CH4_NETMOD": "ofi",  # MPICH's UCX does not reach a peer of its own host over tcp
+        "MPIR_CVAR_CH4_NETMOD": "ofi",  # MPICH's UCX does not reach a peer on its own host over tcp
         "FI_PROVIDER": "tcp",
         "FI_TCP_IFACE": "lo",
     },
@@ -43,10 +43,10 @@ _BETWEEN_HOSTS = {
 }
 """TCP to other hosts, over the interfaces that the launch names; shared memory inside each."""
 _GIVE_UP_BYTES = 2**31 - 1
-"""MPI counts are C ints."""
+"""The limit of MPI counts, which are C ints."""
 _PROBE_MESSAGE_BYTES = MIB
 _PROBE_BYTES = 64 * MIB
-"""Enough that what a library says of itself does not mislead."""
+"""The payload above which a library's control traffic does not mislead."""
 _CARRIER = "this rank's TCP"
 
 
@@ -59,18 +59,18 @@ class PairOptions(Options, frozen=True):
 
 
 class Transport(Case, frozen=True, kw_only=True):
-    """Which way the messages of a launch are to take."""
+    """The transport of a launch's messages."""
 
     transport: str
 
 
 class Message(Case, frozen=True, kw_only=True):
-    """One size of a launch."""
+    """A message size of a launch."""
 
     size_bytes: int
     transport: str
     pages: str = ""
-    """`huge` or `small`; empty where the buffers have no choice of pages."""
+    """`huge` or `small`; empty if the buffers have no choice of pages."""
     pairs: int = 1
     """Pairs that send at once; rates are their sum."""
 
@@ -81,48 +81,48 @@ PairBenchmark = Benchmark[PairOptions, Transport]
 
 
 class Timed(NamedTuple):
-    """What a loop measured at one size."""
+    """A loop's measurements at one size."""
 
     samples: list[float]
     sent_bytes: int
     """Payload that one rank sent, or both of a pair if `both_ways`, warm-up included."""
     settings: dict[str, Scalar]
     messages_per_s: tuple[float, ...] = ()
-    """The same samples as a rate of messages, for a record of its own."""
+    """The same samples as a rate of messages, for a separate record."""
     both_ways: bool = False
-    """Whether a bandwidth is that of both directions at once, so that every rank receives."""
+    """Whether a bandwidth covers both directions at once, so that every rank receives."""
 
 
 Loop = Callable[[PairRank, PointToPoint, Buffer, Buffer, int], Timed]
-"""Times one size in the pair of a rank. Collective over all ranks; what it returns counts on rank 0."""
+"""Times one size in a rank's pair. Collective over all ranks; only rank 0's result is used."""
 
 
 def over_transports(transports: tuple[str, ...], ranks: int) -> tuple[Launch[Transport], ...]:
-    """One launch for each transport, because an MPI library settles on one when it starts."""
+    """Return a launch for each transport, because an MPI library chooses one when it starts."""
     cases = ((Transport(transport=name), _TRANSPORTS[name]) for name in transports)
     return tuple(Launch(case=case, environment=variables, ranks=ranks) for case, variables in cases)
 
 
 def between_hosts(ranks: int) -> tuple[Launch[Transport], ...]:
-    """The one launch over several hosts: shared memory reaches none of them."""
+    """Return the single launch over several hosts, which shared memory does not connect."""
     return (Launch(case=Transport(transport="tcp"), environment=_BETWEEN_HOSTS, ranks=ranks),)
 
 
 def launches(options: PairOptions, machine: Machine, pairs: int = 1) -> tuple[Launch[Transport], ...]:
-    """Those of so many pairs of ranks."""
+    """Return the launches of this many pairs of ranks."""
     return between_hosts(2 * pairs) if machine.hosts else over_transports(options.transports, 2 * pairs)
 
 
 def pairs_of(job: PairJob) -> int:
-    """The number of pairs in a launch."""
+    """Return the number of pairs in a launch."""
     return job.ranks // 2
 
 
 def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_per_s: float) -> Plan:
-    """The plan of pairs of ranks that each send messages, (size, how many), which are estimated to take so long."""
+    """Plan pairs of ranks that each send messages, given as (size, count), from estimates of time and rate."""
     sizes = job.options.sizes
     too_large = [size for size in sizes if size > _GIVE_UP_BYTES]
-    waived = f"MPI counts end at 2 GiB, {format_size(too_large[0])} was asked for" if too_large else ""
+    waived = f"sizes must be below 2 GiB, the limit of MPI counts; got {format_size(too_large[0])}" if too_large else ""
     repeated = [(size, count * len(_pages(job, size)) * pairs_of(job)) for size, count in messages]
     return Plan(
         path=_path(job),
@@ -139,13 +139,13 @@ def _path(job: PairJob) -> str:
 
 
 def _pages(job: PairJob, size: int) -> tuple[str, ...]:
-    """The pages of a size; between hosts one kind, since there the network decides."""
+    """Return the pages of a size; between hosts a single kind, because the network decides there."""
     return kinds_at(size, job.options.pages[:1] if job.hosts else job.options.pages)
 
 
 def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result]:
-    """The loop at every size in all pairs, each size with its data check and its evidence."""
-    comm, pairs, asked = rank.comm, pairs_of(rank.job), rank.job.case.transport
+    """Run the loop at every size in all pairs, each size with its data check and its evidence."""
+    comm, pairs, requested = rank.comm, pairs_of(rank.job), rank.job.case.transport
     partner = (rank.index + pairs) % rank.size
     pair = PointToPoint(comm if pairs == 1 else comm.Split(rank.index % pairs, rank.index))
     is_latency = benchmark.quantity == "latency_s"
@@ -155,27 +155,27 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
         with buffer_on(pages, size) as out, buffer_on(pages, size) as into:
             lies = pages_evidence(into)
             out.fill(_seed(rank, size, rank.index))
-            into.fill(_seed(rank, size, rank.size))  # poison: what a rank that received nothing would hold
+            into.fill(_seed(rank, size, rank.size))  # poison: a rank that receives nothing keeps it
             meter, fabric = ConnectionMeter(), InterfaceMeter()
-            comm.barrier()  # the other ranks' first messages are counted, too
+            comm.barrier()  # the other ranks' first messages count as well
             timed = loop(rank, pair, out, into, size)
-            comm.barrier()  # what was sent may still lie in a socket: now it has been received
+            comm.barrier()  # sent data may still be in a socket; by now it has been received
             seen = transport_evidence(timed.sent_bytes, meter.moved_bytes(), "shm", _CARRIER)
-            # In a one-way loop the first of a pair receives nothing, and its poison must have stayed.
+            # In a one-way loop the first of a pair receives nothing, and its poison must remain.
             one_way = not is_latency and not timed.both_ways
             check = into.verify(_seed(rank, size, rank.size if one_way and rank.index < pairs else partner), size)
         checks = comm.gather(check)
         ways = comm.gather(seen) or [seen]
-        seen = next((way for way in ways[:pairs] if way.value != asked), seen)  # one pair may take another way
-        # Few bytes and what the library says of itself can look like another transport; only then is it probed, for a
-        # probe leaves the MPI library's pools larger, and small messages 10 % slower.
+        seen = next((way for way in ways[:pairs] if way.value != requested), seen)  # pairs may use different transports
+        # With few bytes, control traffic can look like another transport. Only then is it probed, because a probe
+        # leaves the MPI library's pools larger, and small messages 10 % slower.
         if rank.job.hosts:
             enough = comm.bcast(pairs * timed.sent_bytes >= PROOF_BYTES)
             seen = fabric.evidence(comm, rank.job, pairs * timed.sent_bytes) if enough else _probe(rank, pair)
-        elif comm.bcast((seen.value != "shm" or asked == "tcp") and timed.sent_bytes < _PROBE_BYTES):
+        elif comm.bcast((seen.value != "shm" or requested == "tcp") and timed.sent_bytes < _PROBE_BYTES):
             seen = _probe(rank, pair)
         if rank.index == 0 and checks is not None:
-            message = Message(size_bytes=size, transport=asked, pages=pages, pairs=pairs)
+            message = Message(size_bytes=size, transport=requested, pages=pages, pairs=pairs)
             blank = _blank(rank, benchmark, message, timed, checks, (seen, lies))
             if timed.messages_per_s:
                 yield measured(blank, timed.messages_per_s, "messages_per_s")
@@ -208,8 +208,8 @@ def _blank(
     checks: list[Verification],
     evidence: tuple[Evidence, Evidence],
 ) -> Result:
-    """The record without samples; `evidence` is of the way and of the pages."""
-    job, asked = rank.job, rank.job.case.transport
+    """Return the record without samples; `evidence` covers transport and pages."""
+    job, requested = rank.job, rank.job.case.transport
     cpus = sorted({job.cpu_of(index) for index in range(rank.size)})
     blank = benchmark.blank(
         _path(job),
@@ -226,8 +226,8 @@ def _blank(
         evidence=evidence,
     )
     way, lies = evidence
-    elsewhere = f"{asked} was asked for, but {way.seen}: it ran over {way.value}"
-    return unless_elsewhere(blank, message.pages, lies, elsewhere if way.value != asked else "")
+    elsewhere = f"{requested} was requested, but {way.seen}: it ran over {way.value}"
+    return unless_elsewhere(blank, message.pages, lies, elsewhere if way.value != requested else "")
 
 
 def benchmark(
@@ -238,7 +238,7 @@ def benchmark(
     plan: Callable[[PairJob], Plan],
     loop: Loop,
 ) -> PairBenchmark:
-    """The benchmark of a loop in one pair."""
+    """Return the benchmark of a loop."""
     made: PairBenchmark = Benchmark(
         name=name,
         summary=summary,

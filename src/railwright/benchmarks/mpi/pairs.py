@@ -1,7 +1,7 @@
 """MPI bandwidth of several pairs of ranks at once: windows of 64 non-blocking sends and an answer, as osu_mbw_mr.
 
-The rate is OSU's: the bytes of all pairs by the mean over pairs of the time. Ours is of each window, and not of all
-windows together: a sample is the mean over pairs of the window of one number.
+The rate is OSU's: all pairs' bytes over the mean time of the pairs, but for each window instead of for all windows
+together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from railwright.results.records import Result
 from railwright.results.workload import Message
 
 _MOST_PAIRS = 256
-"""Twice as many ranks may wait to be heard by the parent."""
+"""The most pairs, whose ranks all queue to connect to the parent."""
 _WINDOWS = Windows()
 
 
@@ -37,7 +37,7 @@ def _launches(options: PairsOptions, machine: Machine) -> tuple[Launch[Transport
 
 
 def _loop(rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
-    """One size. All pairs wait for each other between the warm-up and the timed windows."""
+    """Time one size. All pairs synchronise between the warm-up and the timed windows."""
     job, pairs = rank.job, pair.pairs_of(rank.job)
     warm, windows = _WINDOWS.repeats(job, size)
     between.window(out, into, size, window=WINDOW, warm=warm, iterations=0)

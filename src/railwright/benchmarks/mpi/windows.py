@@ -1,7 +1,7 @@
-"""MPI windows of 64 non-blocking sends and an answer: bandwidth one way and both ways at once, and the message rate.
+"""MPI windows of 64 non-blocking sends and an answer: bandwidth in one direction and both, and the message rate.
 
-A hundred windows of small messages are over in a millisecond, and tell more of one moment than of the path. So the
-message rate is of ten times as many of them as in osu_mbw_mr; large messages have its defaults.
+A hundred windows of small messages end within a millisecond and show a moment rather than the path. The message rate
+therefore uses ten times as many of them as osu_mbw_mr; large messages have its defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ESTIMATE_MESSAGE_S = 2e-6
 
 
 class Windows(NamedTuple):
-    """A loop of windows of 64 messages, and what it costs."""
+    """A loop of windows of 64 messages, with its repeats."""
 
     small: tuple[int, int] = (10, 100)
     """(warm-up, timed) windows of messages up to 8 KiB: the defaults of OSU 7.4."""
@@ -35,13 +35,13 @@ class Windows(NamedTuple):
         return windows(job, size, self.small)
 
     def plan(self, job: PairJob) -> Plan:
-        """The plan of all sizes."""
+        """Plan all sizes."""
         ways = 1 + self.both_ways
         messages = [(size, ways * WINDOW * sum(self.repeats(job, size))) for size in job.options.sizes]
         return pair.plan(job, messages, _ESTIMATE_MESSAGE_S, _ESTIMATE_BYTES_PER_S)
 
     def loop(self, rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
-        """One size. Rank 1 times nothing; its zeros never leave it."""
+        """Time one size. Rank 1 times nothing and its zeros are not used."""
         warm, timed = self.repeats(rank.job, size)
         seconds = between.window(out, into, size, window=WINDOW, warm=warm, iterations=timed, both_ways=self.both_ways)
         moved = (1 + self.both_ways) * WINDOW * size
@@ -57,7 +57,7 @@ class Windows(NamedTuple):
 
 
 def _benchmark(name: str, summary: str, method: str, windows: Windows) -> PairBenchmark:
-    # Records until 0.1 call messages operations.
+    # Records until version 0.1 call messages operations.
     rates = tuple(
         Declaration(quantity, Unlimited(why="no document gives a rate of messages"))
         for quantity in ("messages_per_s", "operations_per_s")

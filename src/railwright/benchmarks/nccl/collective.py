@@ -1,4 +1,4 @@
-"""What the NCCL benchmarks share: from one launch to its results, and the benchmark of one operation."""
+"""The parts that NCCL benchmarks share: the run of a launch, and the benchmark of an operation."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ NcclBenchmark = Benchmark[NcclOptions, Way]
 
 
 def run(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
-    """The operation at every size over all GPUs, in every placement; from the first process alone."""
+    """Run the operation at every size over all GPUs in every placement; yields from the first process alone."""
     try:
-        yield from (result for result in _on_all_ranks(benchmark, operation, rank) if rank.index == 0)
+        yield from (result for result in _run_ranks(benchmark, operation, rank) if rank.index == 0)
     except Refused as refusal:
         if rank.index == 0:
             yield waived(_blank(benchmark, rank), str(refusal))
 
 
-def _on_all_ranks(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
+def _run_ranks(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
     group = Group(operation, rank)
     sizes = options.sizes(operation, rank.job.options.sizes, group.team.ranks)
     free = group.free_bytes()
     most = int(_MOST_OF_FREE * free / 2)
     for size in (size for size in sizes if size.size_bytes > most):
-        reason = f"does not fit: {format_size(free)} of GPU memory are free, and two buffers may take 60 % of it"
+        reason = f"does not fit: {format_size(free)} of GPU memory is free, and two buffers may take 60 % of it"
         yield waived(_blank(benchmark, rank, size), f"{format_size(size.size_bytes)} {reason}")
     fitting = tuple(size for size in sizes if size.size_bytes <= most)
     if not fitting:
@@ -59,7 +59,7 @@ def _on_all_ranks(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> I
 
 
 def _measure(benchmark: NcclBenchmark, group: Group, size: Size, placement: str) -> Iterator[Result]:
-    """One size in one placement: the time and both rates, from the same samples."""
+    """Measure one size in one placement: the time and both rates, from the same samples."""
     rank, operation = group.rank, group.operation
     rank.step(f"{benchmark.name} {format_size(size.size_bytes)} {placement}")
     blank = _blank(benchmark, rank, size, placement)
@@ -115,13 +115,13 @@ def _settings(group: Group) -> dict[str, Scalar]:
 
 
 def _failure(point: Point) -> str:
-    """Why a measured size does not count, empty where it does."""
+    """Return the reason why a measured size is invalid, or an empty string."""
     wrong = wrong_on_ranks(point.bytes_wrong, "bytes")
     return wrong and f"wrong result at {format_size(point.size.size_bytes)}: {wrong}"
 
 
 def _benchmark(operation: str, summary: str, defaults: dict[str, str] | None = None) -> NcclBenchmark:
-    """The benchmark of one operation."""
+    """Return the benchmark of one operation."""
     flow = Collective(operation=operation)
     out_of_place = {"placements": options.OUT_OF_PLACE} if operation in options.OF_SENDS else {}
     benchmark: NcclBenchmark = Benchmark(

@@ -1,4 +1,4 @@
-"""What NCCL says it chose, out of its own log of an untimed operation (NCCL_DEBUG_SUBSYS=TUNING)."""
+"""NCCL's choice of algorithm, from its own log of an untimed operation (NCCL_DEBUG_SUBSYS=TUNING)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_WORDS = 200
 
 
 def algorithm_evidence(log: str, *, sends_only: bool, problem: str = "") -> Evidence:
-    """`Ring/LL` and where that was read; `unknown` with the reason where nothing tells it."""
+    """Return `Ring/LL` with its source, or `unknown` with the reason."""
     if problem:
         return Evidence(claim=CLAIM, value=UNKNOWN, seen=problem)
     found: dict[str, str] = {}
@@ -35,12 +35,15 @@ def algorithm_evidence(log: str, *, sends_only: bool, problem: str = "") -> Evid
 
 
 def contradiction(seen: Evidence, algorithm: str, protocol: str) -> str:
-    """How NCCL's choice differs from what was forced, empty where it does not or nothing is known. `free` is any."""
+    """Return the difference between NCCL's choice and the forced one, or an empty string if none is known.
+
+    `free` allows any.
+    """
     if seen.claim != CLAIM or seen.value in (UNKNOWN, SENDS):
         return ""
-    asked = "/".join(part for part in (algorithm, protocol) if part != "free")
+    requested = "/".join(part for part in (algorithm, protocol) if part != "free")
     for choice in seen.value.split(" and "):
         chosen = choice.split("/")
         if (algorithm not in ("free", chosen[0])) or (protocol not in ("free", chosen[-1])):
-            return f"NCCL ran {choice} where {asked} was asked for"
+            return f"NCCL ran {choice}, but {requested} was requested"
     return ""

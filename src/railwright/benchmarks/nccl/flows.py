@@ -1,7 +1,7 @@
-"""Rounds of NCCL sends between GPUs of many hosts: what `railwright locate --probe nccl` sends.
+"""Rounds of NCCL sends between GPUs of many hosts, for `railwright locate --probe nccl`.
 
-Each flow has a communicator of its own, so that what a GPU receives never waits for what it sends. How often the buffer
-is sent follows from one timed transfer, so that all flows of a round last about as long. The receiver has the clock.
+Each flow has its own communicator, so that a GPU's receives never wait for its sends. One timed transfer determines the
+repeats of the buffer, so that all flows of a round last equally long. The receiver has the clock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POISON = 0xBF
 
 
 class NcclFlows(Case, frozen=True, kw_only=True):
-    """The rounds of one launch."""
+    """The rounds of a launch."""
 
     rounds: tuple[tuple[Wanted, ...], ...]
     stream_s: float = 1.5
@@ -52,7 +52,7 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
     rank.step("CUDA")
     place, addresses = rank.index % rank.job.machine.ranks_per_host, cuda.device_addresses()
     if place >= len(addresses):
-        raise CannotJudge(f"{len(addresses)} GPUs are here, and {rank.job.machine.ranks_per_host} are asked for")
+        raise CannotJudge(f"{rank.job.machine.ranks_per_host} GPUs are needed, found {len(addresses)}")
     device = cuda.Device(addresses[place])
     rank.step("load NCCL")
     library = Library()
@@ -72,12 +72,12 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
 
 
 def _agreed(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:
-    """What all ranks say of their flows, by the flow's number."""
+    """Return all ranks' results by flow number."""
     return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
 
 
 def _fill(number: int, ours: list[tuple[Wanted, OneWay]]) -> None:
-    """What is sent, and poison where it will come."""
+    """Fill the send buffers with patterns and the receive buffers with poison."""
     for flow, end in ours:
         if end.sends:
             end.buffer.fill(_seed(number, flow))
@@ -87,19 +87,19 @@ def _fill(number: int, ours: list[tuple[Wanted, OneWay]]) -> None:
 
 def _round(rank: FlowsRank, number: int, ours: list[tuple[Wanted, OneWay]]) -> Iterator[Result]:
     def transfer(threads: ThreadPoolExecutor, times: dict[int, int]) -> list[float]:
-        """Seconds until each flow of this rank was through."""
+        """Run the transfers and return the seconds until each of this rank's flows ended."""
         rank.meet()
         begun = time.monotonic()
 
-        def one(flow: Wanted, end: OneWay) -> float:
+        def time_flow(flow: Wanted, end: OneWay) -> float:
             end.transfer(times[flow.number])
             return time.monotonic() - begun
 
-        return list(threads.map(one, *zip(*ours, strict=True))) if ours else []
+        return list(threads.map(time_flow, *zip(*ours, strict=True))) if ours else []
 
     once = dict.fromkeys((flow.number for flow, _ in ours), 1)
     with ThreadPoolExecutor(max(1, len(ours))) as threads:
-        transfer(threads, once)  # what is connected at its first use, is then
+        transfer(threads, once)  # connections that NCCL makes on first use exist afterwards
         took_s = transfer(threads, once)
         said = {flow.number: _times(rank.job.case.stream_s, seconds)
                 for (flow, end), seconds in zip(ours, took_s, strict=True) if not end.sends}  # fmt: skip
@@ -117,7 +117,7 @@ def _round(rank: FlowsRank, number: int, ours: list[tuple[Wanted, OneWay]]) -> I
 
 
 def _times(stream_s: float, seconds: float) -> int:
-    """How often a buffer that took so long passes in a stream."""
+    """Return the transfers of a buffer in a stream from the time of one."""
     return min(max(int(stream_s / max(seconds, 1e-9)), 1), _MOST_TIMES)
 
 

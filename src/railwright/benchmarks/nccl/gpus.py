@@ -1,4 +1,4 @@
-"""What every benchmark that runs NCCL asks of its machine: which GPUs, which library, which CPUs."""
+"""NCCL benchmarks' choice of GPUs, library and CPUs."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _GPU = re.compile(r"gpu(0|[1-9][0-9]{0,3})")
 
 
 class Gpus(NamedTuple):
-    """Which GPUs were asked for: the first so many, those with these names, or all of them."""
+    """The requested GPUs: the first few, some by name, or all."""
 
     first: int = 0
     names: tuple[str, ...] = ()
 
     @property
     def in_records(self) -> str:
-        """The names as they stand in a record; nothing where none was named."""
+        """The names for a record; empty if none were given."""
         return ",".join(self.names)
 
     def of(self, machine: Machine) -> tuple[str, ...]:
-        """Their ids. Raises UsageError where one is named that the machine, which has some, has not."""
+        """Return the ids of the GPUs. Raises UsageError for a name that the machine does not have."""
         usable = gpu_job.usable_of(machine)
         if not self.names:
             return usable[: self.first] if self.first else usable
@@ -56,7 +56,7 @@ class Gpus(NamedTuple):
 
 
 def parse_gpus(least: int) -> Callable[[str], Gpus]:
-    """A parser of GPUs: at least so many, by their number or by their names."""
+    """Return a parser of at least `least` GPUs, by number or by name."""
 
     def parse(text: str) -> Gpus:
         names = _names(text)
@@ -64,47 +64,47 @@ def parse_gpus(least: int) -> Callable[[str], Gpus]:
             if names.count(name) > 1:
                 raise UsageError(f"{name} is named {names.count(name)} times")
         if names and len(names) < least:
-            raise UsageError(f"{len(names)} GPU is named, at least {least} are needed")
+            raise UsageError(f"at least {least} GPUs are needed, got {len(names)}")
         if names or text == _ALL:
             return Gpus(names=names)
         if not is_whole(text, _MOST_GPUS, least):
             what = f"{_ALL!r}, a whole number from {least} to {_MOST_GPUS}, or GPUs by name like gpu2,gpu5"
-            raise UsageError(f"not {what}: {text[:40]!r}")
+            raise UsageError(f"must be {what}, got {text[:40]!r}")
         return Gpus(first=int(text))
 
     return parse
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The GPUs that the text names, in its order; none where it is a number or `all`, or cannot be read."""
+    """Return the GPUs named in the text, in order; empty for a number, `all` or invalid text."""
     parts = tuple(part.strip() for part in text.split(",")) if len(text) <= _MOST_TEXT else ()
     return parts if all(_GPU.fullmatch(part) for part in parts) else ()
 
 
 def parse_library(text: str) -> str:
-    """The path of the library that is named; empty where NCCL is to be looked for. Raises UsageError."""
+    """Parse the path of a library, or return an empty string to search for NCCL. Raises UsageError."""
     if not text or "\0" in text or len(text) > 4096:
         raise UsageError(f"not a path of a library: {text[:40]!r}")
     return "" if text == AUTO else text
 
 
 def path(job: AnyJob) -> str:
-    """From the first rank's GPU to the last one's."""
+    """Return the path from the first rank's GPU to the last one's."""
     gpus = job.gpus
     return f"{gpus[0].id}>{gpus[-1].id}" if gpus else "gpu0>gpu1"
 
 
 def waived(job: AnyJob, least: int) -> str:
-    """Why the launch cannot be, as far as that is known without loading anything; empty where it can."""
+    """Return the reason why the launch cannot run, as far as known without loading libraries, or an empty string."""
     asked, library = job.options.gpus, job.options.library
-    reason = _why_not(job, asked.names) if asked.names else gpu_job.waived(job, asked.first or least)
+    reason = _find_problem(job, asked.names) if asked.names else gpu_job.waived(job, asked.first or least)
     if not reason and library and not Path(library).exists():
         return f"there is no NCCL at {library}"
     return reason
 
 
-def _why_not(job: AnyJob, names: tuple[str, ...]) -> str:
-    """Why GPUs that were named cannot be used; empty where they can."""
+def _find_problem(job: AnyJob, names: tuple[str, ...]) -> str:
+    """Return the reason why named GPUs cannot be used, or an empty string."""
     found = {gpu.id: gpu for gpu in nvidia_gpus(job.topology)}
     if not found:
         return gpu_job.waived(job)
@@ -112,7 +112,7 @@ def _why_not(job: AnyJob, names: tuple[str, ...]) -> str:
 
 
 def opened(rank: AnyRank) -> tuple[cuda.Device, Library]:
-    """This rank's GPU and NCCL. Raises Unavailable, on all ranks alike, where one of them has not both. Collective."""
+    """Open this rank's GPU and NCCL. Raises Unavailable on all ranks if one of them lacks either. Collective."""
     rank.step("CUDA")
     device = on_all(rank, lambda: cuda.Device(rank.job.gpu_of(rank.comm.rank).address))
     rank.step("load NCCL")
@@ -120,16 +120,16 @@ def opened(rank: AnyRank) -> tuple[cuda.Device, Library]:
 
 
 def connected(rank: AnyRank, device: cuda.Device, library: Library) -> Team:
-    """A communicator of all ranks, each a process with a GPU. Collective."""
+    """Connect all ranks, each a process with a GPU, in a communicator. Collective."""
     rank.step("ncclCommInitRank")
     unique_id = rank.comm.bcast(library.unique_id() if rank.index == 0 else b"")
     return Team(library, [device], "all_reduce", unique_id, comm=rank.comm)
 
 
 def widen(job: AnyJob, rank: int | None) -> str:
-    """Let this process use every CPU near its rank's GPU (without a rank, of the job), and say which those are.
+    """Bind this process to all CPUs near its rank's GPU (or the job's, without a rank), and return them as text.
 
-    NCCL's own threads run beside its first one, as they do beside nccl-tests, which is bound to no CPU.
+    NCCL's own threads need CPUs beside the first thread's, as in nccl-tests, which is not bound.
     """
     near = () if rank is None else job.cpus_near(job.gpu_of(rank))
     cpus = near or job.cpus
@@ -138,10 +138,10 @@ def widen(job: AnyJob, rank: int | None) -> str:
 
 
 def nvls_is_off() -> bool:
-    """Whether the environment forbids multicast over NVLink; nothing here ever allows it again."""
+    """Report whether the environment disables multicast over NVLink (NVLS), which Railwright never enables again."""
     return os.environ.get(NVLS_VARIABLE) == "0"
 
 
 def nvls_settings() -> dict[str, Scalar]:
-    """That it is off, for the record; nothing where it is not."""
+    """Return a record's note that NVLS is off, or nothing."""
     return {"nvls": f"off ({NVLS_VARIABLE}=0)"} if nvls_is_off() else {}

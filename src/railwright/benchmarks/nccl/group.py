@@ -1,7 +1,7 @@
-"""One launch of one NCCL operation: GPUs, communicator and buffers, and what is done with them at each size.
+"""A launch of an NCCL operation: its GPUs, communicator and buffers, and the work at each size.
 
-A rank of NCCL's is a process (with `ranks_in` processes) or a thread of the only one; each has one GPU.
-Everything here is collective over the processes of the launch.
+An NCCL rank is a process (with `ranks_in` processes) or a thread of the only process; each has one GPU. Everything here
+is collective over the processes of the launch.
 """
 
 from __future__ import annotations
@@ -24,35 +24,36 @@ from railwright.results.records import Evidence
 from railwright.units import format_size
 
 _POISON = 0xBF
-"""Four of it are a float below 0, which no pattern holds."""
+"""The poison byte; four of it are a negative float, which no pattern holds."""
 _NEWEST_READ = 23099
 """In NCCL 2.27.3 to 2.30.7 every multicast object is made behind `nvlsSupport`, which NCCL_NVLS_ENABLE=0 leaves 0
-(ncclNvlsInit in src/transport/nvls.cc, symTeamObtain in src/dev_runtime.cc); later sources were not read."""
+(ncclNvlsInit in src/transport/nvls.cc, symTeamObtain in src/dev_runtime.cc). Later sources were not read.
+"""
 
 
 Done = TypeVar("Done")
 
 
 class Refused(Exception):
-    """What was asked for cannot be, in words; the same on every rank."""
+    """A request that cannot be met; has the same message on every rank."""
 
 
 class Point(NamedTuple):
-    """What was seen of one size in one placement, over all ranks."""
+    """The measurements of a size in a placement, over all ranks."""
 
     size: Size
     placement: str
     seconds: list[float]
-    """Of one operation, the mean over ranks, for each sample."""
+    """Seconds per operation, as the mean over ranks, for each sample."""
     bytes_wrong: tuple[int, ...]
-    """On each rank."""
+    """Wrong bytes on each rank."""
     evidence: tuple[Evidence, ...]
 
 
 class Group:
-    """What every process of a launch holds. Making it loads CUDA and NCCL and connects the ranks.
+    """The state that every process of a launch holds. Creating it loads CUDA and NCCL and connects the ranks.
 
-    Raises Refused where that cannot be, NativeError where something broke.
+    Raises Refused for requests that cannot be met, NativeError for faults.
     """
 
     def __init__(self, operation: str, rank: NcclRank) -> None:
@@ -70,24 +71,24 @@ class Group:
         self._wants_evidence = self.job.options.evidence
         self._log = SwitchedLog(self.library, rank.scratch, rank.index)
 
-    def _everyone(self, value: Any) -> list[Any]:  # noqa: ANN401 - whatever the processes tell each other
-        """The value of every process, in order."""
+    def _gather(self, value: Any) -> list[Any]:  # noqa: ANN401 - whatever the processes tell each other
+        """Return every process's value, in order."""
         return [value] if self.threads else self.rank.comm.allgather(value)
 
     def _together(self, work: Callable[[], Done]) -> Done:
-        """What this process's part of something returns. Raises Refused, in all of them, where one was. Collective."""
+        """Run this process's part of the work. Raises Refused in all processes if one was refused. Collective."""
         done, refusal = [], ""
         try:
             done.append(work())
         except CannotJudge as error:
             refusal = self._refusal(error)
-        reason = next((one for one in self._everyone(refusal) if one), "")
+        reason = next((one for one in self._gather(refusal) if one), "")
         if reason:
             raise Refused(reason)
         return done[0]
 
     def _open(self) -> tuple[list[cuda.Device], Library]:
-        """This process's GPUs and NCCL."""
+        """Open this process's GPUs and NCCL."""
         mine = self.job.gpus if self.threads else (self.job.gpus[self.rank.comm.rank],)
         self.rank.step("CUDA")
         devices = [cuda.Device(gpu.address) for gpu in mine]
@@ -97,22 +98,22 @@ class Group:
     def _connect(self, devices: list[cuda.Device]) -> nccl.Team:
         self.rank.step("ncclCommInitRank")
         comm = None if self.threads else self.rank.comm
-        unique_id = self._everyone(self.library.unique_id() if self.rank.index == 0 else b"")[0]
+        unique_id = self._gather(self.library.unique_id() if self.rank.index == 0 else b"")[0]
         return self._together(lambda: nccl.Team(self.library, devices, self.operation, unique_id, comm=comm))
 
     def _refusal(self, error: CannotJudge) -> str:
-        """The words where NCCL says no to something that was forced; raises the error itself where something broke."""
+        """Return NCCL's refusal of a forced setting as text; raises the error itself for faults."""
         forced = (self.algorithm, self.protocol, self.buffers) != (FREE, FREE, "plain")
         if isinstance(error, NativeError) and not (forced and isinstance(error, NcclError) and error.refused):
             raise error
         return error.message
 
     def free_bytes(self) -> int:
-        """What can be allocated on the GPU that has least."""
-        return int(min(self._everyone(min(device.free_bytes() for device in self.team.devices))))
+        """Return the free memory of the GPU that has least."""
+        return int(min(self._gather(min(device.free_bytes() for device in self.team.devices))))
 
     def allocate(self, sizes: tuple[Size, ...], most_bytes: int) -> None:
-        """Buffers for the largest of the sizes, as nccl-tests: as large as was asked for. Raises Refused."""
+        """Allocate buffers for the largest size, as nccl-tests does. Raises Refused."""
         asked = [size for size in self.job.options.sizes if size <= most_bytes]
         self.least_bytes = min([*asked, sizes[0].size_bytes])
         self.largest_bytes = max([*asked, *(size.size_bytes for size in sizes)])
@@ -121,23 +122,23 @@ class Group:
 
     def _allocate(self) -> str:
         if self.buffers == "symmetric" and gpus.nvls_is_off() and self.library.code > _NEWEST_READ:
-            raise CannotJudge(f"it is not known whether windows of NCCL {self.library.version} leave NVLS off")
+            raise CannotJudge(f"windows of NCCL {self.library.version} are not known to leave NVLS off")
         return self.team.allocate(self.largest_bytes, self.buffers)
 
     def warm(self) -> None:
-        """One operation of each power of two times the least size, out of place, before anything is timed."""
+        """Warm up with an operation of each power of two times the least size, out of place."""
         size_bytes = self.least_bytes
         while size_bytes <= self.largest_bytes:
             self.rank.step(f"warm up {format_size(size_bytes)}")
             size = options.size_of(self.operation, size_bytes, self.team.ranks)
             if size.size_bytes <= self.largest_bytes:
                 with contextlib.suppress(Refused):
-                    self._together(functools.partial(self.team.warm, self._what(size, OUT_OF_PLACE)))
+                    self._together(functools.partial(self.team.warm, self._make_operation(size, OUT_OF_PLACE)))
             size_bytes *= 2
 
     def measure(self, size: Size, placement: str) -> Point:
-        """The data check with its evidence, and then the timed samples. Raises Refused, for this size."""
-        what = self._what(size, placement)
+        """Check the data, collect evidence, and then time the samples. Raises Refused for this size."""
+        what = self._make_operation(size, placement)
         self._prepare(what)
         with self._log.written() if self._wants_evidence else contextlib.nullcontext():
             self._together(lambda: self.team.once(what))
@@ -145,12 +146,12 @@ class Group:
         evidence = self._evidence()
         samples = options.samples_of(size.size_bytes)
         mine = self.team.time(what, samples)
-        everyone = [each for process in self._everyone(list(zip(mine, wrong, strict=True))) for each in process]
+        everyone = [each for process in self._gather(list(zip(mine, wrong, strict=True))) for each in process]
         times = [seconds for seconds, _ in everyone]
         mean = [sum(one) / len(everyone) for one in zip(*times, strict=True)]
         return Point(size, placement, mean, tuple(count for _, count in everyone), evidence)
 
-    def _what(self, size: Size, placement: str) -> nccl.Operation:
+    def _make_operation(self, size: Size, placement: str) -> nccl.Operation:
         return self.team.what(
             size.floats,
             (size.sent_bytes, size.received_bytes, self.largest_bytes),
@@ -160,7 +161,7 @@ class Group:
         )
 
     def _prepare(self, what: nccl.Operation) -> None:
-        """Each rank's pattern to send, and poison where it will receive something else."""
+        """Fill each rank's send buffer with its pattern and its receive buffer with poison."""
         for index, device in enumerate(self.team.devices):
             out, into = self.team.places(what, index)
             nccl.Borrowed(device, into, what.received_bytes).set_bytes(_POISON)
@@ -170,7 +171,7 @@ class Group:
             device.synchronize()
 
     def _count_wrong(self, what: nccl.Operation) -> list[int]:
-        """The wrong bytes on each rank of this process; a wrong float counts as four."""
+        """Count the wrong bytes on each rank of this process; a wrong float counts as four."""
         found = []
         for index, device in enumerate(self.team.devices):
             into = self.team.places(what, index)[1]
@@ -180,13 +181,13 @@ class Group:
         return found
 
     def _evidence(self) -> tuple[Evidence, ...]:
-        """What rank 0's log says of the operation; raises Refused where NCCL ran something other than was forced."""
+        """Return the evidence of rank 0's log. Raises Refused if NCCL did not run the forced choice."""
         if not self._wants_evidence:
             return ()
         sends_only = self.operation in options.OF_SENDS
         text = "" if self._log.problem else self._log.text()
         seen = algorithm_evidence(text, sends_only=sends_only, problem=self._log.problem)
-        seen = self._everyone(seen)[0]
+        seen = self._gather(seen)[0]
         differs = contradiction(seen, self.algorithm, self.protocol)
         if differs:
             raise Refused(differs)

@@ -1,4 +1,4 @@
-"""What the NCCL benchmarks can be asked for, and what follows from it before anything runs: sizes, launches, the plan.
+"""Options of the NCCL benchmarks, and the sizes, launches and plan that follow from them.
 
 Sizes, rates and rounding are nccl-tests' (`railwright.busbw`, `*GetCollByteCount` in its sources).
 """
@@ -21,46 +21,48 @@ ALGORITHMS = ("Ring", "Tree", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree
 PROTOCOLS = ("LL", "LL128", "Simple")
 OUT_OF_PLACE, IN_PLACE = "out of place", "in place"
 OF_SENDS = frozenset({"all_to_all", "send_recv"})
-"""Made of sends and receives. NCCL chooses no algorithm for them, and NCCL_ALGO and NCCL_PROTO change nothing.
+"""Operations made of sends and receives.
 
-Nor does NCCL define their result in place; nccl-tests times them there and checks nothing.
+NCCL chooses no algorithm for them, and NCCL_ALGO and NCCL_PROTO have no effect.
+
+NCCL does not define their result in place either; nccl-tests times them there and checks nothing.
 """
 FLOAT_BYTES = 4
 OPERATIONS = 20
-"""In one measurement, as nccl-tests' -n."""
+"""Operations in one measurement, as nccl-tests' -n."""
 
 _LEAST_GPUS = 2
 _ALIGNED_FLOATS = 4  # a share is a multiple of 16 bytes
 _LARGE_BYTES = 64 * MIB
 _SAMPLES, _SAMPLES_OF_LARGE = 5, 3
 
-# For the plan, on the slow side: what NCCL needs to start, what an operation takes, what it moves over PCIe.
+# For the plan, on the slow side: NCCL's start, an operation's time, and its rate over PCIe.
 _ESTIMATE_START_S = 4.0
 _ESTIMATE_START_OF_A_GPU_S = 0.5
 _ESTIMATE_OPERATION_S = 50e-6
 _ESTIMATE_BYTES_PER_S = 20e9
 _HOST_BYTES = GIB  # of a process with CUDA and NCCL loaded
 _FOURFOLD = 4
-"""A quarter of the PCIe rate, as through host memory of the other socket, is slow, but it does not hang."""
+"""A quarter of the PCIe rate, as through host memory of the other socket, is slow but does not hang."""
 
 
 class Size(NamedTuple):
-    """One operation's size in floats (as NCCL's function takes them) and in bytes."""
+    """An operation's size in floats (as NCCL's function takes them) and in bytes."""
 
     floats: int
     size_bytes: int
-    """As nccl-tests counts it."""
+    """The size as nccl-tests counts it."""
     sent_bytes: int
     received_bytes: int
 
 
 def samples_of(size_bytes: int) -> int:
-    """How many measurements there are of one size."""
+    """Return the number of measurements of a size."""
     return _SAMPLES if size_bytes < _LARGE_BYTES else _SAMPLES_OF_LARGE
 
 
 class NcclOptions(Options, frozen=True):
-    """What an operation of NCCL is asked for."""
+    """Options of an NCCL operation."""
 
     sizes: tuple[int, ...] = option("8,1M,1G", "sizes of the operation, like 8:8G:x2", parse_sizes)
     gpus: Gpus = option("all", GPUS_HELP, parse_gpus(_LEAST_GPUS))
@@ -79,12 +81,12 @@ class NcclOptions(Options, frozen=True):
     buffers: tuple[str, ...] = option(
         "plain", "plain, registered, symmetric (windows, NCCL 2.27)", choice("plain", "registered", "symmetric")
     )
-    evidence: bool = option("yes", "yes: NCCL's own log of an untimed operation tells what it chose; no", yes_or_no)
+    evidence: bool = option("yes", "yes: read NCCL's choice from its own log of an untimed operation; no", yes_or_no)
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
 
 
 class ForcedOptions(NcclOptions, frozen=True):
-    """What an operation is asked for whose algorithm and protocol can be forced."""
+    """Options of an operation whose algorithm and protocol can be forced."""
 
     algorithms: tuple[str, ...] = option(
         FREE, f"free (NCCL's own choice), {', '.join(ALGORITHMS)}", choice(FREE, *ALGORITHMS)
@@ -95,7 +97,7 @@ class ForcedOptions(NcclOptions, frozen=True):
 
 
 class Way(Case, frozen=True, kw_only=True):
-    """What a launch varies. Algorithm and protocol are named where one of several was forced."""
+    """The parameters that a launch varies. Algorithm and protocol are named if one of several was forced."""
 
     launched: str
     ranks_in: str
@@ -106,7 +108,7 @@ class Way(Case, frozen=True, kw_only=True):
 
     @property
     def in_threads(self) -> bool:
-        """Whether the launch is one process with a thread for each GPU."""
+        """Whether the launch is one process with a thread per GPU."""
         return self.ranks_in == "threads"
 
 
@@ -115,7 +117,7 @@ NcclRank = Rank[NcclOptions, Way]
 
 
 def launches(options: NcclOptions, machine: Machine) -> tuple[Launch[Way], ...]:
-    """One launch for each way to launch, to hold buffers, and to force an algorithm and a protocol."""
+    """Return a launch for each launch method, kind of buffer, and forced algorithm and protocol."""
     forced: list[tuple[str, ...]] = [(FREE,), (FREE,)]
     if isinstance(options, ForcedOptions):
         forced = [options.algorithms, options.protocols]
@@ -145,13 +147,13 @@ def launches(options: NcclOptions, machine: Machine) -> tuple[Launch[Way], ...]:
 
 
 def sizes(operation: str, asked: tuple[int, ...], ranks: int) -> tuple[Size, ...]:
-    """What is asked for, each size once, in whole floats; a share of a rank is a multiple of 16 bytes."""
+    """Return the requested sizes without duplicates, in whole floats; a rank's share is a multiple of 16 bytes."""
     found = (size_of(operation, size, ranks) for size in asked)
     return tuple({size.floats: size for size in found}.values())
 
 
 def size_of(operation: str, size_bytes: int, ranks: int) -> Size:
-    """A size rounded down as nccl-tests does, at least one float or one multiple of 16 bytes for each rank."""
+    """Round a size down as nccl-tests does, to at least one float or one multiple of 16 bytes for each rank."""
     if operation not in DIVIDED:
         count = max(1, size_bytes // FLOAT_BYTES)
         whole = count * FLOAT_BYTES
@@ -164,7 +166,7 @@ def size_of(operation: str, size_bytes: int, ranks: int) -> Size:
 
 
 def plan(operation: str, job: NcclJob) -> Plan:
-    """The plan of all sizes; the memory is the host's: on the GPUs no more is taken than what is free there."""
+    """Plan all sizes; the memory is the host's, because the GPUs' is limited to their free memory."""
     ranks = max(2, len(job.gpus))
     placements = len(job.options.placements)
     seconds, moved = _ESTIMATE_START_S + _ESTIMATE_START_OF_A_GPU_S * ranks, 0
@@ -187,7 +189,7 @@ def plan(operation: str, job: NcclJob) -> Plan:
 
 
 def waived(job: NcclJob) -> str:
-    """Why the launch cannot be, as far as that is known without loading anything."""
+    """Return the reason why the launch cannot run, as far as known without loading libraries."""
     reason = nccl_gpus.waived(job, _LEAST_GPUS)
     algorithm = job.case.algorithm
     if not reason and algorithm.startswith("NVLS") and nccl_gpus.nvls_is_off():

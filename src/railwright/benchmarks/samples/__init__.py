@@ -1,1 +1,1 @@
-"""Samples of a training set, each a file, as a model reads them: read ahead, and handed over at a pace."""
+"""Samples of a training set, one per file, read ahead and delivered at a model's pace."""

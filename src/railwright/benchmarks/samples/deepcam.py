@@ -1,6 +1,6 @@
-"""DeepCAM's samples (768x1152x16 float32) from HDF5 files, read ahead for a consumer with the pace of inference.
+"""DeepCAM's samples (768x1152x16 float32) from HDF5 files, read ahead for a consumer at the pace of inference.
 
-Each rank reads samples of its own, of one host or many.
+Each rank, on one host or many, reads its own samples.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MADE_BYTES_PER_S, _READ_BYTES_PER_S = 200e6, 300e6
 
 
 def _launches(options: SampleOptions, machine: Machine) -> tuple[Launch[SampleCase], ...]:
-    """One for each reader."""
+    """Return a launch for each reader."""
     ranks = machine.host_ranks if machine.hosts else options.ranks
     gpus = gpu_job.usable_of(machine)
     return tuple(
@@ -106,19 +106,19 @@ def _path(job: SampleJob, cache: str) -> str:
 
 @dataclass
 class _Work:
-    """A rank's samples, who reads them, and what was seen of that."""
+    """A rank's samples and reader, with the reader's evidence."""
 
     rank: SampleRank
     source: Source
     reader: Reader
     evidence: tuple[Evidence, ...]
     trouble: str = ""
-    """Why the reader did not go the way that it was asked to."""
+    """The reason why the reader did not use the requested way."""
     files: list[CachedFile] = field(default_factory=list)
 
     @property
     def slots(self) -> int:
-        """One for the consumer, the others are read ahead."""
+        """The number of slots: one for the consumer, the others for samples read ahead."""
         return self.rank.job.options.prefetch + 1
 
 
@@ -137,7 +137,7 @@ def _run(rank: SampleRank) -> Iterator[Result]:
 
 
 def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _Work:
-    """The reader with its slots. Raises CannotJudge where these files cannot be read so."""
+    """Open the reader with its slots. Raises CannotJudge if it cannot read these files."""
     from railwright.benchmarks.samples import readers
 
     options, case = rank.job.options, rank.job.case
@@ -156,7 +156,7 @@ def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _W
     reader = readers.GpuReader(stack, device, slots, room, options, cpus)
     if case.reader == BOUNCE:
         reader.by_pinned(stack)
-        seen = Evidence(claim=_ROUTE, value="pinned buffers", seen="our own reads and copies")
+        seen = Evidence(claim=_ROUTE, value="pinned buffers", seen="Railwright's own reads and copies")
         return _Work(rank, source, reader, (seen,), files=files)
     rank.step("cuFile for gds")
     reader.by_cufile(stack, rank.scratch, source.samples)
@@ -178,7 +178,7 @@ def _check_layout(samples: Sequence[Sample], reader: str, dataset: str) -> None:
 
 
 def _measure(work: _Work, blank: Result) -> Iterator[Result]:
-    """All points of a cache in turn, so that what the machine does else meets all of them."""
+    """Measure all points of a cache in turn, so that other load on the machine affects all alike."""
     rank, options = work.rank, work.rank.job.options
     caches = options.cache if rank.job.case.reader == LIBRARY else ("cold",)
     for cache in caches:
@@ -204,7 +204,7 @@ def _measure(work: _Work, blank: Result) -> Iterator[Result]:
 
 
 def _prepared(work: _Work, cache: str) -> bool:
-    """The page cache holds all files, or none. Past it, that need not be."""
+    """Prepare the page cache with all files or none; report whether it worked."""
     try:
         for file in work.files:
             file.prepare(cache)
@@ -216,7 +216,7 @@ def _prepared(work: _Work, cache: str) -> bool:
 
 @dataclass(frozen=True)
 class _Pass:
-    """One pass of all ranks."""
+    """A pass of all ranks."""
 
     of_ranks: tuple[Delivered, ...]
     size_bytes: tuple[int, ...]
@@ -226,12 +226,12 @@ class _Pass:
 
     @property
     def last_s(self) -> float:
-        """Until the last rank was done."""
+        """The time until the last rank finished."""
         return max(one.elapsed_s for one in self.of_ranks)
 
 
 def _checked(work: _Work) -> tuple[int, int]:
-    """How many bytes of all ranks were looked at, and how many were wrong. Collective."""
+    """Return the checked and wrong bytes of all ranks. Collective."""
     from railwright.benchmarks.samples.pipeline import deliver
 
     wrong = 0
@@ -247,7 +247,7 @@ def _checked(work: _Work) -> tuple[int, int]:
 
 
 def _pass(work: _Work, pace: float) -> _Pass:
-    """One pass of all ranks, which begin together; what is left in the slots is checked behind it. Collective."""
+    """Run a pass that all ranks begin together, and check the slots' content afterwards. Collective."""
     from railwright.benchmarks.samples.pipeline import Consumer, alone, deliver
 
     samples, consumer = work.source.samples, Consumer(pace)
@@ -272,7 +272,7 @@ def _pass(work: _Work, pace: float) -> _Pass:
 def _results(
     work: _Work, at: Result, varied: dict[str, Scalar], pace: float, passes: Sequence[_Pass], check: tuple[int, int]
 ) -> Iterator[Result]:
-    """Bytes and samples per second of all ranks, to the last end."""
+    """Yield bytes and samples per second of all ranks, until the last rank finished."""
     options = work.rank.job.options
     total = sum(passes[0].size_bytes)
     seconds = statistics.median(one.last_s for one in passes)
@@ -320,7 +320,7 @@ def _software() -> str:
 
 
 def _share(passes: Sequence[_Pass], name: str) -> float:
-    """The median pass's share of all ranks' time."""
+    """Return the median pass's share of all ranks' time."""
     shares: list[float] = []
     for one in passes:
         spent = sum(getattr(rank, name) for rank in one.of_ranks)
@@ -329,7 +329,7 @@ def _share(passes: Sequence[_Pass], name: str) -> float:
 
 
 def _clean_up(job: SampleJob) -> None:
-    """Of ranks that were killed."""
+    """Remove the files of killed ranks."""
     if job.options.files == OWN:
         remove_of_launch(job.options.directory, job.launch)
 

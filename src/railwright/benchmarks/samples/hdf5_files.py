@@ -1,6 +1,6 @@
-"""Samples in HDF5 files by h5py: made, and what a file says of itself, held against its size.
+"""Samples in HDF5 files by h5py: making them, and checking a file's metadata against its size.
 
-Importing it loads h5py: only a rank does.
+Only ranks import this module, because it loads h5py.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ Answer = TypeVar("Answer")
 
 
 class Sample(NamedTuple):
-    """One sample: a dataset of a file."""
+    """A sample: a dataset of a file."""
 
     path: str
-    """Of its file, for h5py: HDF5 opens none that has no name."""
+    """The file's path for h5py: HDF5 opens no file without a name."""
     fd: int
-    """Its file, open to be read through the page cache."""
+    """The file, open for reads through the page cache."""
     direct_fd: int
-    """The same, past the page cache; -1 where the file system refuses that."""
+    """The file, open for reads past the page cache; -1 if the file system refuses that."""
     size_bytes: int
     at: int
-    """Where its bytes lie in the file, one after the other; -1 where they do not."""
+    """The offset of its contiguous bytes in the file; -1 if they are not contiguous."""
     elsewhere: str
-    """What they lie in instead, in words."""
+    """A description of its layout if it is not contiguous."""
     like: tuple[str, tuple[int, ...]]
-    """The type and the shape of the dataset."""
+    """The type and shape of the dataset."""
 
 
 def make(path: str, dataset: str, shape: Sequence[int], buffer: Buffer, seed: int) -> None:
-    """Write a new file with a sample full of the pattern of `seed`. Raises CannotJudge for a full disk and the like."""
+    """Write a new file with a sample of `seed`'s pattern. Raises CannotJudge for a full disk and similar errors."""
     size = int(np.prod(shape, dtype=np.int64)) * BYTES_PER_VALUE
     buffer.fill(seed, size)
     values = view(buffer, 0, size).view("<f4").reshape(shape)
 
     def write() -> None:
-        # The data begins at a block of the file system, so that a read past the page cache can begin there.
+        # The data begins at a block of the file system, so that reads past the page cache can begin there.
         with h5py.File(path, "x", locking=False, alignment_threshold=_ALIGNMENT,
                        alignment_interval=_ALIGNMENT) as file:  # fmt: skip
             file.create_dataset(dataset, data=values)
@@ -58,13 +58,13 @@ def make(path: str, dataset: str, shape: Sequence[int], buffer: Buffer, seed: in
 
 
 def view(buffer: Buffer, start: int, size_bytes: int) -> Any:  # noqa: ANN401 - numpy's array
-    """Bytes of a buffer as an array."""
+    """Return bytes of a buffer as an array."""
     kind = ctypes.c_ubyte * size_bytes
     return np.ctypeslib.as_array(kind.from_address(buffer.address + start))
 
 
 def look(path: str, fd: int, direct_fd: int, dataset: str) -> Sample:
-    """What a file holds. Raises CannotJudge for one that is cut off, lies, or has no such dataset of its own."""
+    """Inspect a file. Raises CannotJudge if it is truncated or inconsistent, or does not itself hold the dataset."""
     return answered(path, lambda: _look(path, fd, direct_fd, dataset))
 
 
@@ -92,7 +92,7 @@ def _look(name: str, fd: int, direct_fd: int, dataset: str) -> Sample:
 
 
 def _some(file: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-    """The first few members of the file and of its groups, by their paths."""
+    """List the first few members of the file and its groups by path."""
     found: list[tuple[str, Any]] = []
     for key in list(file)[:8]:
         value = file.get(key)
@@ -103,7 +103,7 @@ def _some(file: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
 
 
 def read_into(sample: Sample, dataset: str, values: Any) -> None:  # noqa: ANN401
-    """The sample by h5py, from opening its file on, as a loader does. Raises CannotJudge."""
+    """Read the sample by h5py, including the open, as a loader does. Raises CannotJudge."""
 
     def read() -> None:
         kind, shape = sample.like
@@ -114,7 +114,7 @@ def read_into(sample: Sample, dataset: str, values: Any) -> None:  # noqa: ANN40
 
 
 def answered(name: str, ask: Callable[[], Answer]) -> Answer:
-    """What h5py answers; its errors as CannotJudge, in one line."""
+    """Return the result of a call to h5py; raises its errors as CannotJudge in one line."""
     try:
         return ask()
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""What reading of samples is asked for, and what its launches vary."""
+"""Options of sample reading, and the parameters that its launches vary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright.errors import UsageError
 from railwright.units import parse_size
 
 OWN = "none"
-"""No folder of the user's: samples of ours are made."""
+"""The value for which the benchmark makes samples instead of using the user's folder."""
 LIBRARY, DIRECT, BOUNCE, GDS = "h5py", "direct", "bounce", "gds"
 READERS = (LIBRARY, DIRECT, BOUNCE, GDS)
 ON_GPU = (BOUNCE, GDS)
@@ -22,19 +22,19 @@ _MOST_PACES = 8
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    """`768x1152x16`. Raises UsageError."""
+    """Parse `768x1152x16`. Raises UsageError."""
     parts = text.split("x")
     are_numbers = all(len(part) < 11 and part.isascii() and part.isdecimal() for part in parts)
     if len(parts) > _MOST_DIMENSIONS or not are_numbers:
-        raise UsageError(f"not a shape: {text[:40]!r}", hint="write it like 768x1152x16")
+        raise UsageError(f"must be whole numbers, got {text[:40]!r}", hint="write it like 768x1152x16")
     shape = tuple(map(int, parts))
     if not 0 < math.prod(shape) <= _MOST_VALUES:
-        raise UsageError(f"{math.prod(shape)} values in a sample, and 1 to {_MOST_VALUES} can be")
+        raise UsageError(f"a sample must have 1 to {_MOST_VALUES} values, got {math.prod(shape)}")
     return shape
 
 
 def _paces(text: str) -> tuple[float, ...]:
-    """Samples per second, each above 0. Raises UsageError."""
+    """Parse samples per second, each above 0. Raises UsageError."""
     found = []
     for part in text.split(","):
         try:
@@ -46,12 +46,12 @@ def _paces(text: str) -> tuple[float, ...]:
             raise UsageError(f"not samples per second: {part.strip()[:40]!r}", hint=hint)
         found.append(pace)
     if len(found) > _MOST_PACES:
-        raise UsageError(f"{len(found)} paces, at most {_MOST_PACES}")
+        raise UsageError(f"at most {_MOST_PACES} paces are allowed, got {len(found)}")
     return tuple(dict.fromkeys(found))
 
 
 class SampleOptions(Options, frozen=True):
-    """What the ranks read, and how fast it is taken from them."""
+    """Options of the ranks' samples and readers, and of the consumer's pace."""
 
     files: str = option(OWN, f"a folder of your HDF5 files, one sample in each, or {OWN}: some are made", str)
     dataset: str = option("climate/data", "the dataset of each file that is the sample", str)
@@ -71,7 +71,7 @@ class SampleOptions(Options, frozen=True):
     prefetch: int = option("2", "samples that are read ahead", whole_number(1024))
     io_threads: int = option("4", "reads of one sample at the same time", whole_number(256))
     block: int = option("1M", "one read, but for h5py's", parse_size)
-    passes: int = option("3", "how often all samples are read at each point", whole_number(1000))
+    passes: int = option("3", "passes over all samples at each point", whole_number(1000))
     ranks: int = option("1", "ranks without --hosts; each reads samples of its own", whole_number(_MOST_RANKS))
 
     @property
@@ -81,11 +81,11 @@ class SampleOptions(Options, frozen=True):
 
     @property
     def sample_bytes(self) -> int:
-        """The size of a sample that is made."""
+        """The size of a generated sample."""
         return math.prod(self.shape) * BYTES_PER_VALUE
 
 
 class SampleCase(Case, frozen=True, kw_only=True):
-    """Who reads."""
+    """The reader that a launch varies."""
 
     reader: str

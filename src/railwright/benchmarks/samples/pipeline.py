@@ -1,4 +1,4 @@
-"""Samples that are read ahead into a few slots, and taken from there at a pace, as inference takes them."""
+"""Samples that are read ahead into a few slots and consumed at a pace, as inference does."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from railwright.benchmarks.samples.readers import Reader
 
 
 class Delivered(NamedTuple):
-    """One pass of one rank over its samples."""
+    """A pass of one rank over its samples."""
 
     elapsed_s: float
-    """To the end of the last sample's use."""
+    """The time until the last sample's use ended."""
     starved_s: float = 0.0
-    """How long the consumer had nothing to use."""
+    """The time that the consumer waited for a sample."""
     full_s: float = 0.0
-    """How long the reader had no slot to read to."""
+    """The time that the reader waited for a slot."""
 
 
 class Consumer:
-    """Has each sample for as long as `pace` of them take in a second, asleep, as while a GPU computes.
+    """Sleeps for each sample's share of a second at `pace`, as while a GPU computes.
 
-    A sample that was ready follows the one before it at once: the pace is kept, whatever a sleep is late.
+    A sample that was ready follows the one before it at once, so that late sleeps do not reduce the pace.
     """
 
     def __init__(self, pace: float) -> None:
         self._pace, self._done = pace, 0.0
         self.last: dict[int, Sample] = {}
-        """What is in each slot."""
+        """The sample in each slot."""
 
     def __call__(self, sample: Sample, slot: int, *, was_ready: bool) -> None:
         """Use the sample."""
@@ -43,7 +43,7 @@ class Consumer:
 
 
 def alone(reader: Reader, samples: Sequence[Sample], last: dict[int, Sample], slots: int) -> Delivered:
-    """The reader without a consumer; `last` is told what is in each slot."""
+    """Run the reader without a consumer; `last` receives the sample in each slot."""
     began = time.perf_counter()
     for number, sample in enumerate(samples):
         reader.read(sample, number % slots)
@@ -52,16 +52,16 @@ def alone(reader: Reader, samples: Sequence[Sample], last: dict[int, Sample], sl
 
 
 class Use(Protocol):
-    """What is done with a sample in its slot."""
+    """The use of a sample in its slot."""
 
     def __call__(self, sample: Sample, slot: int, *, was_ready: bool) -> object:
-        """`was_ready` tells whether it lay there before it was asked for."""
+        """Use the sample. `was_ready` tells whether it was ready before it was requested."""
 
 
 def deliver(reader: Reader, samples: Sequence[Sample], slots: int, use: Use) -> Delivered:
-    """All samples in their order, each read into a free slot while others are used.
+    """Read all samples in order into free slots while others are used.
 
-    Raises what the reader raises.
+    Raises the reader's errors.
     """
     free: queue.SimpleQueue[int] = queue.SimpleQueue()
     filled: queue.SimpleQueue[tuple[Sample, int] | BaseException] = queue.SimpleQueue()
@@ -78,7 +78,7 @@ def deliver(reader: Reader, samples: Sequence[Sample], slots: int, use: Use) -> 
                 full += time.perf_counter() - asked
                 reader.read(sample, slot)
                 filled.put((sample, slot))
-        except BaseException as error:  # raised again below, by whoever waits for samples
+        except BaseException as error:  # raised again below, in the thread that waits for samples
             filled.put(error)
 
     thread = threading.Thread(target=read_ahead, daemon=True)

@@ -1,6 +1,6 @@
-"""Who reads a sample into a slot of memory: h5py, reads past the page cache, and ways to a GPU.
+"""Readers of samples into slots of memory: h5py, reads past the page cache, and routes to a GPU.
 
-A slot has room for the sample and for the rest of the file's blocks that it begins and ends in.
+A slot holds the sample and the remainders of the file blocks at its ends.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _ALIGNMENT = 4096
 
 
 def first_block(sample: Sample) -> int:
-    """Where the block of the file begins in which the sample does."""
+    """Return the offset of the file block in which the sample begins."""
     return sample.at - sample.at % _ALIGNMENT
 
 
 def slot_bytes(samples: Sequence[Sample]) -> int:
-    """The room that each of them has in a slot."""
+    """Return the room for each sample in a slot."""
     most = max(sample.size_bytes for sample in samples) + 2 * _ALIGNMENT
     return most + -most % _ALIGNMENT
 
@@ -45,16 +45,16 @@ class _InHostMemory:
         self._views = [hdf5_files.view(slot, 0, size_bytes) for slot in self._slots]
 
     def poison(self) -> None:
-        """Write something else to all slots."""
+        """Overwrite all slots with poison."""
         for view in self._views:
             view.fill(POISON)
 
     def wrong_bytes(self, sample: Sample, slot: int, seed: int) -> int:
-        """How many bytes of the sample in the slot differ from the pattern."""
+        """Count the bytes of the sample in the slot that differ from the pattern."""
         return self._slots[slot].count_wrong(seed, sample.size_bytes, start=self._start(sample))
 
     def checksum(self, sample: Sample, slot: int) -> int:
-        """The CRC-32 of the sample in the slot."""
+        """Return the CRC-32 of the sample in the slot."""
         start = self._start(sample)
         return zlib.crc32(self._views[slot][start : start + sample.size_bytes])
 
@@ -70,7 +70,7 @@ class LibraryReader(_InHostMemory):
         self._dataset = dataset
 
     def read(self, sample: Sample, slot: int) -> None:
-        """All bytes of the sample are at the begin of the slot."""
+        """Read the sample to the start of the slot."""
         hdf5_files.read_into(sample, self._dataset, self._views[slot][: sample.size_bytes])
 
     def _start(self, sample: Sample) -> int:
@@ -79,7 +79,7 @@ class LibraryReader(_InHostMemory):
 
 
 class DirectReader(_InHostMemory):
-    """Several reads at once, past the page cache, of where the sample lies in its file."""
+    """Several reads at once past the page cache, at the sample's place in its file."""
 
     def __init__(self, stack: contextlib.ExitStack, slots: int, size_bytes: int, options: SampleOptions) -> None:
         super().__init__(stack, slots, size_bytes)
@@ -87,16 +87,16 @@ class DirectReader(_InHostMemory):
         self._pool = stack.enter_context(ThreadPoolExecutor(options.io_threads))
 
     def read(self, sample: Sample, slot: int) -> None:
-        """The blocks of the file that hold the sample are in the slot."""
+        """Read the file blocks that hold the sample into the slot."""
         view, begin = memoryview(self._views[slot]), first_block(sample)
         length = sample.at + sample.size_bytes - begin
         length += -length % _ALIGNMENT
 
-        def one(at: int) -> None:
+        def read_block(at: int) -> None:
             wanted = min(self._block, length - at)
             read_at(sample, sample.direct_fd, view[at : at + wanted], begin + at)
 
-        for _ in self._pool.map(one, range(0, length, self._block)):
+        for _ in self._pool.map(read_block, range(0, length, self._block)):
             pass
 
     def _start(self, sample: Sample) -> int:
@@ -104,9 +104,9 @@ class DirectReader(_InHostMemory):
 
 
 def read_at(sample: Sample, fd: int, into: memoryview, at: int) -> None:
-    """Bytes of the file; the last block may reach beyond its end.
+    """Read bytes of the file; the last block may reach beyond its end.
 
-    Raises CannotJudge where it ends within the sample.
+    Raises CannotJudge if the file ends within the sample.
     """
     got, needed = 0, min(len(into), sample.at + sample.size_bytes - at)
     while got < needed:
@@ -120,7 +120,7 @@ def read_at(sample: Sample, fd: int, into: memoryview, at: int) -> None:
 
 
 class GpuReader:
-    """To a GPU: through pinned buffers of ours, or by cuFile. What is left of a block goes through host memory."""
+    """Reads to a GPU, through Railwright's pinned buffers or by cuFile. Partial blocks go through host memory."""
 
     def __init__(
         self,
@@ -138,22 +138,22 @@ class GpuReader:
         self._through: CuFile | PinnedBuffer
 
     def by_pinned(self, stack: contextlib.ExitStack) -> None:
-        """From now on through pinned buffers of our own."""
+        """Read through Railwright's own pinned buffers from now on."""
         self._through = stack.enter_context(PinnedBuffer(self._buffer.device, self._block * len(self._cpus)))
 
     def by_cufile(self, stack: contextlib.ExitStack, folder: Path, samples: Sequence[Sample]) -> None:
-        """From now on by GPUDirect Storage alone. Raises CannotJudge or NativeError where cuFile refuses."""
+        """Read by GPUDirect Storage alone from now on. Raises CannotJudge or NativeError if cuFile refuses."""
         first, *others = samples
         self._through = driver = stack.enter_context(CuFile(folder, "gds", first.direct_fd, self._buffer))
         for sample in others:
             driver.register(sample.direct_fd)
 
     def operations(self, sample: Sample) -> int:
-        """How many reads of whole blocks a sample takes."""
+        """Return the number of reads of whole blocks for a sample."""
         return (sample.at + sample.size_bytes - first_block(sample)) // self._block
 
     def read(self, sample: Sample, slot: int) -> None:
-        """The blocks of the file that hold the sample are in the slot."""
+        """Read the file blocks that hold the sample into the slot."""
         begin, whole = first_block(sample), self.operations(sample)
         offsets = array.array("q", (begin + self._block * number for number in range(whole)))
         shift = slot * self._slot_bytes - begin
@@ -169,15 +169,15 @@ class GpuReader:
             self._buffer.copy_from(self._rest.address, left, at + shift)
 
     def poison(self) -> None:
-        """Write something else to all slots."""
+        """Overwrite all slots with poison."""
         self._buffer.set_bytes(POISON)
 
     def wrong_bytes(self, sample: Sample, slot: int, seed: int) -> int:
-        """How many bytes of the sample in the slot differ from the pattern, counted by the GPU."""
+        """Count the bytes of the sample in the slot that differ from the pattern, on the GPU."""
         return self._buffer.count_wrong(seed, sample.size_bytes, start=self._start(sample, slot))
 
     def checksum(self, sample: Sample, slot: int) -> int:
-        """The CRC-32 of the sample in the slot, copied to the host."""
+        """Return the CRC-32 of the sample in the slot, copied to the host."""
         with Buffer(sample.size_bytes) as copied:
             self._buffer.copy_to(copied.address, sample.size_bytes, self._start(sample, slot))
             return zlib.crc32(hdf5_files.view(copied, 0, sample.size_bytes))
@@ -187,4 +187,4 @@ class GpuReader:
 
 
 Reader = LibraryReader | DirectReader | GpuReader
-"""Reads samples into slots, and looks at their bytes there."""
+"""Reads samples into slots and checks their bytes there."""

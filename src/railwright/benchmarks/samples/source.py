@@ -1,4 +1,4 @@
-"""Which samples a rank reads: files that are made in a folder of the run, or every so many of the user's."""
+"""The samples of a rank: generated files in a folder of the run, or the rank's share of the user's files."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _ENDINGS = (".h5", ".hdf5", ".hdf", ".he5")
 
 @dataclass(frozen=True)
 class Source:
-    """A rank's samples, and what must be in them."""
+    """A rank's samples and their expected content."""
 
     samples: tuple[Sample, ...]
     seeds: tuple[int, ...]
-    """The pattern of each that was made."""
+    """The pattern seed of each generated sample."""
     checksums: tuple[int, ...]
-    """The CRC-32 of each that is the user's."""
+    """The CRC-32 of each of the user's samples."""
 
     @property
     def size_bytes(self) -> int:
-        """All samples."""
+        """The size of all samples."""
         return sum(sample.size_bytes for sample in self.samples)
 
     @property
     def method(self) -> str:
-        """How they are checked."""
+        """The method of the data check."""
         return PATTERN if self.seeds else "the CRC-32 of each sample against a plain read of it"
 
     def wrong_bytes(self, reader: Reader, sample: Sample, slot: int) -> int:
-        """How many bytes in a slot are wrong; all, where only a checksum knows."""
+        """Count the wrong bytes in a slot; a wrong checksum counts them all."""
         number = self.samples.index(sample)
         if self.seeds:
             return reader.wrong_bytes(sample, slot, self.seeds[number])
@@ -56,7 +56,7 @@ class Source:
 
 
 def users_files(folder: str) -> list[Path]:
-    """The HDF5 files of a folder, by name. Raises CannotJudge, OSError."""
+    """List a folder's HDF5 files by name. Raises CannotJudge, OSError."""
     found = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in _ENDINGS and path.is_file())
     if not found:
         raise CannotJudge(f"{folder} has no HDF5 file", hint=f"files end in {', '.join(_ENDINGS)}")
@@ -64,10 +64,10 @@ def users_files(folder: str) -> list[Path]:
 
 
 def source_of(rank: SampleRank, stack: contextlib.ExitStack) -> Source:
-    """The samples of a rank. Collective. Raises Unavailable, on all ranks alike, where one has none."""
+    """Return a rank's samples. Collective. Raises Unavailable on all ranks if one has none."""
     options = rank.job.options
     if options.files != OWN:
-        rank.step(f"reading what the files of {options.files} say of themselves")
+        rank.step(f"reading the metadata of the files in {options.files}")
         return on_all(rank, lambda: _users(rank, stack))
     rank.step(f"making {options.samples} samples in {options.directory}")
     folder = stack.enter_context(shared_folder(rank, options.directory))
@@ -117,7 +117,7 @@ def _opened(path: str, stack: contextlib.ExitStack, dataset: str) -> Sample:
 
 
 def _alike(samples: Sequence[Sample], copies: int) -> None:
-    """Raises CannotJudge for samples of several kinds, or more of them in memory than there is room for."""
+    """Raise CannotJudge for samples of different kinds, or if the copies do not fit in memory."""
     first = samples[0]
     other = next((sample for sample in samples if sample.like != first.like), None)
     if other is not None:
@@ -126,11 +126,11 @@ def _alike(samples: Sequence[Sample], copies: int) -> None:
     free = available_memory_bytes()
     if free is not None and copies * first.size_bytes > free:
         need = f"{copies} of {format_size(first.size_bytes)} at once"
-        raise CannotJudge(f"samples do not fit in the free memory: {need}, and {format_size(free)} are free")
+        raise CannotJudge(f"samples do not fit in the free memory: {need}, but {format_size(free)} is free")
 
 
 def _checksum(sample: Sample, dataset: str) -> int:
-    """Of a plain read where the sample lies in one piece; else of h5py's."""
+    """Return the CRC-32 of a plain read if the sample is contiguous, else of h5py's read."""
     with Buffer(sample.size_bytes) as buffer:
         values = hdf5_files.view(buffer, 0, sample.size_bytes)
         if sample.at < 0:

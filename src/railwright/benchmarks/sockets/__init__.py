@@ -1,1 +1,1 @@
-"""Plain sockets between two processes, without any library on top."""
+"""Plain sockets between two processes, without another library."""

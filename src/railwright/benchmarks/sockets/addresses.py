@@ -13,7 +13,7 @@ _SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
 def addresses_of_host() -> Iterator[tuple[str, str]]:
-    """(interface, address), IPv4 first; of IPv6 those that are not of one link alone."""
+    """Yield (interface, address), IPv4 first, without link-local IPv6."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):

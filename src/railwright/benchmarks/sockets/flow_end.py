@@ -1,9 +1,9 @@
-"""One end of a probe's flows: inside a rank, or alone in a namespace, by path, with the standard library only.
+"""An end of a probe's flows, in a rank or alone in a namespace; run by path with the standard library only.
 
-    python -I flow_end.py '{"role": "receive_udp", ...}'
+The clock is CLOCK_MONOTONIC, which all namespaces of a machine share, so that one-way delays can be measured. The
+source port identifies a flow. Standard output has one JSON object per flow; a receiver first prints `ready`.
 
-The clock is CLOCK_MONOTONIC, which all namespaces of a machine share, so that a delay is one way. A flow is known by
-its source port. Standard output is one JSON object for each flow; the first line of a receiver is `ready`.
+Example: python -I flow_end.py '{"role": "receive_udp", ...}'
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from collections.abc import Callable
 from typing import Any
 
 _STAMP = struct.Struct("!IQ")  # sequence number, when it was sent (ns)
-_QUIET_S = 0.3  # a receiver that was told to end waits until nothing has come for so long
-_DEADLINE_S = 120.0  # a receiver whose prober died ends by itself
+_QUIET_S = 0.3  # a receiver that was told to end waits until nothing has arrived for this long
+_DEADLINE_S = 120.0  # a receiver whose prober died exits by itself
 _LEVEL = {socket.AF_INET: socket.IPPROTO_IP, socket.AF_INET6: socket.IPPROTO_IPV6}
 # Socket options by family (linux/in.h, linux/in6.h).
 _MTU_DISCOVER, _PMTUDISC_PROBE = {socket.AF_INET: 10, socket.AF_INET6: 23}, 3
@@ -37,7 +37,7 @@ _TIME_EXCEEDED = {(socket.AF_INET, 11), (socket.AF_INET6, 3)}
 _READ_BYTES = 1 << 18
 _RTT_AT = 68  # tcpi_rtt in struct tcp_info, in microseconds (linux/tcp.h)
 _TRACE_WAIT_S = 0.15
-_TRACE_TRIES = 5  # also a lossy link is to be named
+_TRACE_TRIES = 5  # so that a lossy link is named as well
 _SILENT_HOPS = 2
 
 Settings = dict[str, Any]
@@ -45,20 +45,20 @@ Record = dict[str, Any]
 
 
 def main() -> None:
-    """Do what the settings in the first argument say."""
+    """Run the role that the settings in the first argument name."""
     settings: Settings = json.loads(sys.argv[1])
     role = settings["role"]
     if role.startswith("receive"):
         receive = {"receive_udp": receive_udp, "receive_tcp": receive_tcp}[role]
-        records = receive(settings, _asked_to_stop(), _ready)
+        records = receive(settings, _stop_on_sigterm(), _ready)
     else:
         records = {"send_udp": send_udp, "send_tcp": send_tcp, "trace": trace}[role](settings)
     for record in records:
         sys.stdout.write(json.dumps(record) + "\n")
 
 
-def _asked_to_stop() -> threading.Event:
-    """Set at SIGTERM."""
+def _stop_on_sigterm() -> threading.Event:
+    """Return an event that SIGTERM sets."""
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: asked.set())
     return asked
@@ -78,7 +78,7 @@ def _family(settings: Settings) -> socket.AddressFamily:
 
 
 def receive_udp(settings: Settings, stop: threading.Event, ready: Callable[[], None]) -> list[Record]:
-    """What comes from each source port until `stop`, and how many packets of each size."""
+    """Count packets by source port and size until `stop`."""
     with socket.socket(_family(settings), socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         sock.bind((settings["destination"], settings["port"]))
@@ -96,7 +96,7 @@ def receive_udp(settings: Settings, stop: threading.Event, ready: Callable[[], N
             now = time.monotonic_ns()
             if len(data) >= _STAMP.size:
                 sequence, sent_ns = _STAMP.unpack_from(data)
-                # Keyed by number: a packet that comes twice counts once.
+                # Keyed by number: a packet that arrives twice counts once.
                 delays.setdefault(peer[:2], {})[len(data), sequence] = now - sent_ns
     found = []
     for (address, port), by_number in delays.items():
@@ -121,11 +121,11 @@ def _udp_sockets(settings: Settings) -> list[socket.socket]:
 
 
 def send_udp(settings: Settings) -> list[Record]:
-    """Send packets at even distances from each source port."""
+    """Send evenly spaced packets from each source port."""
     sockets = _udp_sockets(settings)
     padding = bytes(max(settings["size_bytes"] - _STAMP.size, 0))
     refused = [0] * len(sockets)
-    gap_s = settings["interval_s"] / len(sockets)  # the flows take turns, evenly
+    gap_s = settings["interval_s"] / len(sockets)  # the flows take turns at even intervals
     due = time.monotonic()
     for sequence in range(settings["packets"]):
         for flow, sock in enumerate(sockets):
@@ -136,7 +136,7 @@ def send_udp(settings: Settings) -> list[Record]:
             try:
                 sock.send(_STAMP.pack(sequence, time.monotonic_ns()) + padding)
             except OSError as error:
-                refused[flow] += error.errno != errno.ECONNREFUSED  # that one answers an earlier packet
+                refused[flow] += error.errno != errno.ECONNREFUSED  # the error answers an earlier packet
     ports = [sock.getsockname()[1] for sock in sockets]
     for sock in sockets:
         sock.close()
@@ -146,7 +146,7 @@ def send_udp(settings: Settings) -> list[Record]:
 
 
 def receive_tcp(settings: Settings, stop: threading.Event, ready: Callable[[], None]) -> list[Record]:
-    """How many bytes come from each source port until `stop`, and how fast."""
+    """Measure bytes and rate from each source port until `stop`."""
     seen: dict[tuple[str, int], list[int]] = {}
     buffer = bytearray(_READ_BYTES)
     with socket.socket(_family(settings), socket.SOCK_STREAM) as listener, selectors.DefaultSelector() as selector:
@@ -187,12 +187,12 @@ def receive_tcp(settings: Settings, stop: threading.Event, ready: Callable[[], N
 def _read(sock: socket.socket, buffer: bytearray) -> int:
     try:
         return sock.recv_into(buffer)
-    except OSError:  # the sender resets its connections when the time is over
+    except OSError:  # the sender resets its connections at the end of the time
         return 0
 
 
 def send_tcp(settings: Settings) -> list[Record]:
-    """Send from each source port as fast as it goes; where there is no connection, why."""
+    """Send from each source port at full rate; records the reason if there is no connection."""
     data = bytes(_READ_BYTES)
     connected, found = [], []
     for port in settings["source_ports"]:
@@ -230,7 +230,7 @@ def send_tcp(settings: Settings) -> list[Record]:
 def _connected(settings: Settings, port: int) -> socket.socket:
     sock = socket.socket(_family(settings), socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Reset at close: what is still queued must not hold up the next probe, nor leave TIME_WAIT on its ports.
+    # Reset at close: queued data must neither delay the next probe nor leave TIME_WAIT on its ports.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.settimeout(settings["connect_timeout_s"])
     try:
@@ -243,13 +243,13 @@ def _connected(settings: Settings, port: int) -> socket.socket:
 
 
 def _round_trip_s(sock: socket.socket) -> float:
-    """Of a connection that has sent nothing yet: the kernels' own answer to its first packet, no process between."""
+    """Return the round trip of a new connection: the kernels' answer to its first packet, without a process."""
     told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT_AT + 4)
     return float(struct.unpack_from("=I", told, _RTT_AT)[0]) / 1e6
 
 
 def trace(settings: Settings) -> list[Record]:
-    """All flows at once, hop by hop; a flow ends where its destination answers, or after two silent hops."""
+    """Trace all flows at once, hop by hop; a flow ends when its destination answers, or after two silent hops."""
     hops: dict[socket.socket, list[str | None]] = {sock: [] for sock in _udp_sockets(settings)}
     going = set(hops)
     for sock in hops:
@@ -268,7 +268,7 @@ def trace(settings: Settings) -> list[Record]:
 
 
 def _ask_hop(sockets: set[socket.socket], ttl: int) -> dict[socket.socket, tuple[str, bool]]:
-    """Who answers a packet with this hop limit, and whether it is the end of the way; the silent are left out."""
+    """Return the hosts that answer a packet with this hop limit and whether the path ends there; omits silent ones."""
     mark = struct.pack("!B", ttl)
     found: dict[socket.socket, tuple[str, bool]] = {}
     for _ in range(_TRACE_TRIES):

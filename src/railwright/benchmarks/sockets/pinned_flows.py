@@ -1,9 +1,9 @@
-"""Rounds of TCP flows between many hosts, each on the path that it was given: what `railwright locate` sends.
+"""Rounds of TCP flows between many hosts, each on a given path, for `railwright locate`.
 
-In each round every rank asks hop by hop which way each of some source ports takes, and sends from one that takes the
-wanted way. A train of short packets at a small part of the rate comes first: it tells loss, which TCP hides at short
-round trips. A few packets as long as the MTU follow, and then a TCP stream. Ranks wait for each other asleep, by the
-stream to the parent alone: neither MPI nor the network under test keeps them together.
+In a round every rank traces the paths of several source ports hop by hop and sends from one that takes the wanted path.
+A train of short packets at a small part of the rate comes first: it shows loss, which TCP hides at short round trips. A
+few packets as long as the MTU follow, and then a TCP stream. Ranks wait for each other asleep on the stream to the
+parent: neither MPI nor the network under test synchronises them.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 
 PORT = 39_000
-"""Between two rounds nobody listens there, so that a traced packet is answered."""
+"""The port on which nobody listens between two rounds, so that traced packets are answered."""
 FIRST_SOURCE_PORT = 40_000
 PACKET_BYTES = 400
 _INTERVAL_S = 0.002
 _MOST_HOPS = 10
 _CONNECT_S = 3.0
 _CONNECTIONS_BEFORE = 7
-"""Connections whose first packet is timed before the stream: the fastest of 8 had to wait for nobody."""
+"""Connections whose first packet is timed before the stream: the fastest of 8 met no queue."""
 _READY_S = 20.0
 
 NO_WAY = "no way there"
 
 
 class Flows(Case, frozen=True, kw_only=True):
-    """The rounds of one launch."""
+    """The rounds of a launch."""
 
     rounds: tuple[tuple[Wanted, ...], ...]
     names: dict[str, str] = msgspec.field(default_factory=dict)
-    """The switch or host of each address that may answer on the way; none: ways are not asked."""
+    """The switch or host of each address that may answer on the path; empty disables tracing."""
     source_ports: int = 12
-    """How many are asked for their way."""
+    """The number of source ports to trace."""
     packets: int = 700
-    """Of the train; 0: no packets at all."""
+    """Packets in the train; 0 disables packets."""
     long_packets: int = 6
     long_bytes: int = 0
-    """What fills the MTU with the headers; 0: no long packets."""
+    """The payload that fills the MTU with the headers; 0 disables long packets."""
     long_interval_s: float = 0.01
     stream_s: float = 1.5
 
@@ -67,11 +67,11 @@ def _plan(job: FlowsJob) -> Plan:
 
 @dataclass
 class _Sent:
-    """One flow as its sender knows it."""
+    """A flow as its sender knows it."""
 
     flow: Wanted
     ways: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """The names of what each source port crosses; `?` for what did not answer."""
+    """The names on each source port's path; `?` for a hop that did not answer."""
     port: int | None = None
     trouble: str = ""
     sent: int = 0
@@ -102,9 +102,9 @@ def _round(rank: FlowsRank, number: int, flows: tuple[Wanted, ...]) -> Iterator[
         rank.step(f"round {number + 1}: streams")
         _each(sending, lambda one: _send_stream(case, one))
         rank.meet()
-    rank.meet()  # a port where somebody still listens answers no trace of the next round
+    rank.meet()  # an open listener would not answer traces of the next round
     for one in mine:
-        yield _record(number, "sent", (), _told(one))
+        yield _record(number, "sent", (), _describe(one))
     heard: dict[tuple[str, str, int], Record] = {}
     for address, record in [*packets.records(), *streams.records()]:
         heard.setdefault((address, record["source_address"], record["source_port"]), {}).update(record)
@@ -122,7 +122,7 @@ def _round(rank: FlowsRank, number: int, flows: tuple[Wanted, ...]) -> Iterator[
         yield _record(number, "received", () if rate is None else (rate,), told)
 
 
-def _told(one: _Sent) -> dict[str, Scalar]:
+def _describe(one: _Sent) -> dict[str, Scalar]:
     ways = ";".join(f"{port}={','.join(names)}" for port, names in one.ways.items())
     return {
         "flow": one.flow.number,
@@ -154,7 +154,7 @@ def _settings(one: _Sent, ports: list[int], **more: float) -> Settings:
 
 
 def _choose(case: Flows, one: _Sent) -> None:
-    """Find a source port that takes the wanted way."""
+    """Find a source port that takes the wanted path."""
     ports = list(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + case.source_ports))
     if not case.names:
         one.port = ports[one.flow.number % len(ports)]
@@ -198,7 +198,7 @@ def _send_stream(case: Flows, one: _Sent) -> None:
 
 
 class _Receiver:
-    """Threads that receive at some addresses while it is entered. Raises CannotJudge where one cannot listen."""
+    """Threads that receive at some addresses inside the context. Raises CannotJudge if one cannot listen."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class _Receiver:
             event.wait(_READY_S)
         if self._troubles:
             self._stop.set()
-            raise CannotJudge(f"cannot listen at {self._troubles[0]}", hint="is another search running there?")
+            raise CannotJudge(f"cannot listen on {self._troubles[0]}", hint="is another search running there?")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -240,7 +240,7 @@ class _Receiver:
         ready.set()
 
     def records(self) -> Iterator[tuple[str, Record]]:
-        """The address and what came there from each source port. Call after leaving."""
+        """Yield each address and the data from each source port. Call it after leaving the context."""
         for address, records in self._found.items():
             for record in records:
                 yield address, record

@@ -1,7 +1,7 @@
-"""Plain TCP between two processes: latency by a ping-pong and bandwidth by windows of messages, without any library.
+"""Plain TCP between two processes: latency by a ping-pong and bandwidth by windows of messages, without a library.
 
-It is what every TCP path of a library is held against. MPI starts the ranks and tells one where the other listens; the
-data goes over one socket of our own.
+It is the baseline of every library's TCP path. MPI starts the ranks and exchanges the listener's address; the data goes
+over a separate socket.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _PATIENCE_S = 20.0
 _CONNECT_S = 5.0
 _MOST_ADDRESSES = 16
 _INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES", "FI_TCP_IFACE")
-"""Where a launch names the interfaces that libraries are to use."""
+"""The variable with which a launch names the interfaces that libraries may use."""
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_MESSAGE_S = 1e9, 10e-6
 
 
 class SocketOptions(Options, frozen=True):
-    """What a connection is asked for."""
+    """Options of a connection."""
 
     sizes: tuple[int, ...] = option("8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes)
     pages: tuple[str, ...] = pages_option("small,huge", "messages")
@@ -46,7 +46,7 @@ class SocketOptions(Options, frozen=True):
 
 
 class Message(Case, frozen=True, kw_only=True):
-    """One size, and the pages that its buffers lie on."""
+    """A size, and the pages of its buffers."""
 
     size_bytes: int
     pages: str = ""
@@ -57,17 +57,17 @@ SocketRank = Rank[SocketOptions, Case]
 
 
 def _spins(job: SocketJob) -> bool:
-    """Two spinning ranks of one CPU would wait for each other's time slice to end."""
+    """Report whether ranks spin. Two spinning ranks on one CPU would wait for each other's time slice."""
     return job.options.wait == "spin" or (job.options.wait == "auto" and len(job.cpus) >= job.ranks_on_cpus)
 
 
 def _sent_bytes(job: SocketJob, size: int) -> int:
-    """The payload that rank 0 sends at one size."""
+    """Return the payload that rank 0 sends at one size."""
     return size * (sum(pings(job, size)) + WINDOW * sum(windows(job, size)))
 
 
 def _messages(job: SocketJob) -> list[Message]:
-    """Every size on each kind of page; between hosts on one, since there the network decides."""
+    """List every size on each kind of page; between hosts a single kind, because the network decides there."""
     asked = job.options.pages[:1] if job.hosts else job.options.pages
     return [Message(size_bytes=size, pages=pages) for size in job.options.sizes for pages in kinds_at(size, asked)]
 
@@ -93,13 +93,13 @@ def _run(rank: SocketRank) -> Iterator[Result]:
 
 
 def _measure(rank: SocketRank, stream: Stream, message: Message) -> Iterator[Result]:
-    """Both loops at one size, each with its data check. Collective; rank 0 yields."""
+    """Run both loops at one size, each with its data check. Collective; rank 0 yields."""
     size = message.size_bytes
     comm, (warm, trips), (warm_windows, timed) = rank.comm, pings(rank.job, size), windows(rank.job, size)
     with buffer_on(message.pages, size) as out, buffer_on(message.pages, size) as into:
         lies = pages_evidence(into)
         out.fill(_seed(size, rank.index))
-        into.fill(_seed(size, 2))  # poison: what a rank that received nothing would hold
+        into.fill(_seed(size, 2))  # poison: a rank that receives nothing keeps it
         meter = InterfaceMeter()
         comm.barrier()
         half_trips = stream.latency(out, into, size, warm=warm, iterations=trips)
@@ -107,7 +107,7 @@ def _measure(rank: SocketRank, stream: Stream, message: Message) -> Iterator[Res
         into.fill(_seed(size, 2))
         comm.barrier()
         spent = stream.windows(out, into, size, window=WINDOW, warm=warm_windows, iterations=timed)
-        # Rank 0 receives no window, and its poison must have stayed.
+        # Rank 0 receives no window, and its poison must remain.
         forth = into.verify(_seed(size, 2 if rank.index == 0 else 0), size)
         seen = transport_evidence(_sent_bytes(rank.job, size), meter.loopback_bytes(), "not lo")
     if rank.job.hosts:
@@ -136,7 +136,7 @@ def _seed(size: int, who: int) -> int:
 
 
 def _elsewhere(job: SocketJob, size: int, seen: Evidence) -> str:
-    """Why what was measured is not TCP; few bytes between hosts prove nothing either way."""
+    """Return the reason if the data did not go over TCP; few bytes between hosts prove nothing either way."""
     if seen.value == "tcp" or (job.hosts and _sent_bytes(job, size) < PROOF_BYTES):
         return ""
     return f"a socket was connected, but {seen.seen}"
@@ -157,7 +157,7 @@ def _settings(rank: SocketRank, stream: Stream) -> dict[str, Scalar]:
 
 
 def _connected(rank: SocketRank) -> socket.socket:
-    """One connection between the ranks, on every address of rank 1 in turn until one answers. Collective."""
+    """Connect the ranks, trying rank 1's addresses in turn. Collective."""
     comm = rank.comm
     if rank.index == 1:
         with _listener() as listener:
@@ -172,7 +172,7 @@ def _connected(rank: SocketRank) -> socket.socket:
 
 
 def _listener() -> socket.socket:
-    """At every address of this host, of either family where the host has IPv6."""
+    """Listen on every address of this host, on IPv6 as well if the host has it."""
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):
             return socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1)
@@ -203,7 +203,7 @@ def _reached(addresses: list[str], port: int) -> socket.socket | str:
 
 
 def _addresses(job: SocketJob) -> list[str]:
-    """Where this rank's host can be reached: on the interfaces that the launch names, else on all but the loopback."""
+    """Return the addresses of this rank's host on the launch's interfaces, or on all but loopback."""
     if not job.hosts:
         return ["127.0.0.1"]
     named = next((value for name in _INTERFACES if (value := os.environ.get(name, "")) not in ("", "all")), "")

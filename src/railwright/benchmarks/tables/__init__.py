@@ -1,1 +1,1 @@
-"""Tables in files: Parquet and ORC, read into memory as data frames are."""
+"""Tables in Parquet and ORC files, read into memory as data frames are."""

@@ -1,6 +1,6 @@
-"""Parquet and ORC files by pyarrow: what they say of themselves, held against their size, and how they are read.
+"""Parquet and ORC files by pyarrow: reading them, and checking their metadata against their size.
 
-Importing it loads pyarrow: only a rank does.
+Only ranks import this module, because it loads pyarrow.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _HOLE_BYTES = 8 * KIB
 _PARQUET, _ORC = b"PAR1", b"ORC"
 _MAGIC_BYTES = 4
 _TAIL_BYTES = 8
-"""Of a Parquet file: the footer's length and the magic bytes."""
+"""The end of a Parquet file: the footer's length and the magic bytes."""
 
 Read = TypeVar("Read")
 
 
 class Layout(NamedTuple):
-    """Which bytes of a file hold the columns that are read."""
+    """The bytes of a file that hold the columns to read."""
 
     format: str
     rows: int
     columns: tuple[str, ...]
     ranges: tuple[tuple[int, int], ...]
-    """(offset, bytes) in the order of the file; neighbours are one range."""
+    """(offset, bytes) in file order; adjacent ranges are merged."""
     least_bytes: int
-    """What the columns take in memory at least, as the file says."""
+    """The least memory of the columns according to the file."""
 
     @property
     def encoded_bytes(self) -> int:
-        """All of the ranges."""
+        """The bytes of all ranges."""
         return sum(length for _, length in self.ranges)
 
     @property
@@ -56,9 +56,9 @@ class Layout(NamedTuple):
 
 
 def layout(path: str, name: str, wanted: Sequence[str]) -> Layout:
-    """What a file holds of the columns that are wanted, all of them without any. `name` is what errors call it.
+    """Return the layout of the wanted columns, or of all columns if none are named. `name` is the file in errors.
 
-    Raises CannotJudge for a file that is cut off, is of another kind, or says of itself what cannot be.
+    Raises CannotJudge for a file that is truncated, of another kind, or inconsistent.
     """
     size = os.stat(path).st_size  # noqa: PTH116 - the path of a descriptor
     with open(path, "rb") as file:  # noqa: PTH123
@@ -84,21 +84,23 @@ def _parquet_layout(path: str, name: str, wanted: Sequence[str], size: int) -> L
             ranges.append((min(starts, default=0), chunk.total_compressed_size))
             least += max(0, chunk.total_uncompressed_size)
     if rows != said.num_rows or rows < 0:
-        raise CannotJudge(f"{name} lies about its rows: {said.num_rows} in all, {rows} in its row groups")
+        raise CannotJudge(
+            f"{name} has an inconsistent number of rows: {said.num_rows} in all, {rows} in its row groups"
+        )
     for start, length in ranges:
         if start < _MAGIC_BYTES or length < 0 or start + length > size - _TAIL_BYTES:
             place = f"{length} bytes at {start} of {size}"
-            raise CannotJudge(f"{name} lies about its sizes, or is cut off: a column has {place}")
+            raise CannotJudge(f"{name} is inconsistent or truncated: a column has {place}")
     return Layout("parquet", rows, columns, tuple(_joined(sorted(ranges))), max(least, rows * _width(schema, columns)))
 
 
 def _orc_layout(path: str, name: str, wanted: Sequence[str], size: int) -> Layout:
-    """ORC keeps the columns of a stripe together, and pyarrow does not tell where: the whole file is what is read."""
+    """Return the whole file: ORC keeps a stripe's columns together, and pyarrow does not report their place."""
     file = _opened(name, lambda: orc.ORCFile(path))
     if wanted:
         raise CannotJudge(f"{name} is an ORC file, of which all columns are read", hint="leave read=... out")
     if file.nrows < 0 or file.content_length > size:
-        raise CannotJudge(f"{name} lies about its sizes: {file.content_length} bytes of content in {size}")
+        raise CannotJudge(f"{name} has inconsistent sizes: {file.content_length} bytes of content in {size}")
     columns = tuple(file.schema.names)
     return Layout("orc", file.nrows, columns, ((0, size),), file.nrows * _width(file.schema, columns))
 
@@ -112,7 +114,7 @@ def _columns(name: str, there: Sequence[str], wanted: Sequence[str]) -> tuple[st
 
 
 def _width(schema: pa.Schema, columns: Sequence[str]) -> int:
-    """Bytes that a row takes at least: whole bytes of the types of a fixed width."""
+    """Return the least bytes of a row: whole bytes of the types of fixed width."""
     total = 0
     for name in columns:
         kind = schema.field(name).type
@@ -121,7 +123,7 @@ def _width(schema: pa.Schema, columns: Sequence[str]) -> int:
 
 
 def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Ranges with the small holes between them closed."""
+    """Merge ranges across small holes."""
     start, end = None, 0
     for at, length in ranges:
         if start is not None and at <= end + _HOLE_BYTES:
@@ -139,7 +141,9 @@ def _opened(name: str, opener: Callable[[], Read]) -> Read:
         return opener()
     except (OSError, pa.ArrowException) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CannotJudge(f"{name} cannot be read: {said[:300]}", hint="is it cut off, or of another kind?") from error
+        raise CannotJudge(
+            f"{name} cannot be read: {said[:300]}", hint="check that it is complete and a Parquet or ORC file"
+        ) from error
 
 
 class ArrowReader:
@@ -153,28 +157,28 @@ class ArrowReader:
         pa.set_io_thread_count(options.io_threads)
 
     def use(self, threads: int) -> None:
-        """From now on so many threads decode."""
+        """Decode with this many threads from now on."""
         self._threads = threads
         pa.set_cpu_count(threads)
 
     def read(self, cache: str = "hot") -> pa.Table:
-        """The columns, from the file, which is `cold` or `hot`.
+        """Read the columns from the `cold` or `hot` file.
 
-        Reading ahead brings cold bytes sooner; of hot ones it makes a copy that waits until it is decoded.
+        Reading ahead brings cold bytes sooner; for hot ones it only adds a copy that waits until it is decoded.
         """
         wanted = self._options.pre_buffer
         return self._table(self._path, ahead=wanted == "yes" or (wanted == "auto" and cache == "cold"))
 
     def decode(self, whole: pa.Buffer) -> pa.Table:
-        """The columns, from the file's bytes in memory."""
+        """Decode the columns from the file's bytes in memory."""
         return self._table(pa.BufferReader(whole), ahead=False)
 
     def to_arrow(self, table: pa.Table) -> pa.Table:
-        """What was read, as pyarrow's table."""
+        """Return a table as pyarrow's."""
         return table
 
     def memory_bytes(self, table: pa.Table) -> int:
-        """What it takes in memory."""
+        """Return the memory of a table."""
         return int(table.nbytes)
 
     def _table(self, source: Any, *, ahead: bool) -> pa.Table:  # noqa: ANN401
@@ -189,7 +193,7 @@ class ArrowReader:
 
 
 def difference(table: pa.Table, expected: pa.Table) -> tuple[int, int]:
-    """(bytes compared, bytes of the columns that are not what they should be)."""
+    """Compare tables; returns (bytes compared, wrong bytes)."""
     wrong = 0
     if table.column_names != expected.column_names or table.num_rows != expected.num_rows:
         return expected.nbytes, expected.nbytes
@@ -200,7 +204,7 @@ def difference(table: pa.Table, expected: pa.Table) -> tuple[int, int]:
 
 
 def independent_read(path: str, name: str, what: Layout) -> pa.Table:
-    """The same columns in another way: by one thread through a mapping, with the checksums that pages have."""
+    """Read the same columns by one thread through a mapping, and verify the pages' checksums."""
     if what.format == "orc":
         return _opened(name, lambda: orc.ORCFile(path).read())
 
@@ -212,14 +216,14 @@ def independent_read(path: str, name: str, what: Layout) -> pa.Table:
 
 
 def check_room(name: str, what: Layout, available: int | None) -> None:
-    """Raises CannotJudge where the columns would not fit in the memory that is free, twice."""
+    """Raise CannotJudge if the columns do not fit twice in free memory."""
     if available is not None and 2 * (what.least_bytes + what.encoded_bytes) > available:
-        needs = f"at least {format_size(what.least_bytes)} in memory, by what it says of itself"
-        raise CannotJudge(f"{name} needs {needs}; {format_size(available)} are free",
+        needs = f"at least {format_size(what.least_bytes)} in memory according to its metadata"
+        raise CannotJudge(f"{name} needs {needs}; {format_size(available)} is free",
                           hint="read fewer columns with read=...")  # fmt: skip
 
 
 def in_memory(path: str) -> pa.Buffer:
-    """All bytes of a file."""
+    """Return all bytes of a file."""
     with pa.OSFile(path, "rb") as file:
         return file.read_buffer()

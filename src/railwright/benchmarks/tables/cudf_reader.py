@@ -1,6 +1,6 @@
-"""Parquet and ORC files by cuDF into GPU memory, through KvikIO with GPUDirect Storage or without.
+"""Parquet and ORC files by cuDF into GPU memory, through KvikIO with or without GPUDirect Storage.
 
-Importing it loads cuDF: only a rank does. Not run on a real GPU yet: tried over a stand-in.
+Only ranks import this module, because it loads cuDF. It has not run on a real GPU yet, only on a stand-in.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class CudfReader:
         """KvikIO's threads are those of its environment; nothing decodes on CPUs."""
 
     def read(self, cache: str = "hot") -> Any:  # noqa: ANN401, ARG002 - cuDF has no types, and one way for both
-        """The columns, from the file, when all of the GPU's work is done."""
+        """Read the columns from the file and wait for all of the GPU's work."""
         return self._frame(self._path)
 
     def decode(self, whole: pa.Buffer) -> Any:  # noqa: ANN401
-        """The columns, from the file's bytes in host memory, with their copy to the GPU."""
+        """Decode the columns from the file's bytes in host memory, including the copy to the GPU."""
         return self._frame(io.BytesIO(whole))
 
     def to_arrow(self, table: Any) -> pa.Table:  # noqa: ANN401
-        """What was read, as pyarrow's table."""
+        """Return a table as pyarrow's."""
         return table.to_arrow(preserve_index=False)
 
     def memory_bytes(self, table: Any) -> int:  # noqa: ANN401
-        """What it takes in GPU memory."""
+        """Return the GPU memory of a table."""
         return int(table.memory_usage(index=False, deep=True).sum())
 
     def _frame(self, source: Any) -> Any:  # noqa: ANN401

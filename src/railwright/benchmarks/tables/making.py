@@ -1,6 +1,6 @@
-"""Tables that are the same each time they are made, and their files.
+"""Reproducible tables and their files.
 
-Importing it loads pyarrow: only a rank does.
+Only ranks import this module, because it loads pyarrow.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _LEAST_STRIPE_BYTES = 2**20
 
 
 def rows_of(size_bytes: int, types: Sequence[str], columns: int) -> int:
-    """How many rows a table of that size in memory has, at least one."""
+    """Return the rows of a table of this size in memory, at least one."""
     return max(1, int(size_bytes / row_bytes(types, columns)))
 
 
 def row_bytes(types: Sequence[str], columns: int) -> float:
-    """What a row takes in memory."""
+    """Return the memory of a row."""
     return sum(_ROW_BYTES.get(types[number % len(types)], _WORD_BYTES) for number in range(columns))
 
 
 def make(rows: int, types: Sequence[str], columns: int, *, cardinality: int, run_length: int) -> pa.Table:
-    """A table of columns c0, c1 ..., whose types take turns. `cardinality` 0: all values are drawn anew."""
+    """Make a table of columns c0, c1 ..., whose types take turns. With `cardinality` 0 all values are drawn anew."""
     found = {}
     for number in range(columns):
         kind = types[number % len(types)]
@@ -55,7 +55,7 @@ def _counted(count: int, kind: Any, times: int = 1) -> Any:  # noqa: ANN401 - py
 
 
 def _draws(count: int, seed: int, cardinality: int, run_length: int) -> Any:  # noqa: ANN401
-    """Floats of [0, 1)."""
+    """Draw floats of [0, 1)."""
     draws = pc.random(-(-count // run_length), initializer=seed)
     if cardinality:
         draws = pc.divide(pc.floor(pc.multiply(draws, float(cardinality))), float(cardinality))
@@ -65,7 +65,7 @@ def _draws(count: int, seed: int, cardinality: int, run_length: int) -> Any:  # 
 
 
 def _typed(draws: Any, kind: str) -> Any:  # noqa: ANN401
-    """Floats of [0, 1) as values of a type, as many distinct ones as it can hold."""
+    """Convert floats of [0, 1) to a type, with as many distinct values as it can hold."""
     if kind == "float64":
         return draws
     if kind == "int64":
@@ -85,7 +85,7 @@ def _typed(draws: Any, kind: str) -> Any:  # noqa: ANN401
 
 
 def write(table: pa.Table, path: str, case: TableCase) -> None:
-    """The table as a file of the case's form, over what is at the path. Raises CannotJudge."""
+    """Write the table in the case's format over the file at the path. Raises CannotJudge."""
     stripe = max(_LEAST_STRIPE_BYTES, table.nbytes * case.row_group // max(1, table.num_rows))
     try:
         with pa.OSFile(path, "wb") as sink:

@@ -1,4 +1,4 @@
-"""What reading of tables is asked for, and what its launches vary."""
+"""Options of table reading, and the parameters that its launches vary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright.errors import UsageError
 from railwright.units import parse_size
 
 OWN = "none"
-"""No file of the user's: one of ours is made."""
+"""The value for which the benchmark makes a file instead of using the user's."""
 ALL = "all"
 CORES = "cores"
 READERS = ("pyarrow", "cudf", "cudf gds")
@@ -23,7 +23,7 @@ _MOST_NAME = 200
 
 
 def _numbers_or(word: str, most: int) -> Callable[[str], tuple[int, ...]]:
-    """A parser of whole numbers, among which a word stands for 0."""
+    """Return a parser of whole numbers, with a word that stands for 0."""
 
     def parse(text: str) -> tuple[int, ...]:
         parts = [part.strip() for part in text.split(",")]
@@ -34,11 +34,11 @@ def _numbers_or(word: str, most: int) -> Callable[[str], tuple[int, ...]]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names of columns. Raises UsageError."""
+    """Parse names of columns. Raises UsageError."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in names:
         if not name or len(name) > _MOST_NAME:
-            raise UsageError(f"not the name of a column: {name[:40]!r}", hint="write names, like c0,c1, or all")
+            raise UsageError(f"invalid name of a column: {name[:40]!r}", hint="write names, like c0,c1, or all")
     return names
 
 
@@ -47,7 +47,7 @@ _cardinalities, _threads = _numbers_or(ALL, _MOST_ROWS), _numbers_or(CORES, _MOS
 
 
 class TableOptions(Options, frozen=True):
-    """What reading of tables is asked for."""
+    """Options of table reading."""
 
     file: str = option(OWN, f"your Parquet or ORC file, or {OWN} for files that are made", str)
     directory: str = option(".", "the folder on the file system to measure, for files that are made", str)
@@ -59,7 +59,7 @@ class TableOptions(Options, frozen=True):
     columns: int = option("8", "how many columns the table has", whole_number(_MOST_COLUMNS))
     cardinality: tuple[int, ...] = option("all", "distinct values of a column, like all,1000", _cardinalities)
     run_length: tuple[int, ...] = option(
-        "1", "how often each value comes in a row, like 1,32", whole_numbers(_MOST_ROWS, 16)
+        "1", "repeats of each value in a run, like 1,32", whole_numbers(_MOST_ROWS, 16)
     )
     compression: tuple[str, ...] = option(
         "snappy", f"one or several of {', '.join(COMPRESSIONS)}", choice(*COMPRESSIONS)
@@ -84,7 +84,7 @@ class TableOptions(Options, frozen=True):
 
 
 class TableCase(Case, frozen=True, kw_only=True):
-    """One file, and who reads it. What only files of ours have is not named for the user's."""
+    """A file and its reader. Parameters of generated files are omitted for the user's file."""
 
     reader: str
     format: str

@@ -1,6 +1,6 @@
-"""Reads of Parquet and ORC files into memory: fetching of the encoded bytes and decoding apart, and both together.
+"""Reads of Parquet and ORC files into memory: fetching the encoded bytes, decoding them, and both together.
 
-Files that are made have no name, and a file of the user's is only read.
+Generated files have no name, and a user's file is only read.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 
 _PACKAGES = {"pyarrow": ("pyarrow",), "cudf": ("pyarrow", "cudf"), "cudf gds": ("pyarrow", "cudf")}
 _WHEELS = {"pyarrow": "'railwright[tables]'", "cudf": "cudf-cu13"}
-# For the plan, of one core of a VM: made and written, read and decoded.
+# For the plan, on one core of a VM: rates of making and writing, reading and decoding.
 _MADE_BYTES_PER_S, _READ_BYTES_PER_S = 30e6, 150e6
 _COPIES = 5
-"""Of the table: as made, as read, as decoded, its file in memory, and what making it takes."""
+"""Copies of the table in memory: as made, as read, as decoded, its file, and the memory for making it."""
 _OTHER_ENCODED = 6
-"""How much larger than its file a table of the user's is taken to be, for the plan."""
+"""The assumed ratio of a user's table to its file, for the plan."""
 
 TableJob = Job[TableOptions, TableCase]
 TableRank = Rank[TableOptions, TableCase]
 
 
 def _launches(options: TableOptions, machine: Machine) -> tuple[Launch[TableCase], ...]:
-    """One for each reader and each file that is made."""
+    """Return a launch for each reader and each generated file."""
     cases = [TableCase(reader=reader, format="file") for reader in options.reader]
     if options.file == OWN:
         axes = (options.format, options.compression, options.cardinality, options.run_length, options.row_group)
@@ -73,7 +73,7 @@ def _launches(options: TableOptions, machine: Machine) -> tuple[Launch[TableCase
 
 
 def _environment(case: TableCase) -> dict[str, str]:
-    """KvikIO and cuDF are told by their environment whether cuFile may be used, and must be."""
+    """Return the variables that tell KvikIO and cuDF whether cuFile may, or must, be used."""
     if case.reader == "cudf":
         return {"LIBCUDF_CUFILE_POLICY": "OFF", "KVIKIO_COMPAT_MODE": "ON"}
     if case.reader == "cudf gds":
@@ -90,14 +90,14 @@ def _target(job: TableJob) -> str:
 
 
 def _place(options: TableOptions) -> str:
-    """The folder whose file system is measured."""
+    """Return the folder whose file system is measured."""
     return options.directory if options.file == OWN else str(Path(options.file).parent)
 
 
 def _plan(job: TableJob) -> Plan:
-    """What it costs and why it cannot be done. Of a user's file only its size is asked."""
+    """Estimate the cost, or give the reason why it cannot run. Reads only the size of a user's file."""
     options = job.options
-    size, problem = _size_of(options)
+    size, problem = _estimate_size(options)
     memory = options.size if options.file == OWN else _OTHER_ENCODED * size
     reads = len(options.cache) * 2 + 1
     seconds = 3 + memory / _MADE_BYTES_PER_S
@@ -114,15 +114,15 @@ def _plan(job: TableJob) -> Plan:
 
 
 def _lacking(job: TableJob) -> str:
-    """What its reader needs and this machine does not have; empty where it has all."""
+    """Return the reader's requirements that this machine lacks, or an empty string."""
     for name in _PACKAGES[job.case.reader]:
         if importlib.util.find_spec(name) is None:
             return f"{name} is not installed: pip install {_WHEELS[name]}"
     return gpu_job.waived(job) if "cudf" in job.case.reader else ""
 
 
-def _size_of(options: TableOptions) -> tuple[int, str]:
-    """The bytes of the file, about, and why it cannot be read or made."""
+def _estimate_size(options: TableOptions) -> tuple[int, str]:
+    """Return the approximate size of the file, and the reason why it cannot be read or made."""
     if options.file == OWN:
         return options.size, room_problem(options.directory, options.size)
     try:
@@ -136,7 +136,7 @@ def _size_of(options: TableOptions) -> tuple[int, str]:
 
 @dataclass
 class _Work:
-    """One file with its reader, and what was found in it."""
+    """A file with its reader and their findings."""
 
     rank: TableRank
     blank: Result
@@ -168,7 +168,7 @@ def _run(rank: TableRank) -> Iterator[Result]:
         fd, expected = _made(rank, stack) if options.file == OWN else (_opened(options.file, stack), None)
         name = "the test file" if options.file == OWN else options.file
         path = f"/proc/self/fd/{fd}"
-        rank.step(f"reading what {name} says of itself")
+        rank.step(f"reading the metadata of {name}")
         what = arrow_files.layout(path, name, options.read)
         arrow_files.check_room(name, what, available_memory_bytes())
         reader = _reader(rank, stack, path, name, what)
@@ -181,7 +181,7 @@ def _run(rank: TableRank) -> Iterator[Result]:
         checked, wrong = arrow_files.difference(reader.to_arrow(table), expected.select(list(what.columns)))
         method = "every value against the table that was written"
         if options.file != OWN:
-            method = "every value against a read in one thread, with the checksums of pages that have them"
+            method = "every value against a read in one thread, with page checksums where present"
         check = Verification(method=method, bytes_checked=checked, bytes_wrong=wrong)
         in_memory = reader.memory_bytes(table)
         blank = BENCHMARK.blank("", rank.job.case, settings=_settings(what, in_memory, reader, options))
@@ -206,7 +206,7 @@ def _settings(what: Layout, in_memory: int, reader: Reader, options: TableOption
 
 
 def _made(rank: TableRank, stack: contextlib.ExitStack) -> tuple[int, Any]:
-    """A nameless file of the case, and the table that it holds."""
+    """Make a nameless file for the case; returns it and its table."""
     from railwright.benchmarks.tables import making
 
     options, case = rank.job.options, rank.job.case
@@ -247,7 +247,7 @@ def _reader(rank: TableRank, stack: contextlib.ExitStack, path: str, name: str, 
 
 
 def _route(reader: str, encoded: int, before: int | None, after: int | None) -> tuple[Evidence, ...]:
-    """Whether a reader for GPUs fetched by system calls through host memory, or in another way."""
+    """Return evidence of the reader's route: system calls through host memory, or another."""
     if reader == "pyarrow":
         return ()
     if before is None or after is None:
@@ -258,12 +258,12 @@ def _route(reader: str, encoded: int, before: int | None, after: int | None) -> 
 
 
 def _measure(work: _Work) -> Iterator[Result]:
-    """All points: the parts and both together in turn, so that what the machine does else meets all of them."""
+    """Measure all points, with parts and whole in turn, so that other load on the machine affects all alike."""
     options = work.rank.job.options
     refused = dict(_refused(work))
     caches = [cache for cache in options.cache if cache not in refused]
     for cache, why in refused.items():
-        yield waived(_at(work, cache), why, {"cache": cache})
+        yield waived(_locate(work, cache), why, {"cache": cache})
     for asked in options.threads:
         threads = asked or len(os.sched_getaffinity(0))
         work.reader.use(threads)
@@ -281,7 +281,7 @@ def _measure(work: _Work) -> Iterator[Result]:
 
 
 def _refused(work: _Work) -> Iterator[tuple[str, str]]:
-    """The kinds of cache that this file system does not give, with the reason."""
+    """Yield the kinds of cache that this file system does not allow, with reasons."""
     for cache in work.rank.job.options.cache:
         try:
             work.file.prepare(cache)
@@ -297,8 +297,8 @@ def _timed(do: Callable[[], object]) -> float:
     return seconds
 
 
-def _at(work: _Work, cache: str) -> Result:
-    """The record with its path."""
+def _locate(work: _Work, cache: str) -> Result:
+    """Return the record with its path."""
     job = work.rank.job
     source = device_of(job.topology, _place(job.options)) if cache == "cold" else PAGE_CACHE
     return replace(work.blank, path=f"{source}>{_target(job)}", verification=work.check)
@@ -310,7 +310,7 @@ def _results(
     encoded, memory = work.what.encoded_bytes, work.in_memory_bytes
     job, decode_s = work.rank.job, statistics.median(decode)
     for cache, seen in times.items():
-        at = replace(_at(work, cache), evidence=(work.file.evidence(cache), *work.evidence))
+        at = replace(_locate(work, cache), evidence=(work.file.evidence(cache), *work.evidence))
         varied: dict[str, Scalar] = {"threads": threads, "cache": cache}
         fetch_s = statistics.median(seen.fetch)
         yield measured(at, [encoded / one for one in seen.fetch], varied={**varied, "part": FETCH, "bytes": ENCODED})

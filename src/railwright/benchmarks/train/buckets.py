@@ -1,7 +1,7 @@
-"""How a model's gradients are cut into buckets, each of which is one all-reduce. Pure arithmetic.
+"""Division of a model's gradients into buckets, each a single all-reduce. Pure arithmetic.
 
-Gradients are counted in the order in which a backward pass completes them: the last layer's first.
-They lie one after the other in that order, so that a bucket is a range of elements.
+Gradients are in the order in which a backward pass completes them, the last layer's first. They are contiguous in that
+order, so that a bucket is a range of elements.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ TENSOR = "tensor"
 MOST_BUCKETS = 4096
 _LEAST_BUCKET_BYTES = 1024
 _SLICE_ELEMENTS = 64
-"""Slices start at a multiple of this, so that a matrix in one is aligned as tensor cores want it."""
+"""The alignment of slices, so that a matrix in one is aligned for tensor cores."""
 
 
 class Bucket(NamedTuple):
-    """A range of gradient elements that one all-reduce adds up."""
+    """A range of gradient elements summed by one all-reduce."""
 
     first: int
     elements: int
 
     @property
     def end(self) -> int:
-        """The first element behind it."""
+        """The first element behind the bucket."""
         return self.first + self.elements
 
 
 def parse_bucket(text: str) -> int | str:
-    """`25M` as bytes, or `single` (one for all gradients) or `tensor` (one for each). Raises UsageError."""
+    """Parse `25M` as bytes, or `single` (one for all gradients) or `tensor` (one for each). Raises UsageError."""
     name = text.strip()
     if name in (SINGLE, TENSOR):
         return name
     size = parse_size(name)
     if size < _LEAST_BUCKET_BYTES:
-        raise UsageError(f"a bucket of {format_size(size)} is below {format_size(_LEAST_BUCKET_BYTES)}",
+        raise UsageError(f"a bucket must be at least {format_size(_LEAST_BUCKET_BYTES)}, got {format_size(size)}",
                          hint=f"give a size like 25M, {SINGLE} or {TENSOR}")  # fmt: skip
     return size
 
 
 def parse_buckets(text: str) -> tuple[str, ...]:
-    """The kinds of buckets of `25M,single`, each once and as it is printed: `25 MiB`, `single`. Raises UsageError."""
+    """Parse `25M,single` into distinct kinds as they are printed: `25 MiB`, `single`. Raises UsageError."""
     kinds = [parse_bucket(part) for part in text.split(",")]
     return tuple(dict.fromkeys(kind if isinstance(kind, str) else format_bucket(kind) for kind in kinds))
 
 
 def format_bucket(size_bytes: int) -> str:
-    """`25M`, `512K` or `1500`: what `parse_bucket` reads as the same size."""
+    """Format `25M`, `512K` or `1500`, which `parse_bucket` reads as the same size."""
     for letter, factor in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
         if size_bytes % factor == 0:
             return f"{size_bytes // factor}{letter}"
@@ -61,11 +61,11 @@ def format_bucket(size_bytes: int) -> str:
 
 
 def cut(kind: str, gradients: Sequence[int], element_bytes: int, *, divisible: bool) -> tuple[Bucket, ...]:
-    """The buckets of gradients with so many elements each.
+    """Divide gradients of these sizes into buckets.
 
-    A bucket of whole tensors is closed as soon as it holds its size, as PyTorch's DistributedDataParallel closes its.
-    `divisible` cuts through gradients, so that every bucket but the last has exactly its size.
-    Raises UsageError for more than MOST_BUCKETS.
+    A bucket of whole tensors is closed as soon as it reaches its size, as in PyTorch's DistributedDataParallel.
+    `divisible` cuts through gradients, so that every bucket but the last has exactly its size. Raises UsageError for
+    more than MOST_BUCKETS.
     """
     total, asked = sum(gradients), parse_bucket(kind)
     if asked == SINGLE:
@@ -75,7 +75,7 @@ def cut(kind: str, gradients: Sequence[int], element_bytes: int, *, divisible: b
     else:
         most = max(1, int(asked) // element_bytes)
         if total // most > MOST_BUCKETS and divisible:
-            raise UsageError(f"buckets of {kind} cut the gradients into {total // most}, above {MOST_BUCKETS}",
+            raise UsageError(f"buckets of {kind} make {total // most} parts, more than {MOST_BUCKETS}",
                              hint="choose larger buckets")  # fmt: skip
         counts = _evenly(total, most) if divisible else _closed(gradients, most)
     starts = itertools.accumulate(counts[:-1], initial=0)
@@ -97,13 +97,13 @@ def _closed(gradients: Sequence[int], enough: int) -> list[int]:
 
 
 def last_parts(buckets: Sequence[Bucket], parts: Sequence[int]) -> tuple[int, ...]:
-    """For each bucket, which of the consecutive parts of so many elements completes it, counted from 0."""
+    """Return, for each bucket, the number from 0 of the part whose elements complete it."""
     ends = list(itertools.accumulate(parts))
     return tuple(bisect.bisect_left(ends, bucket.end) for bucket in buckets)
 
 
 def slices(total: int, wanted: int) -> tuple[int, ...]:
-    """At most `wanted` about equal slices of `total` elements; all but the last are a multiple of 64."""
+    """Divide `total` elements into at most `wanted` nearly equal slices; all but the last are multiples of 64."""
     unit = _SLICE_ELEMENTS
     starts = sorted({total * index // wanted // unit * unit for index in range(wanted)})
     return tuple(end - start for start, end in itertools.pairwise((*starts, total)))

@@ -1,4 +1,4 @@
-"""What `train_step` can be asked for, and what follows from it before anything runs: its points and its plan."""
+"""Options of `train_step`, and the points and plan that follow from them."""
 
 from __future__ import annotations
 
@@ -25,35 +25,37 @@ _MOST_BATCH = 4096
 _MOST_SECONDS = 86_400
 _ANY = "any"
 
-# For the plan, on the slow side of what two H200 took (docs/measured/2xh200): 63 s with PyTorch, of
-# which 31 s were iterations of 25 ms and 64 images on 132 multiprocessors at 1.98 GHz; 33 s and 26 s with cuBLAS.
+# For the plan, on the slow side of two H200 (docs/measured/2xh200): 63 s with PyTorch, of which 31 s were iterations of
+# 25 ms and 64 images on 132 multiprocessors at 1.98 GHz; 33 s and 26 s with cuBLAS.
 _ESTIMATE_TORCH_START_S, _ESTIMATE_START_S = 35.0, 10.0
 _ESTIMATE_IMAGE_CYCLES = 1.5e8  # of one multiprocessor
-_ESTIMATE_IMAGE_S = 2e-3  # of a GPU whose multiprocessors and clock nobody knows
+_ESTIMATE_IMAGE_S = 2e-3  # of a GPU with unknown multiprocessors and clock
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_NVLINK_BYTES_PER_S = 20e9, 100e9
 _ESTIMATE_CHECKED_BYTES_PER_S = 0.5e9
 _HOST_BYTES = 4 * GIB  # of a process with PyTorch, CUDA and NCCL loaded
 _CHECKED_AT_ONCE_BYTES = 64 * MIB
 _TENFOLD = 10
-"""Gradients reduced at a tenth of the estimated rate are slow, but they do not hang."""
+"""Gradients reduced at a tenth of the estimated rate are slow but do not hang."""
 
 HEARD_OF_S = 10.0
-"""How long a rank may time iterations before it reports to its launcher; a single iteration may take longer."""
+"""The longest time for which a rank times iterations before it reports to its launcher; a single iteration may take
+longer.
+"""
 LEAST_ITERATIONS = 10
-"""The fewest iterations of a point that ends when its time is up."""
+"""The fewest iterations of a point that ends early."""
 
 
 class Point(NamedTuple):
-    """One way to do a step."""
+    """The parameters of a step."""
 
     dtype: str
     buckets: str
-    """As `train_buckets.parse_bucket` reads it."""
+    """The text that `train_buckets.parse_bucket` reads."""
     overlap: bool
 
 
 class TrainOptions(Options, frozen=True):
-    """What training iterations are asked for."""
+    """Options of training iterations."""
 
     model: Model = option("resnet50", "resnet50, or a number of parameters like 25.6M or 7B", parse_model)
     dtypes: tuple[str, ...] = option("fp32,fp16", "fp32, fp16, bf16", choice(*ELEMENT_BYTES))
@@ -65,7 +67,7 @@ class TrainOptions(Options, frozen=True):
         "yes: a bucket goes as soon as it is complete; no: all go after the backward pass",
         choice("yes", "no"),
     )
-    compute: str = option(AUTO, f"{AUTO} (the first that can be), {', '.join(WAYS)}", one_of(AUTO, *WAYS))
+    compute: str = option(AUTO, f"{AUTO} (the first that works), {', '.join(WAYS)}", one_of(AUTO, *WAYS))
     compute_ms: int = option(
         "50", "milliseconds that a compute phase without PyTorch shall last", whole_number(_MOST_COMPUTE_MS)
     )
@@ -81,11 +83,11 @@ class TrainOptions(Options, frozen=True):
 
     @property
     def most_s(self) -> float:
-        """How long the iterations of a point may last."""
+        """The time limit of a point's iterations."""
         return float("inf") if self.most_seconds is None else float(self.most_seconds)
 
     def points(self) -> tuple[Point, ...]:
-        """Every way to do a step, each once. One bucket for all is complete last, so it is never overlapped."""
+        """List the ways to do a step, without duplicates. A single bucket completes last and is never overlapped."""
         found = (
             Point(dtype, buckets, overlap == "yes" and buckets != SINGLE)
             for dtype in self.dtypes
@@ -95,7 +97,7 @@ class TrainOptions(Options, frozen=True):
         return tuple(dict.fromkeys(found))
 
     def portion(self, done: int, spent_s: float, once_s: float) -> int:
-        """How many iterations come next without a word to the launcher, 0 at the end of a point.
+        """Return the iterations to do before the next report to the launcher, 0 at the end of a point.
 
         `done` have taken `spent_s`, and the last of them `once_s`.
         """
@@ -107,14 +109,14 @@ class TrainOptions(Options, frozen=True):
         return int(min(left, allowed, max(1, HEARD_OF_S / once_s)))
 
     def cut_short(self, done: int) -> dict[str, Scalar]:
-        """For the record of a point that its time ended before all its iterations; nothing where it had them all."""
+        """Return a record's note that a point ended early, or nothing if all iterations ran."""
         if done >= self.iterations or self.most_seconds is None:
             return {}
         return {"iterations_wanted": self.iterations, "ended_after_s": self.most_seconds}
 
 
 class OnGpus(Case, frozen=True, kw_only=True):
-    """The GPUs that were named, if any."""
+    """The named GPUs, if any."""
 
     gpus: str = ""
 
@@ -124,13 +126,13 @@ TrainRank = Rank[TrainOptions, OnGpus]
 
 
 def launches(options: TrainOptions, machine: Machine) -> tuple[Launch[OnGpus], ...]:
-    """One launch, a process for each GPU."""
+    """Return a launch with a process for each GPU."""
     ids = options.gpus.of(machine)
     return (Launch(case=OnGpus(gpus=options.gpus.in_records), ranks=max(1, len(ids)), gpus=ids),)
 
 
 def _compute_s(job: TrainJob) -> tuple[float, float]:
-    """Estimates of one compute phase, and of all that comes before the first."""
+    """Estimate the time of one compute phase, and of the preparation before the first."""
     options, model, gpus = job.options, job.options.model, job.gpus
     asked = options.compute
     has_torch = model.tensors and (
@@ -145,7 +147,7 @@ def _compute_s(job: TrainJob) -> tuple[float, float]:
 
 
 def plan(job: TrainJob) -> Plan:
-    """The plan of all points; the memory is the host's, for gradients lie on the GPUs."""
+    """Plan all points; the memory is the host's, because gradients lie on the GPUs."""
     options, ranks, model = job.options, job.ranks, job.options.model
     compute, seconds = _compute_s(job)
     joined = all(gpu.facts.get("nvlinks_active") for gpu in job.gpus)
@@ -171,7 +173,7 @@ def plan(job: TrainJob) -> Plan:
 
 
 def _waived(job: TrainJob) -> str:
-    """Why the launch cannot be, as far as that is known without loading anything."""
+    """Return the reason why the launch cannot run, as far as known without loading libraries."""
     options, model = job.options, job.options.model
     reason = nccl_gpus.waived(job, 1)
     if reason:
@@ -181,7 +183,7 @@ def _waived(job: TrainJob) -> str:
     try:
         for point in options.points():
             if point.buckets == TENSOR and not model.tensors:
-                return f"a model given by its number of parameters has no tensors: buckets={TENSOR} cannot be"
+                return f"buckets={TENSOR} needs a model with tensors, got a number of parameters"
             cut(point.buckets, model.gradients, ELEMENT_BYTES[point.dtype], divisible=not model.tensors)
     except UsageError as error:
         return error.message

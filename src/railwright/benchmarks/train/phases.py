@@ -23,20 +23,20 @@ _TORCH_WARM_UP = 5
 
 
 class Way(NamedTuple):
-    """What every rank can compute with, and what it needs for that."""
+    """The library for compute that every rank has, with its requirements."""
 
     name: Kind | Literal["torch"]
     fallback: str
-    """Why it is not what would have come first; empty where it is."""
+    """The reason why an earlier choice is unavailable; empty if this is the first choice."""
     torch: Any
     cublas: Cublas | None
 
 
 def with_torch(rank: TrainRank, model: Model) -> Way | None:
-    """PyTorch where every rank has it, None where the model is not its or `compute` names another way. Collective.
+    """Return PyTorch if every rank has it, or None if the model or `compute` excludes it. Collective.
 
-    To be called before NCCL is loaded: PyTorch must find the NCCL that it was built with, and not another one.
-    A way without torch says in `fallback` why. Raises Unavailable, on all ranks alike, where it must be torch.
+    Call it before NCCL is loaded: PyTorch must find the NCCL that it was built with. A way without torch gives the
+    reason in `fallback`. Raises Unavailable on all ranks if torch is required.
     """
     asked = rank.job.options.compute
     if asked not in (AUTO, "torch") or not model.tensors:
@@ -51,9 +51,9 @@ def with_torch(rank: TrainRank, model: Model) -> Way | None:
 
 
 def choose(rank: TrainRank, device: Device, stream: Stream, torch: Way | None) -> Way:
-    """The first way that every rank can go, of those that the option `compute` allows. Collective.
+    """Return the first way that every rank supports among those that `compute` allows. Collective.
 
-    Raises Unavailable, on all ranks alike, where one was asked for that a rank cannot go.
+    Raises Unavailable on all ranks if a rank lacks the requested way.
     """
     asked = rank.job.options.compute
     if asked == "none":
@@ -73,25 +73,25 @@ def choose(rank: TrainRank, device: Device, stream: Stream, torch: Way | None) -
 
 @contextmanager
 def opened(rank: TrainRank, way: Way, device: Device, stream: Stream, model: Model, dtype: str) -> Iterator[Phase]:
-    """The compute phase of one type, calibrated; its memory is given back at the end. Collective."""
+    """Open and calibrate the compute phase of one type; frees its memory at the end. Collective."""
     rank.step(f"{way.name} {dtype}")
     if way.name == "torch":
         yield _TorchPhase(rank, way.torch, device, stream, dtype)
         way.torch.cuda.empty_cache()
         return
     layers = slices(model.parameters, LAYERS)
-    held = ExitStack()  # closed only where all went well: to free memory waits for a GPU that may wait for a dead rank
+    held = ExitStack()  # closed only after success: freeing memory waits for a GPU that may wait for a dead rank
     memory = held.enter_context(DeviceBuffer(device, model.parameters * ELEMENT_BYTES[dtype]))
     load = held.enter_context(Load(way.name, layers, dtype, device, rank=rank.index, cublas=way.cublas))
     memory.set_bytes(0)
     load.calibrate(rank.job.options.compute_ms * 1e-3, memory.address, stream)
-    load.set(*rank.comm.bcast(load.size))  # the same work for all, so that a slow GPU shows
+    load.set(*rank.comm.bcast(load.size))  # the same work on all ranks, so that a slow GPU shows
     yield _LoadPhase(Gradients(memory.address, model.parameters, dtype), load, model, layers, way)
     held.close()
 
 
 class _LoadPhase:
-    """Matrix products or the burn kernel: all of an iteration is one call of the C library."""
+    """Matrix products or the burn kernel: an iteration is one call of the C library."""
 
     def __init__(self, gradients: Gradients, load: Load, model: Model, layers: Sequence[int], way: Way) -> None:
         self.gradients, self.load = gradients, load
@@ -102,7 +102,9 @@ class _LoadPhase:
             self.settings |= {"tokens": load.size[0], "repeats": load.size[1], "flop": load.flops}
 
     def cut(self, point: Point) -> tuple[tuple[int, int, int], ...]:
-        """First element, count and completing layer of each bucket; cut anywhere where the model has no tensors."""
+        """Return the first element, count and completing layer of each bucket; divides anywhere if the model has no
+        tensors.
+        """
         buckets = _cut(self._model, point)
         return tuple(
             (bucket.first, bucket.elements, layer)
@@ -110,12 +112,12 @@ class _LoadPhase:
         )
 
     def run(self, step: Step, point: Point, *, warm: int, samples: int) -> Timed:
-        """In C, without Python between them."""
+        """Time iterations in C, without Python between them."""
         del point  # the step knows
         return step.run(warm=warm, samples=samples)
 
     def once(self, step: Step, point: Point) -> None:
-        """In C as well."""
+        """Run an iteration in C."""
         del point
         step.once()
 
@@ -148,13 +150,13 @@ class _TorchPhase:
         stream.synchronize()
 
     def cut(self, point: Point) -> tuple[tuple[int, int, int], ...]:
-        """The same, of whole tensors. The layer is always 0, because the hooks tell when a bucket is complete."""
+        """Divide into whole tensors, as above. The layer is always 0, because the hooks report complete buckets."""
         buckets = _cut(self._model, point)
         self._trainer.use(buckets)
         return tuple((bucket.first, bucket.elements, 0) for bucket in buckets)
 
     def run(self, step: Step, point: Point, *, warm: int, samples: int) -> Timed:
-        """As `rw_train_run` has it: with communication, without, and the communication alone, in turn."""
+        """Time iterations as `rw_train_run` does: with communication, without, and the communication alone, in turn."""
         timed = Timed([], [], [], [])
         for number in range(-warm, samples):
             iteration = self._iterate(step, point, communicates=True)
@@ -167,7 +169,7 @@ class _TorchPhase:
         return timed
 
     def once(self, step: Step, point: Point) -> None:
-        """One iteration with communication."""
+        """Run one iteration with communication."""
         self._iterate(step, point, communicates=True)
 
     def _iterate(self, step: Step, point: Point, *, communicates: bool) -> float:

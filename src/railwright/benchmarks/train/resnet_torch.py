@@ -1,8 +1,8 @@
-"""A real forward and backward pass of ResNet-50 by PyTorch, with its gradients where the all-reduce finds them.
+"""A real forward and backward pass of ResNet-50 by PyTorch, with gradients placed for the all-reduce.
 
-Every gradient is a view into one flat tensor, in the order of the backward pass, as DistributedDataParallel has it with
-`gradient_as_bucket_view`. A hook on each parameter says when its gradient is complete.
-PyTorch is imported in ranks alone, and only where it is installed; it is no dependency.
+Every gradient is a view into one flat tensor, in the order of the backward pass, as in DistributedDataParallel with
+`gradient_as_bucket_view`. A hook on each parameter reports its complete gradient. PyTorch is imported only in ranks and
+only if installed; it is no dependency.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from railwright.errors import CannotJudge
 
 IMAGE_PIXELS = 224
 LEAST_VERSION = (2, 1)
-"""The first with hooks after the accumulation of a gradient."""
+"""The first version with hooks after the accumulation of a gradient."""
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 Reduce = Callable[[int, int], None]
-"""Adds a bucket up over all ranks: its number, and the stream (its handle) behind which that is to happen."""
+"""Sums a bucket over all ranks. Takes its number and the handle of the stream to run behind."""
 
 
 def load() -> Any:  # noqa: ANN401 - torch is typed where it is installed, and only there
-    """The module torch. Raises CannotJudge where it is missing, older than 2.1 or sees no GPU."""
+    """Load torch. Raises CannotJudge if it is missing, older than 2.1 or sees no GPU."""
     try:
         torch = importlib.import_module("torch")
     except (ImportError, OSError) as error:
@@ -40,11 +40,11 @@ def load() -> Any:  # noqa: ANN401 - torch is typed where it is installed, and o
 
 
 def resnet50(torch: Any) -> Any:  # noqa: ANN401
-    """The model of `train_model.resnet50_shapes`, its parameters in the same order, with random weights."""
+    """Build the model of `train_model.resnet50_shapes` with random weights, its parameters in the same order."""
     nn = torch.nn
 
     def convolution(given: int, made: int, size: int, stride: int = 1) -> list[Any]:
-        """Without a bias: the normalisation behind it has one."""
+        """Return a convolution without a bias, because a normalisation follows it."""
         whole = nn.Conv2d(given, made, size, stride=stride, padding=size // 2, bias=False)
         return [whole, nn.BatchNorm2d(made)]
 
@@ -77,7 +77,7 @@ def resnet50(torch: Any) -> Any:  # noqa: ANN401
 class Trainer:
     """A model with a batch of random images on a device, and its gradients in one flat tensor.
 
-    `stream` is the handle of the stream on which all of it runs; None on a CPU, where only tests are.
+    `stream` is the handle of the stream on which all of it runs; None on a CPU, which only tests use.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class Trainer:
         if stream is not None:
             self._stream = torch.cuda.ExternalStream(stream, device=device)
         kind = getattr(torch, _DTYPES[dtype])
-        with self._on_stream():
-            torch.manual_seed(seed)  # every rank has other images, so that their gradients differ
+        with self._use_stream():
+            torch.manual_seed(seed)  # ranks have different images, so that their gradients differ
             self._model = model.to(device=device, dtype=kind, memory_format=torch.channels_last)
             images = torch.randn(batch, 3, pixels, pixels, device=device, dtype=kind)
             self._images = images.contiguous(memory_format=torch.channels_last)
@@ -112,11 +112,11 @@ class Trainer:
         self._next = 0
         self._reduce: Reduce | None = None
 
-    def _on_stream(self) -> Any:  # noqa: ANN401
+    def _use_stream(self) -> Any:  # noqa: ANN401
         return self._torch.cuda.stream(self._stream) if self._stream is not None else self._torch.enable_grad()
 
     def _place(self, parameters: Sequence[Any]) -> None:
-        """Gradients become views of the flat tensor, laid out as their parameters, with a hook on each."""
+        """Make gradients views of the flat tensor, laid out as their parameters, with a hook on each."""
         first = 0
         for index, parameter in enumerate(parameters):
             part = self.flat[first : first + parameter.numel()]
@@ -126,11 +126,11 @@ class Trainer:
 
     @property
     def address(self) -> int:
-        """Where the gradients lie."""
+        """Return the gradients' address."""
         return int(self.flat.data_ptr())
 
     def use(self, buckets: Sequence[Bucket]) -> None:
-        """Take these buckets, which are whole tensors, from the next step on."""
+        """Use these buckets of whole tensors from the next step on."""
         self._bucket_of, self._sizes, number, first = [], [0] * len(buckets), 0, 0
         for count in self.counts:
             while first >= buckets[number].end:
@@ -140,7 +140,9 @@ class Trainer:
             first += count
 
     def _arrived(self, index: int) -> None:
-        """A gradient is complete: buckets go in their order, the same on every rank, as soon as all before are full."""
+        """Handle a complete gradient: buckets are reduced in order, the same on every rank, once all before are
+        complete.
+        """
         if self._reduce is None:
             return
         self._missing[self._bucket_of[index]] -= 1
@@ -149,13 +151,13 @@ class Trainer:
             self._next += 1
 
     def _current(self) -> int:
-        """The stream on which autograd has put the gradient."""
+        """Return the stream on which autograd placed the gradient."""
         return int(self._torch.cuda.current_stream().cuda_stream) if self._stream is not None else 0
 
     def step(self, reduce: Reduce | None) -> None:
-        """Gradients to zero, forward and backward; `reduce` is called for each bucket as soon as it is complete."""
+        """Zero the gradients and run both passes; calls `reduce` for each bucket as soon as it is complete."""
         self._reduce, self._missing, self._next = reduce, list(self._sizes), 0
-        with self._on_stream():
+        with self._use_stream():
             self.flat.zero_()
             loss = self._torch.nn.functional.cross_entropy(self._model(self._images).float(), self._labels)
             loss.backward()

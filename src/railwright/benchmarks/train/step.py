@@ -1,9 +1,9 @@
-"""A training-shaped iteration: a compute phase, and its gradients added up over all GPUs by NCCL.
+"""A training-shaped iteration: a compute phase, and the sum of its gradients over all GPUs by NCCL.
 
-One process for each GPU under MPI. Timed as comm_bench times (github.com/chainer/comm_bench): the host's clock over
-all of an iteration, the end of the stream and a barrier inside; one iteration is thrown away.
-Iterations with communication, without it, and the communication alone take turns, so that a clock that drifts meets
-all three, and what communication adds to an iteration (`exposed`) is a difference of neighbours.
+Each GPU has one MPI process. The timing is comm_bench's (github.com/chainer/comm_bench): the host's clock over a whole
+iteration, with the end of the stream and a barrier inside; the first iteration is discarded. Iterations with
+communication, without it, and the communication alone take turns, so that a drifting clock affects all three alike, and
+the time that communication adds to an iteration (`exposed`) is a difference of neighbours.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _WARM_UP = 1
 
 
 class _Seen(NamedTuple):
-    """One point, over all ranks; seconds are means over them."""
+    """The measurements of a point over all ranks; seconds are means over ranks."""
 
     timed: Timed
     wrong: tuple[int, ...]
-    """Elements of known gradients' sum that are wrong, on each rank."""
+    """Wrong elements of known gradients' sum on each rank."""
     sums: tuple[int, ...]
-    """A number of each rank's gradients after an iteration, which must be the same on all."""
+    """A checksum of each rank's gradients after an iteration, which must be equal on all."""
     buckets: tuple[int, ...]
-    """The elements of each."""
+    """The elements of each bucket."""
 
 
 def _run(rank: TrainRank) -> Iterator[Result]:
@@ -55,9 +55,9 @@ def _run(rank: TrainRank) -> Iterator[Result]:
 
 
 def _measured(rank: TrainRank) -> Iterator[Result]:
-    """All points; yields from rank 0 alone."""
+    """Measure all points; yields from rank 0 alone."""
     options = rank.job.options
-    cpus = gpus.widen(rank.job, rank.index)  # PyTorch's own threads run beside this one, too
+    cpus = gpus.widen(rank.job, rank.index)  # PyTorch's own threads run beside this one
     torch = phases.with_torch(rank, options.model)
     device, library = gpus.opened(rank)
     stream = cuda.Stream(device)
@@ -84,18 +84,18 @@ def _measured(rank: TrainRank) -> Iterator[Result]:
 
 
 def _too_large(rank: TrainRank, device: cuda.Device, dtype: str) -> str:
-    """Why the gradients do not fit, on every rank alike; empty where they do. Collective."""
+    """Return the reason, the same on all ranks, why the gradients do not fit, or an empty string. Collective."""
     free = min(rank.comm.allgather(device.free_bytes()))
     size = rank.job.options.model.parameters * ELEMENT_BYTES[dtype]
     if size <= 0.9 * free:
         return ""
-    return f"{size / 1e9:.3g} GB of {dtype} gradients do not fit: {free / 1e9:.3g} GB of GPU memory are free"
+    return f"{size / 1e9:.3g} GB of {dtype} gradients do not fit: {free / 1e9:.3g} GB of GPU memory is free"
 
 
 def _measure(
     rank: TrainRank, team: nccl.Team, device: cuda.Device, stream: cuda.Stream, phase: phases.Phase, point: Point
 ) -> _Seen:
-    """Collective."""
+    """Measure a point. Collective."""
     name = f"train_step {point.dtype} buckets {point.buckets}, overlap {'yes' if point.overlap else 'no'}"
     buckets = phase.cut(point)
     step = Step(rank.comm, team, device, phase.gradients, stream, phase.load, buckets, overlap=point.overlap)
@@ -116,7 +116,7 @@ def _measure(
 
 
 def _time(rank: TrainRank, phase: phases.Phase, step: Step, point: Point, name: str) -> Timed:
-    """All iterations, in portions after which the launcher hears of it. Collective."""
+    """Time all iterations in portions, each followed by a report to the launcher. Collective."""
     wanted = rank.job.options.iterations
     timed = Timed([], [], [], [])
     rank.step(f"{name}: iteration 1 of {wanted}")
@@ -127,7 +127,7 @@ def _time(rank: TrainRank, phase: phases.Phase, step: Step, point: Point, name: 
             whole.extend(part)
         spent_s += sum(more.iteration) + sum(more.compute) + sum(more.communication)
         once_s, done = more.iteration[-1] + more.compute[-1] + more.communication[-1], len(timed.iteration)
-        # Every rank has its own clock, and all must take as many: the first one's word holds.
+        # Ranks have different clocks but must take equally many iterations: rank 0 decides.
         portion, warm = rank.comm.bcast(rank.job.options.portion(done, spent_s, once_s)), 0
         rank.step(f"{name}: {done} of {wanted} iterations")
     return timed
@@ -157,7 +157,7 @@ def _blank(rank: TrainRank, case: Case) -> Result:
 
 
 def _results(rank: TrainRank, point: Point, seen: _Seen, kept: dict[str, Scalar]) -> Iterator[Result]:
-    """The four parts of an iteration, and the rate of the communication alone."""
+    """Yield the four parts of an iteration, and the rate of the communication alone."""
     model, timed, element = rank.job.options.model, seen.timed, ELEMENT_BYTES[point.dtype]
     size = model.parameters * element
     kept = {
@@ -186,19 +186,19 @@ def _results(rank: TrainRank, point: Point, seen: _Seen, kept: dict[str, Scalar]
     for part, samples in parts.items():
         spread: dict[str, Scalar] = {"mean_s": statistics.fmean(samples), "std_s": statistics.pstdev(samples)}
         yield measured(blank(part), samples, settings={**kept, **spread})
-    if rank.size > 1:  # else nothing goes over any link
+    if rank.size > 1:  # otherwise no link carries data
         bus = float(factor("all_reduce", rank.size))
         rates = [bus * size / second for second in timed.communication]
         yield measured(blank("communication", "busbw"), rates, "bandwidth_bytes_per_s")
 
 
 def _failure(seen: _Seen) -> str:
-    """Why a measured point does not count, empty where it does."""
+    """Return the reason why a measured point is invalid, or an empty string."""
     if wrong := wrong_on_ranks(seen.wrong, "gradients"):
         return f"wrong sum of known gradients: {wrong}"
     other = [str(rank) for rank, one in enumerate(seen.sums) if one != seen.sums[0]]
     if other:
-        return f"after an iteration the gradients of rank 0 are not those of rank {', '.join(other[:8])}"
+        return f"after an iteration the gradients of rank 0 differ from those of rank {', '.join(other[:8])}"
     return ""
 
 
