@@ -49,11 +49,12 @@ def _options(line: str, number: int) -> dict[str, str]:
     for word in line.split():
         name, equals, value = word.partition("=")
         if not equals or name.lower() not in _KNOWN:
-            reason = "blocks have no switches" if name.lower() in ("blockname", "blocksizes") else "not an option"
+            is_block = name.lower() in ("blockname", "blocksizes")
+            reason = "blocks have no switches" if is_block else "not an option of topology.conf"
             raise UsageError(f"line {number}: {word[:60]!r}: {reason}", hint=_HINT)
         given[name.lower()] = value
     if given and not _NAME.fullmatch(given.get("switchname", "")):
-        raise UsageError(f"line {number}: SwitchName must have letters, digits, '.', '_' and '-' only", hint=_HINT)
+        raise UsageError(f"line {number}: SwitchName must be letters, digits, '.', '_' and '-'", hint=_HINT)
     return given
 
 
