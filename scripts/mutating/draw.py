@@ -1,4 +1,4 @@
-"""Which mutants: drawn at random, spread over packages by their size, at least one of each."""
+"""Draws mutants at random, spread over packages by size, at least one in each."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from mutating.languages import C, Go, Language, Python
 
 SPREAD: tuple[tuple[type[Language], int], ...] = ((Python, 39), (C, 3), (Go, 18))
-"""How many of each language: about as the lines of src/railwright and of node/ are, and of its C and Python."""
+"""Mutants of each language, about in proportion to the lines of src/railwright and node/, and of C and Python."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One line of one file, as it is and as it is altered; `line` counts from 1."""
+    """A line of a file, original and altered; `line` counts from 1."""
 
     number: int
     language: str
@@ -27,7 +27,7 @@ class Mutant:
     after: str
 
     def apply(self, text: str) -> str:
-        """Where the line stands elsewhere in a later source, there."""
+        """Find the line in a later source, in which it may have moved."""
         lines = text.splitlines(keepends=True)
         places = [number for number, line in enumerate(lines, 1) if line.rstrip("\n") == self.before]
         place = self.line if self.line in places else places[0] if len(places) == 1 else None
@@ -38,7 +38,7 @@ class Mutant:
 
 
 def spread(sizes: dict[str, int], count: int) -> dict[str, int]:
-    """One for each package, and the rest in proportion to its lines, by largest remainders."""
+    """Give each package one mutant, and distribute the rest by lines, with largest remainders."""
     rest = count - len(sizes)
     quotas = {name: rest * size / sum(sizes.values()) for name, size in sizes.items()}
     given = {name: 1 + int(quota) for name, quota in quotas.items()}
@@ -49,7 +49,7 @@ def spread(sizes: dict[str, int], count: int) -> dict[str, int]:
 
 
 def draw(tree: Path, seed: int) -> list[Mutant]:
-    """Of a tree of the repository that nothing else uses: candidates are written into it and taken back."""
+    """Draw from a private tree of the repository: candidates are written into it and reverted."""
     chance = random.Random(seed)
     found: list[Mutant] = []
     for language, count in SPREAD:

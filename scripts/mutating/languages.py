@@ -1,4 +1,4 @@
-"""What may be altered in one file, for each language: cosmic-ray's operators, gremlins' tokens, and a few tokens of C.
+"""Alterations of a file, for each language: cosmic-ray's operators, gremlins' tokens, and a few tokens of C.
 
 Each mutator offers, for a file, changes of single lines, and says of one whether it runs at all: what does not compile
 or import, and what alters no more than an annotation, proves nothing of a test.
@@ -32,7 +32,7 @@ Changes = dict[int, dict[str, list[Callable[[], str | None]]]]
 
 @dataclass(frozen=True)
 class Language:
-    """Where its files are in a tree of the repository, and of which package each is."""
+    """The files of the language in a tree of the repository, each with its package."""
 
     tree: Path
 

@@ -1,4 +1,4 @@
-"""Which tests a mutant has to pass, the nearest first; each command ends by itself or by its limit."""
+"""The tests that a mutant has to pass, nearest first; each command has a time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mutating.draw import Mutant
 STAGES = ("package", "package-machine", "quick", "machine")
 """The tests of its package, pure and of the machine; then those of all others, pure and of the machine."""
 LIMIT_S, TEST_LIMIT_S = 460, 240
-"""Of a command and of one test in it: several times what they take on a machine that others use too."""
+"""Time limits of a command and of a test in it: several times their duration on a shared machine."""
 NO_TESTS = 5  # pytest's exit status
 TIMED_OUT = (124, 137)  # that of `timeout`
 MOSTLY_PURE = ("report", "diagnosis", "cli", "checks", "faults", "topology", "results", "limits")
@@ -40,7 +40,7 @@ GO_FAILED = re.compile(r"^\s*--- FAIL: (\S+)|^FAIL\t(\S+)|^panic: test timed out
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; `failed` names what did, if it said so."""
+    """The outcome of a command; `failed` names failed tests if the command reports them."""
 
     passed: bool
     timed_out: bool = False
@@ -50,7 +50,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Tests:
-    """One command, and the same for the tests alone that failed in it."""
+    """A command, and its form for the failed tests alone."""
 
     copy: Copy
     argv: tuple[str, ...]
@@ -93,7 +93,7 @@ class Tests:
         return [*self.argv, *(f"--deselect={name}" for name in sorted(but) if "::" in name)]
 
     def alone(self, ended: Ended) -> Tests:
-        """What failed, to be run on the source as it is: what fails there too proves nothing."""
+        """Return the failed tests to run on the unaltered source: a failure there too proves nothing."""
         if ended.timed_out or not ended.failed:
             return self
         if self.argv[0] != "go":

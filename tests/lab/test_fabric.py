@@ -1,4 +1,4 @@
-"""What the cables of a lab leave to ranks on its hosts: pure, so none of this needs root."""
+"""The rates that a lab's cables give to ranks on its hosts. Pure, so the tests need no root."""
 
 from __future__ import annotations
 

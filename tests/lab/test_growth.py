@@ -22,7 +22,7 @@ from railwright.topology.sources.load import load
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
 
 FLOP_PER_S = 2.4e6
-"""Of each rank, which sleeps so long: the slow link takes several times as long by design, on however busy cores."""
+"""The sleep of each rank: by design the slow link takes several times as long, even on busy cores."""
 
 
 @pytest.fixture(scope="module")

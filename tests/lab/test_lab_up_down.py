@@ -36,7 +36,7 @@ def lab(*words: str, status: int | None = 0) -> subprocess.CompletedProcess[str]
 
 
 def left() -> list[str]:
-    """Whatever there still is of the labs of these tests."""
+    """Return the remains of these tests' labs."""
     found = [str(path) for path in Path("/run/netns").glob("rw-t*")] if Path("/run/netns").is_dir() else []
     found += [str(path) for path in Path("/run/frr").glob("rw-t*")] if Path("/run/frr").is_dir() else []
     found += [str(Path("/run/railwright/labs") / name) for name in NAMES]
@@ -51,7 +51,7 @@ def left() -> list[str]:
 
 
 def made_of(name: str) -> int:
-    """How many namespaces of a lab there are."""
+    """Count the namespaces of a lab."""
     return len(list(Path("/run/netns").glob(f"rw-{name}*")))
 
 
@@ -184,7 +184,7 @@ def test_a_lab_is_refused_a_second_time_and_while_another_works_on_it(shared):
     assert "already" in lab("up", *SHAPE, "--count", "2", "--name", shared, status=2).stderr
     with Path(f"/run/railwright/labs/{shared}/lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert f"works on lab {shared}" in lab("down", "--name", shared, status=2).stderr
+        assert f"lab {shared} is locked" in lab("down", "--name", shared, status=2).stderr
 
 
 @needs_lab
@@ -209,7 +209,7 @@ def test_a_dry_run_prints_the_plan_and_makes_nothing():
     [
         (("up", "hgx-h100"), "number of hosts"),
         (("up", "hgx-h100", "--count", "2", "--rate", "fast"), "not a rate"),
-        (("up", "hgx-h100", "--count", "2", "--name", "a/b", "--dry-run"), "cannot be called"),
+        (("up", "hgx-h100", "--count", "2", "--name", "a/b", "--dry-run"), "is not a valid name"),
         (("exec", "--name", "nosuch", "host0", "--", "true"), "no lab"),
         (("down", "--name", "nosuch"), "no lab"),
         (("down", "--all", "--name", "x"), "--all"),

@@ -1,4 +1,4 @@
-"""What a lab will be made of: pure, so none of this needs root."""
+"""The plan of a lab. Pure, so the tests need no root."""
 
 import ipaddress
 from collections import Counter
@@ -134,20 +134,20 @@ def _addresses(node) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: planned(60), "66 nodes"),
+        (lambda: planned(60), "got 66 (60 of them hosts)"),
         (lambda: planned(300, most_nodes=2000), "at most 250"),
-        (lambda: planned(4, name="Lab"), "cannot be called 'Lab'"),
-        (lambda: planned(4, name="../x"), "cannot be called"),
-        (lambda: planned(4, name="a" * 17), "cannot be called"),
-        (lambda: planned(4, mtu_bytes=1000), "MTU of 1000"),
+        (lambda: planned(4, name="Lab"), "'Lab' is not a valid name"),
+        (lambda: planned(4, name="../x"), "is not a valid name"),
+        (lambda: planned(4, name="a" * 17), "is not a valid name"),
+        (lambda: planned(4, mtu_bytes=1000), "MTU must be 1280 to 65535 bytes, got 1000"),
         (lambda: planned(4, rate_bits_per_s=1.0), "1 bit/s"),
         (lambda: planned(4, rate_bits_per_s=float("nan")), "nan bit/s"),
-        (lambda: planned(4, spines=0), "0 spines"),
-        (lambda: planned(8, fabric=three_tiers(), leaf_hosts=2), "how many hosts share a leaf"),
+        (lambda: planned(4, spines=0), "spines must be at least 1, got 0"),
+        (lambda: planned(8, fabric=three_tiers(), leaf_hosts=2), "--leaf-hosts excludes"),
         (lambda: planned(1, nics=0), "NIC ports"),
         (
             lambda: planned(8, fabric=Fabric(tiers=tuple(Tier(hosts=n) for n in (1, 2, 4, 8)))),
-            "4 tiers of switches",
+            "at most 3 tiers, got 4",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a probe says of a healthy lab's traffic holds together with what the lab is."""
+"""Probes of a healthy lab's traffic agree with the lab's plan."""
 
 from __future__ import annotations
 
@@ -100,18 +100,18 @@ def test_a_host_that_cannot_be_reached_is_a_loss_and_an_error_of_tcp(lab: Lab) -
 
 
 def test_what_a_probe_cannot_be_is_refused(lab: Lab) -> None:
-    with pytest.raises(UsageError, match="is a leaf"):
+    with pytest.raises(UsageError, match="must be a host, got a leaf"):
         route(lab.plan, "host0", "leaf0")
     with pytest.raises(UsageError, match="no rail 2"):
         route(lab.plan, "host0", "host1", rail=2)
     with pytest.raises(UsageError, match="crosses no link"):
         route(lab.plan, "host0", "host0")
-    with pytest.raises(UsageError, match="flows in one probe"):
+    with pytest.raises(UsageError, match="flows in a probe"):
         source_ports(1000)
     way = route(lab.plan, "host0", "host1")
-    with pytest.raises(UsageError, match="seconds in one probe"):
+    with pytest.raises(UsageError, match="seconds in a probe"):
         send_stream(lab, way, source_ports(1), duration_s=float("nan"))
-    with pytest.raises(UsageError, match="packets in one probe"):
+    with pytest.raises(UsageError, match="packets in a probe"):
         send_packets(lab, way, source_ports(128), packets=100_000)
 
 

@@ -61,5 +61,5 @@ def test_hosts_are_found_by_their_short_names_and_one_without_a_leaf_is_refused(
     tree = SwitchTree({"a": "leaf0", "b": "leaf1"}, ())
     fabric = fabric_of_hosts(("a.example.org", "b"), ("eth0",), tree)
     assert fabric.switches == ("leaf0", "leaf1", "network")
-    with pytest.raises(UsageError, match="c is below no leaf"):
+    with pytest.raises(UsageError, match="c has no leaf"):
         fabric_of_hosts(("a", "b", "c"), ("eth0",), tree)

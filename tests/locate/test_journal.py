@@ -43,7 +43,10 @@ def test_whole_phases_are_read_wherever_the_file_was_cut(file: Path) -> None:
 
 
 def test_a_file_of_something_else_is_refused(file: Path) -> None:
-    for content, says in ((file.read_bytes(), "of another search"), (b"notes\n", "no record of a search")):
+    for content, says in (
+        (file.read_bytes(), "belongs to a search with other hosts"),
+        (b"notes\n", "not the record of a search"),
+    ):
         file.write_bytes(content)
         with pytest.raises(UsageError, match=says), Journal(file, "another question"):
             pass

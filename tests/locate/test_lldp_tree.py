@@ -28,7 +28,9 @@ def test_each_host_is_below_the_switch_that_it_hears_or_that_hears_it() -> None:
 
 def test_a_host_on_several_rails_is_searched_on_one() -> None:
     assert tree_of_lldp(RAILS, ["host0", "host1"], "eth1").leaf_of == {"host0": "leafB", "host1": "leafB"}
-    with pytest.raises(UsageError, match="host0 hears several switches: leafA at eth0, leafB at eth1") as refused:
+    with pytest.raises(
+        UsageError, match="host0 has several switches as LLDP neighbours: leafA at eth0, leafB at eth1"
+    ) as refused:
         tree_of_lldp(RAILS, ["host0", "host1"])
     assert "--interfaces" in refused.value.hint
 
@@ -40,7 +42,7 @@ def test_two_ports_on_one_switch_are_no_question() -> None:
 
 @pytest.mark.parametrize(
     ("hosts", "interface", "said"),
-    [(["host7"], "", "host7 hears no switch"), (["host0"], "ib0", "host0 hears nobody at ib0")],
+    [(["host7"], "", "host7 has no LLDP neighbour"), (["host0"], "ib0", "host0 has no LLDP neighbour at ib0")],
 )
 def test_who_hears_nobody_is_named(hosts: list[str], interface: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):

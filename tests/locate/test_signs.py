@@ -123,7 +123,7 @@ def test_a_route_whose_answers_come_over_an_occupied_link_is_not_named_for_it(fa
 
 
 def test_a_port_whose_answers_come_over_a_link_that_others_fill_is_not_slow_for_it(fabric: Fabric) -> None:
-    """What host7 sends has 0.82 of its rate, since the answers come down its port, which has 0.1 left."""
+    """Flows from host7 have 0.82 of their rate: their ACKs come down its port, which has 0.1 left."""
     up, down = 2 * 7, 2 * 7 + 1
 
     def found(busy: dict[int, float]) -> list[tuple[str, str]]:

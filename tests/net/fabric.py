@@ -32,7 +32,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """What `railwright net check` said."""
+    """The output of `railwright net check`."""
 
     status: int
     lines: tuple[Line, ...]

@@ -1,4 +1,4 @@
-"""What the checks say of what no machine here has: VFs, RDMA, hardware. Pure: a view in, a line out."""
+"""The checks on hardware that the test machine lacks: VFs, RDMA, offload. Pure: a view in, a line out."""
 
 from __future__ import annotations
 
@@ -189,8 +189,8 @@ def test_a_fault_that_another_explains_is_told_once() -> None:
     ]
     told = explained(lines)
     assert [line.state for line in told] == ["bad", "not looked", "not looked", "bad"]
-    assert told[1].says == "leaf; what is bad at bgp would explain it"
-    assert told[1].remedy == "mend bgp first"
+    assert told[1].says == "leaf; the failed check bgp would explain it"
+    assert told[1].remedy == "fix bgp first"
 
 
 def test_the_exit_status_is_that_of_the_worst_line() -> None:

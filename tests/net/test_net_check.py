@@ -35,7 +35,7 @@ def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fabric]:
 
 
 def follow(remedy: str) -> None:
-    """What a person would do: the command that the remedy begins with."""
+    """Run the command at the start of the remedy, as a person would."""
     run(*shlex.split(remedy.partition("; ")[0]))
 
 
@@ -90,7 +90,7 @@ def test_what_the_daemon_prints_fits_its_schemas_and_is_read(fabric: Fabric) -> 
 
 
 def test_what_a_pod_has_lost_is_named_and_the_remedy_brings_it_back(fabric: Fabric) -> None:
-    """One thing on each rail at once: the rails know nothing of each other."""
+    """Break something on each rail at once: the rails are independent."""
     gateway, pod = "10.1.1.1", fabric.pod["netns"]
     macs = {one["name"]: one["mac"] for one in fabric.pod["interfaces"]}
     breaks = [
@@ -157,7 +157,7 @@ def test_a_session_that_is_down_and_a_leaf_that_does_not_forward(fabric: Fabric)
         # What follows from it is not told as another fault.
         explained = answer.of("net1", "not looked")
         assert set(explained) == {"leaf", "reach", "mtu"}
-        assert all("what is bad at bgp would explain it" in line["says"] for line in explained.values())
+        assert all("the failed check bgp would explain it" in line["says"] for line in explained.values())
     finally:
         fabric.vtysh("configure terminal", session[0], f"no {session[1]}")
         run(*in_leaf, "del", *route)
@@ -266,7 +266,7 @@ def marked(mark: str) -> list[str]:
 def test_misuse_is_told_with_the_next_step(fabric: Fabric) -> None:
     for words, message in [
         (("--pod", "red-1/nobody"), "there is no pod on this node named 'red-1/nobody'"),
-        (("--pod", "a/b", "--netns", "x"), "--pod and --netns both name the pod"),
+        (("--pod", "a/b", "--netns", "x"), "--pod and --netns exclude each other"),
         ((), "no pod is named, and this is a node"),
         (("--netns", "/etc/passwd"), "/etc/passwd is not a network namespace"),
         (("--netns", fabric.pod["netns"], "--to", "fe80::1"), "--to must be a pod's address, got fe80::1"),

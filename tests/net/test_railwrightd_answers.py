@@ -1,4 +1,4 @@
-"""What railwrightd prints is not trusted: nonsense, too much of it, and silence are told, and nothing is ok by them."""
+"""Output of railwrightd is not trusted: nonsense, excess and silence are reported, and none makes a check ok."""
 
 from __future__ import annotations
 

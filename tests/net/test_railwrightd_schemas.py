@@ -1,4 +1,4 @@
-"""What is read of railwrightd is what its schemas say. Its own tests hold the schemas and samples against its types."""
+"""The fields read from railwrightd match its schemas. Its own tests check the schemas and samples against its types."""
 
 from __future__ import annotations
 

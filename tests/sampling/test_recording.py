@@ -76,7 +76,7 @@ def test_what_is_no_recording_is_refused_with_its_cause(tmp_path: Path) -> None:
     file = tmp_path / "a.arrows"
     for content in (b"", b"hello", bytes(4096), b"\xff" * 4096):
         file.write_bytes(content)
-        with pytest.raises(UsageError, match="is no recording of railwright watch"):
+        with pytest.raises(UsageError, match="is not a recording of railwright watch"):
             read_recording(file)
     recorded(file, 1)
     content = bytearray(file.read_bytes())
@@ -93,7 +93,7 @@ def test_another_stream_is_refused(tmp_path: Path) -> None:
     with na.ipc.StreamWriter.from_path(file) as writer:
         writer.write_array(na.c_array_from_buffers(na.struct({"a": na.int32()}), 2, [None],
                                                    children=[na.c_array([1, 2], na.int32())]))  # fmt: skip
-    with pytest.raises(UsageError, match="is no recording"):
+    with pytest.raises(UsageError, match="is not a recording"):
         read_recording(file)
 
 

@@ -94,7 +94,7 @@ def test_a_job_of_slurm_is_found_by_its_control_group_or_its_processes(tmp_path:
     ({"job": 5}, "job 5 (is not on this machine|has no process here)"),
     ({"pid": 1}, "process 1 cannot be watched: does not exist"),
     ({"cgroup": "none"}, "does not exist"),
-    ({"cgroup": "../../proc"}, "is no control group"),
+    ({"cgroup": "../../proc"}, "is not a control group"),
 ])  # fmt: skip
 def test_what_is_not_there_cannot_be_watched(words: dict, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=says):

@@ -22,7 +22,7 @@ SOURCES = (
 
 
 def recorded(ticks: int, interval_s: float = 0.01) -> Recorded:
-    """One and a half cores at work in every second second; 300 W, told at each tenth tick."""
+    """Simulate 1.5 busy cores in every other second, and 300 W reported at each tenth tick."""
     times = array("d", [100.0 + tick * interval_s for tick in range(ticks)])
     busy = [int((tick - 0.5) * interval_s) % 2 == 0 for tick in range(ticks)]
     user = array("f", [nan, *(interval_s if one else 0.0 for one in busy[1:])])

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.machine
 
 
 def a_recording(file: Path) -> None:
-    """What a sampler would have written of a simulated job."""
+    """The recording that a sampler would write of a simulated job."""
     truth = simulated(
         parse_job(["period=0.5", "noise=0", "seconds=20", "compute=0.6", "communication=0.4", "exposed=0.3", "seed=3"])
     )

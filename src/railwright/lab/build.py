@@ -1,4 +1,4 @@
-"""Makes a lab: namespaces, links, rates, FRR and Open vSwitch; each thing is written down before it is made."""
+"""Builds a lab: namespaces, links, rates, FRR and Open vSwitch. The journal names each thing before it is made."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Say = Callable[[str], None]
 
 
 def up(plan: LabPlan, say: Say | None = None, settle_within_s: float = SETTLE_WITHIN_S) -> Lab:
-    """Make the lab and wait until all its routes are there.
+    """Build the lab and wait until the kernel of every node has all its routes.
 
-    Whatever goes wrong, also an interrupt, what was made is removed again; after a SIGKILL `remove` finds it.
-    Raises UsageError where it cannot be made here, CannotJudge where its routes do not come.
+    On any failure, an interrupt included, everything built so far is removed; after a SIGKILL `remove` finds it.
+    Raises UsageError if this machine cannot build the lab, CannotJudge if routes are missing after the timeout.
     """
     state.require_root()
     _check_tools(plan)
@@ -52,7 +52,7 @@ def _build(lab: Lab, executor: Executor, say: Say, settle_within_s: float) -> No
     namespaces = [lab.namespace(node.name) for node in plan.nodes]
     lab.record("namespace", *namespaces)
     _batch(lab, "namespaces", ["ip"], [f"netns add {name}" for name in namespaces])
-    list(executor.map(lambda node: _set_kernel(lab, node), plan.nodes))  # the first error ends it
+    list(executor.map(lambda node: _set_kernel(lab, node), plan.nodes))  # raises the first error
     _batch(lab, "cables", ["ip"], _cable_lines(lab))
     list(executor.map(lambda node: _set_ports(lab, node), plan.nodes))
     if any(node.ovs for node in plan.nodes):
@@ -81,11 +81,11 @@ def _check_tools(plan: LabPlan) -> None:
         ssh.check_installed()
 
 
-def _batch(lab: Lab, what: str, tool: list[str], lines: Iterable[str]) -> None:
-    """Run many lines of `ip` or `tc` in one child."""
-    file = lab.folder / f"{what}.batch"
+def _batch(lab: Lab, step: str, tool: list[str], lines: Iterable[str]) -> None:
+    """Run many lines of `ip` or `tc` in one child process."""
+    file = lab.folder / f"{step}.batch"
     file.write_text("\n".join([*lines, ""]), encoding="ascii")
-    must(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), f"{what} failed", _HINT)
+    must(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), f"{step} failed", _HINT)
     file.unlink()
 
 
@@ -94,23 +94,23 @@ def _set_kernel(lab: Lab, node: Node) -> None:
         "net.ipv4.ip_forward": 1,
         "net.ipv6.conf.all.forwarding": 1,
         "net.ipv6.conf.default.forwarding": 1,
-        # A rail's traffic may come back by another port.
+        # A rail's traffic may return through another port.
         "net.ipv4.conf.all.rp_filter": 0,
         "net.ipv4.conf.default.rp_filter": 0,
-        # Both addresses and both ports. Policy 1 would take a socket's own random hash, which a veth keeps, so that the
-        # same ports take another way each time; without the protocol, so that a UDP trace shows the way of TCP.
+        # Hash both addresses and both ports. Policy 1 would use a socket's own random hash, which a veth keeps: the
+        # same ports would take a different path each time. The protocol is left out: a UDP trace then shows TCP's path.
         "net.ipv4.fib_multipath_hash_policy": 3,
         "net.ipv6.fib_multipath_hash_policy": 3,
         "net.ipv4.fib_multipath_hash_fields": _ADDRESSES_AND_PORTS,
         "net.ipv6.fib_multipath_hash_fields": _ADDRESSES_AND_PORTS,
-        # Each node its own hash, else all flows of one spine take one superspine. Linux 6.11 and later.
+        # A seed for each node; with one seed, all flows of a spine take the same superspine. Linux 6.11 and later.
         "net.ipv4.fib_multipath_hash_seed": lab.plan.nodes.index(node) + 1,
         "net.ipv6.conf.all.keep_addr_on_down": 1,
         "net.ipv6.conf.default.keep_addr_on_down": 1,
-        # Nobody else is on a cable, and a session cannot begin before the link-local address may be used.
+        # A cable has no other hosts, and a BGP session has to wait until DAD frees the link-local address.
         "net.ipv6.conf.default.accept_dad": 0,
         "net.ipv6.conf.default.accept_ra": 0,
-        # traceroute and ping are how a lab is looked at.
+        # Users examine a lab with traceroute and ping.
         "net.ipv4.icmp_ratelimit": 0,
         "net.ipv6.icmp.ratelimit": 0,
     }
@@ -141,7 +141,7 @@ def _set_ports(lab: Lab, node: Node) -> None:
 
 
 def _start_ovs(lab: Lab, node: Node) -> None:
-    """Also turns off checksums that only hardware would fill in: the userspace datapath does not."""
+    """Start Open vSwitch and turn off checksum offload, which the userspace datapath does not fill in."""
     for cable in lab.plan.cables_of(node.name):
         if lab.plan.node(cable.a).ovs:
             argv = ["ethtool", "-K", cable.port_of(node.name), "tx", "off"]
@@ -156,7 +156,7 @@ def _start_frr(lab: Lab, node: Node) -> None:
         file = folder / f"{name}.conf"
         file.write_text(text, encoding="ascii")
         shutil.chown(file, "frr", "frr")
-    # FRR's daemons reach their node's folder, and may read nothing else of the lab.
+    # FRR's daemons may enter their node's folder, and read nothing else of the lab.
     shutil.chown(folder, "frr", "frr")
     folder.chmod(0o700)
     shutil.chown(folder.parent, "root", "frr")

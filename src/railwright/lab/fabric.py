@@ -1,4 +1,4 @@
-"""What the cables of a lab leave to ranks on its hosts, by the plan. Pure."""
+"""The rates that a lab's plan gives to ranks on its hosts. Pure."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from railwright.units import format_line_rate
 
 
 def fabric_of(plan: LabPlan, hosts: Sequence[str], rails: Sequence[RailPort]) -> Fabric | None:
-    """The links between hosts by the ports of those rails; None where a port has no rate."""
-    wanted = {rail.port for rail in rails}
-    each = [sum(_rate(cable) for cable in _of(plan, host, wanted)) for host in hosts]
-    ways = [
+    """Return the fabric between the hosts over the ports of those rails; None if a port has no rate."""
+    ports = {rail.port for rail in rails}
+    host_rates = [sum(_rate(cable) for cable in _of(plan, host, ports)) for host in hosts]
+    bottlenecks = [
         _widest(plan, port, other)
         for host in hosts[1:]
-        for port in _of(plan, hosts[0], wanted)
-        for other in _of(plan, host, wanted)
+        for port in _of(plan, hosts[0], ports)
+        for other in _of(plan, host, ports)
         if port.rail == other.rail
     ]
-    narrowest = min(filter(None, ways), key=_rate, default=None)
-    if narrowest is None or not each or not 0 < min(each) < math.inf:
+    narrowest = min(filter(None, bottlenecks), key=_rate, default=None)
+    if narrowest is None or not host_rates or not 0 < min(host_rates) < math.inf:
         return None
     name = f"{narrowest.a_port} of {narrowest.a} to {narrowest.b}, {format_line_rate(_rate(narrowest))}"
     return Fabric(
         name=f"lab {plan.name}",
-        ports_bytes_per_s=min(each) / 8,
+        ports_bytes_per_s=min(host_rates) / 8,
         flow_bytes_per_s=_rate(narrowest) / 8,
         narrowest=name,
     )
 
 
 def _rate(cable: Cable) -> float:
-    """Bits/s; without end where it is as fast as the machine."""
+    """Return the rate in bits/s; infinite if the plan sets none."""
     return math.inf if cable.rate_bits_per_s is None else cable.rate_bits_per_s
 
 
 def _of(plan: LabPlan, host: str, ports: Iterable[str]) -> list[Cable]:
-    """The host's cables at those ports."""
+    """Return the host's cables at those ports."""
     return [cable for cable in plan.cables_of(host) if cable.port_of(host) in ports]
 
 
 def _widest(plan: LabPlan, start: Cable, end: Cable) -> Cable | None:
-    """The narrowest cable on the widest way that begins and ends with those cables of two hosts.
+    """Return the narrowest cable on the widest path that starts and ends with those cables of two hosts.
 
-    The way grows by the widest cable that leaves the switches reached so far (Prim's order), until it is at the end.
+    The path grows by the widest cable that leaves the switches reached so far (Prim's order), until it reaches the end.
     """
     hosts = {node.name for node in plan.of_kind("host")}
     above = [cable for cable in plan.cables if cable.a not in hosts]

@@ -1,4 +1,4 @@
-"""Where FRR's daemons are: Debian's own, and a newer release in a root folder beside it."""
+"""The locations of FRR's daemons: Debian's package, and a newer release in a separate root folder."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from railwright.lab.nodes import FrrVersion
 
 _INSTALLED = Path("/usr/lib/frr")
 FRR10_VARIABLE = "RAILWRIGHT_FRR10"
-"""The folder that FRR 10's Debian packages were unpacked to, with the libraries that they need."""
+"""The folder with FRR 10's unpacked Debian packages and the libraries that they need."""
 _DAEMONS = ("zebra", "bgpd")
 RUN_FOLDER = Path("/run/frr")
-"""Where FRR 10's management daemon has its sockets, in a folder for each node; no option moves them elsewhere."""
+"""Parent of the folder of each node with the sockets of FRR 10's management daemon; no option moves them."""
 _LOADER = "lib64/ld-linux-x86-64.so.2"
 _LIBRARIES = ("usr/lib/x86_64-linux-gnu/frr", "usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
 
 
 def programs(version: FrrVersion) -> dict[str, list[str]]:
-    """Daemon -> the words that begin its argument list, in the order they are started. Raises UsageError."""
+    """Return the first words of each daemon's argument list, in starting order. Raises UsageError if FRR is missing."""
     if version == "8":
         if not (_INSTALLED / "bgpd").exists():
             raise UsageError("FRR is not installed", hint="apt-get install frr")
@@ -31,5 +31,5 @@ def programs(version: FrrVersion) -> dict[str, list[str]]:
         raise UsageError(f"FRR 10 is not in {root}", hint=hint)
     libraries = ":".join(str(root / path) for path in _LIBRARIES)
     words = [str(loader), "--library-path", libraries]
-    # FRR 10 sets interfaces through its management daemon, which must be there first.
+    # FRR 10 configures interfaces through its management daemon, which must start first.
     return {daemon: [*words, str(root / "usr/lib/frr" / daemon)] for daemon in ("mgmtd", *_DAEMONS)}

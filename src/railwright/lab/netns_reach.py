@@ -1,4 +1,4 @@
-"""How a launch reaches network namespaces that others made, like those of pods: by name, as `ip netns` shows them."""
+"""The reach of a launch into existing network namespaces, such as pods', by their names in `ip netns`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from railwright.lab.traffic import Route
 from railwright.process import ask
 
 PREFIX = "netns:"
-"""What a host of `--hosts` begins with that is such a namespace."""
-_MOST_NAME_BYTES = 64  # its ranks get it for a hostname, and the kernel takes no longer one
+"""The prefix of a host in `--hosts` that is a network namespace."""
+_MOST_NAME_BYTES = 64  # the ranks' hostname, which the kernel limits to this
 _ASK_S = 10.0
 
 
 class _Address(msgspec.Struct, frozen=True):
-    """The part of `ip -json address` that is used of an address."""
+    """The fields of an address that are read from `ip -json address`."""
 
     local: str
     family: str
@@ -29,7 +29,7 @@ class _Address(msgspec.Struct, frozen=True):
 
 
 class _Interface(msgspec.Struct, frozen=True):
-    """The part of `ip -json address` that is used of an interface."""
+    """The fields of an interface that are read from `ip -json address`."""
 
     ifname: str
     flags: tuple[str, ...] = ()
@@ -38,70 +38,72 @@ class _Interface(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class NetnsReach(NamespaceReach):
-    """Namespaces that take part, whose ranks have `hosts` as hostnames. Raises UsageError for one that is not there."""
+    """The namespaces of a launch, with `hosts` as the hostnames of ranks. Raises UsageError for a missing namespace."""
 
     only: tuple[str, ...] = ()
-    """The interfaces to use; none: those that all of them have."""
+    """The interfaces to use; if empty, those that all namespaces have."""
     namespaces: Mapping[str, str] = field(default_factory=dict)
-    """The namespace of each host that has another name."""
+    """The namespace of each host whose name differs from it."""
 
     name = "namespaces"
-    rate_bytes_per_s = None  # not known
-    host_cpus = None  # nothing is known that holds a namespace to a part of them
+    rate_bytes_per_s = None  # unknown
+    host_cpus = None  # no known limit holds a namespace to a part of the CPUs
 
     def fabric(self, _interfaces: Sequence[str]) -> None:
-        """Nobody knows what joins namespaces."""
+        """Return None: the links between namespaces are unknown."""
 
     def __post_init__(self) -> None:
         if os.geteuid() != 0:
-            raise UsageError("entering network namespaces needs root", hint="run it with sudo")
-        there = _there()
+            raise UsageError("entering network namespaces requires root", hint="run it with sudo")
+        existing = _there()
         for host in self.hosts:
-            if self._name(host) not in there:
-                raise unknown_name("network namespace", self._name(host), there)
+            if self._name(host) not in existing:
+                raise unknown_name("network namespace", self._name(host), existing)
             if len(host.encode()) > _MOST_NAME_BYTES:
-                hint = f"give it one of at most {_MOST_NAME_BYTES} bytes: ip netns attach NAME PID"
-                raise UsageError(f"{host} is too long for the hostname of its ranks", hint=hint)
+                hint = f"give the namespace a name of at most {_MOST_NAME_BYTES} bytes: ip netns attach NAME PID"
+                raise UsageError(f"host names must have at most {_MOST_NAME_BYTES} bytes, got {host}", hint=hint)
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """The interfaces that are up with an address in every namespace. Raises UsageError if there are none."""
+        """Return the interfaces that are up with an address in every namespace. Raises UsageError if there are none."""
         if self.only:
             return self.only
-        every = [set(self._interfaces(host)) for host in self.hosts]
-        shared = sorted(set.intersection(*every))
+        host_interfaces = [set(self._interfaces(host)) for host in self.hosts]
+        shared = sorted(set.intersection(*host_interfaces))
         if not shared:
-            what = f"{' and '.join(self.hosts[:2])} have no interface of the same name that is up and has an address"
-            raise UsageError(what, hint="name them: --interfaces net1")
+            reason = f"{' and '.join(self.hosts[:2])} have no interface of the same name that is up and has an address"
+            raise UsageError(reason, hint="name them: --interfaces net1")
         return tuple(shared)
 
     def argv_in(self, node: str, argv: Sequence[str]) -> list[str]:
-        """The argument list that runs `argv` in a namespace."""
+        """Return the argument list that runs `argv` in a namespace."""
         return ["ip", "netns", "exec", self._name(node), *argv]
 
     def address(self) -> str:
-        """The first namespace's address on the first interface in use."""
-        there = self._interfaces(self.hosts[0])
-        return next(there[name][0].local for name in self.interfaces if name in there)
+        """Return the first namespace's address on the first interface in use."""
+        interfaces = self._interfaces(self.hosts[0])
+        return next(interfaces[name][0].local for name in self.interfaces if name in interfaces)
 
     def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
-        """The address of each namespace on the first of some interfaces."""
+        """Return the address of each namespace on the first of these interfaces."""
         return tuple(self._interfaces(host)[interfaces[0]][0].local for host in self.hosts)
 
     def check(self) -> None:
-        """Send packets from the first to each other one. Raises CannotJudge, naming those that get none."""
+        """Send packets from the first host to every other. Raises CannotJudge, naming the hosts that received none."""
         for host in self.hosts:
-            if not any("LOOPBACK" in one.flags for one in self._up(host)):
+            if not any("LOOPBACK" in interface.flags for interface in self._up(host)):
                 hint = f"ip -n {self._name(host)} link set lo up"
-                raise CannotJudge(f"{host}: lo is down, and MPI's ranks find the daemon beside them by it", hint=hint)
-        self._check("see ip -n NAMESPACE address, ip -n NAMESPACE route and what lies between them")
+                raise CannotJudge(
+                    f"{host}: lo is down, and MPI ranks connect to their local daemon through it", hint=hint
+                )
+        self._check("check ip -n NAMESPACE address, ip -n NAMESPACE route and the links between them")
 
     def _trouble(self, host: str, port: int) -> str:
-        """The reason why a host cannot be reached by any interface in use; IPv4 is tried before IPv6."""
+        """Return why no interface in use reaches a host, trying IPv4 before IPv6; empty if one does."""
         ways = self._ways(host)
-        no_way = f"no {' or '.join(self.interfaces)} is up with an address"
-        why = first_that_arrives(self, ways, port) if ways else no_way
-        return f"{host} cannot be reached from {self.hosts[0]}: {why}" if why else ""
+        no_interface = f"{' or '.join(self.interfaces)} must be up with an address"
+        reason = first_that_arrives(self, ways, port) if ways else no_interface
+        return f"{host} cannot be reached from {self.hosts[0]}: {reason}" if reason else ""
 
     def _ways(self, host: str) -> list[Route]:
         first, other = self._interfaces(self.hosts[0]), self._interfaces(host)
@@ -116,16 +118,16 @@ class NetnsReach(NamespaceReach):
         return found
 
     def _interfaces(self, host: str) -> dict[str, list[_Address]]:
-        """The addresses that other hosts can know, IPv4 first, of each interface that is up and has any."""
+        """Return the global addresses, IPv4 first, of each interface that is up and has any."""
         found = {}
         for interface in self._up(host):
-            known = [one for one in interface.addr_info if one.scope == "global"]
+            known = [address for address in interface.addr_info if address.scope == "global"]
             if known and "LOOPBACK" not in interface.flags:
-                found[interface.ifname] = sorted(known, key=lambda one: one.family != "inet")
+                found[interface.ifname] = sorted(known, key=lambda address: address.family != "inet")
         return found
 
     def _up(self, host: str) -> list[_Interface]:
-        """The interfaces that are up. Raises CannotJudge if they cannot be read."""
+        """Return the interfaces that are up. Raises CannotJudge if they cannot be read."""
         ended = ask(["ip", "-netns", self._name(host), "-json", "address"], timeout_s=_ASK_S)
         try:
             if ended.returncode != 0:
@@ -133,7 +135,7 @@ class NetnsReach(NamespaceReach):
             found = msgspec.json.decode("".join(ended.output), type=list[_Interface])
         except msgspec.MsgspecError as error:
             raise CannotJudge(f"the interfaces of {host} cannot be read: {error}") from error
-        return [one for one in found if "UP" in one.flags]
+        return [interface for interface in found if "UP" in interface.flags]
 
     def _namespace(self, name: str) -> str:
         return str(NETNS / self._name(name))

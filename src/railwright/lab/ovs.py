@@ -1,7 +1,7 @@
-"""Open vSwitch of a host: an ovsdb-server and an ovs-vswitchd of its own, with the userspace datapath.
+"""Open vSwitch of a host: its own ovsdb-server and ovs-vswitchd, with the userspace datapath.
 
-They come up without a bridge: which ports go where is for whoever uses the lab. `ovs-vsctl --db=unix:FOLDER/db.sock`
-reaches the database, and `FOLDER/BRIDGE.mgmt` a bridge, from outside the namespace too.
+They start without a bridge; the lab's user adds bridges and ports. `ovs-vsctl --db=unix:FOLDER/db.sock` reaches the
+database, and `FOLDER/BRIDGE.mgmt` a bridge, also from outside the namespace.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _TIMEOUT_S = 30.0
 
 
 def check_installed() -> None:
-    """Raises UsageError if Open vSwitch is not installed."""
+    """Check that Open vSwitch is installed. Raises UsageError."""
     if not SCHEMA.exists():
         raise UsageError("Open vSwitch is not installed", hint="apt-get install openvswitch-switch ethtool")
 
 
 def start(lab: Lab, host: str) -> None:
-    """Start both daemons of a host; all their files are in one folder. Raises RailwrightError, with what they said."""
+    """Start both daemons of a host. Raises RailwrightError with the output of a daemon that fails."""
     folder = lab.node_folder(host) / "ovs"
     folder.mkdir(parents=True)
-    environment = ["env", *(f"OVS_{what}={folder}" for what in ("RUNDIR", "DBDIR", "SYSCONFDIR", "LOGDIR"))]
+    environment = ["env", *(f"OVS_{name}={folder}" for name in ("RUNDIR", "DBDIR", "SYSCONFDIR", "LOGDIR"))]
 
     def check(finished: Finished) -> None:
         must(finished, f"Open vSwitch of {host} did not start", "try it without --ovs")

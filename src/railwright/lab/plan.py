@@ -1,15 +1,15 @@
-"""From the one cluster file, or a shape and a count, to the nodes and cables of a lab.
+"""Plans the nodes and cables of a lab from the cluster file, or from a shape and a count.
 
-Tier by tier, the lowest first: a group of the lowest tier has the leaves that the file gives, else one leaf for each
-rail where the fabric is rail-optimised, else one; NIC r of every host of the group is cabled to leaf r modulo their
-number. Every switch of a group is cabled to every switch of the group above it, once.
+Tiers are planned from the lowest up. A group of the lowest tier has the number of leaves that the file gives, else a
+leaf for each rail if the fabric is rail-optimised, else one leaf. NIC r of every host in the group is cabled to leaf r
+modulo that number. Every switch of a group has one cable to every switch of the group above it.
 
-Rates: a NIC's port has the rate asked for. What leaves a switch upwards is the sum of what comes from below over the
-oversubscription of its tier, shared evenly by its uplinks.
+Rates: a NIC's port has the requested rate. The uplink capacity of a switch is the sum of the rates from below, divided
+by the oversubscription of its tier and shared evenly by its uplinks.
 
-Numbers of autonomous systems are private ones of four bytes (RFC 6996: 4200000000 to 4294967294): one for each host
-and for each leaf, one for all switches of a group above. That is what RFC 7938 (section 5.2.1) gives such a Clos, so
-that no path ever leads down and up again.
+AS numbers are private four-byte numbers (RFC 6996: 4200000000 to 4294967294): one for each host and each leaf, and one
+shared by all switches of a group above. RFC 7938 (section 5.2.1) assigns them so in a Clos, and thereby prevents paths
+that lead down and up again.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,15}")
 PREFIX_V4 = "10.0.0.0/8"
 _START_V6 = "fd72:6169:6c00:"
 PREFIX_V6 = f"{_START_V6}:/48"
-"""Of unique local addresses (RFC 4193); the hexadecimal digits after fd spell `rail`."""
+"""A prefix of unique local addresses (RFC 4193); the hexadecimal digits after fd spell `rail`."""
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The options of a lab that a cluster does not decide."""
+    """The options of a lab that its cluster does not determine."""
 
     name: str = "lab"
     frr: FrrVersion = "8"
@@ -50,23 +50,23 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ssh: bool = False
     ipv6_only: bool = False
     rate_bits_per_s: float | None = 200e6
-    """Of a NIC's port: veths on two cores reach some Gb/s in all, and a lab asks for ratios, not for rates."""
+    """The rate of a NIC's port. Veths on two cores carry a few Gb/s in all; a lab needs ratios, not absolute rates."""
     mtu_bytes: int = 9000
     leaf_hosts: int | None = None
-    """Hosts that share their leaves; only where the cluster has no tiers. None: half of them."""
+    """Hosts below the same leaves, if the cluster has no tiers. None selects half of the hosts."""
     spines: int | None = None
-    """Only where the cluster does not say how many. None: 2 without tiers, else 1."""
+    """Spines in a group, if the cluster does not give their number. None selects 2 without tiers, else 1."""
     most_nodes: int = 64
-    """More namespaces want more than two cores."""
+    """The limit on namespaces; more of them need more than two cores."""
 
 
 def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
-    """The lab of a cluster. Raises UsageError for a lab that one machine cannot hold."""
+    """Plan the lab of a cluster. Raises UsageError for a lab that one machine cannot hold."""
     _check_options(options)
     rails = len(ports(cluster.host))
     if not 1 <= rails <= MOST_RAILS:
-        what = f"{cluster.host.name[:80]} has {rails} NIC ports; a lab's host has 1 to {MOST_RAILS}"
-        raise UsageError(what, hint="give it NICs, like nics=2")
+        reason = f"a lab's host must have 1 to {MOST_RAILS} NIC ports, {cluster.host.name[:80]} has {rails}"
+        raise UsageError(reason, hint="set the NICs, for example nics=2")
     fabric = _fabric(cluster, rails, options)
     counts = _switches(fabric, cluster.hosts, rails, options)
     _check_size(cluster.hosts, counts, options)
@@ -77,16 +77,18 @@ def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
     ]
     cables = _cables(hosts, tiers, fabric, options)
     if len(cables) > MOST_CABLES:
-        raise UsageError(f"a lab of {len(cables)} cables", hint=f"at most {MOST_CABLES}: give fewer hosts or NICs")
+        raise UsageError(
+            f"a lab must have at most {MOST_CABLES} cables, got {len(cables)}", hint="give fewer hosts or NICs"
+        )
     nodes = (*hosts, *(node for tier in tiers for node in tier))
     return LabPlan(name=options.name, nodes=nodes, cables=tuple(cables), ipv6_only=options.ipv6_only, ssh=options.ssh)
 
 
 def check_name(name: str) -> str:
-    """The name of a lab, which is part of namespaces' and folders' names. Raises UsageError."""
+    """Return the name of a lab, which is part of the names of namespaces and folders. Raises UsageError."""
     if not _NAME.fullmatch(name):
-        hint = "up to 16 of a-z, 0-9 and -, the first a letter, like lab2"
-        raise UsageError(f"a lab cannot be called {name[:40]!r}", hint=hint)
+        hint = "use up to 16 of a-z, 0-9 and -, starting with a letter, for example lab2"
+        raise UsageError(f"{name[:40]!r} is not a valid name of a lab", hint=hint)
     return name
 
 
@@ -94,23 +96,31 @@ def _check_options(options: PlanOptions) -> None:
     check_name(options.name)
     low, high = _RATE_BITS_PER_S
     if options.rate_bits_per_s is not None and not low <= options.rate_bits_per_s <= high:
-        raise UsageError(f"ports of {options.rate_bits_per_s:g} bit/s", hint="give 1Mb/s to 100Gb/s, or none")
+        raise UsageError(
+            f"rate must be 1Mb/s to 100Gb/s, got {options.rate_bits_per_s:g} bit/s", hint="give --rate, or none"
+        )
     least, most = _MTU_BYTES
     if not least <= options.mtu_bytes <= most:
-        raise UsageError(f"an MTU of {options.mtu_bytes} bytes", hint=f"give {least} to {most}")
-    for what, value in (("leaf hosts", options.leaf_hosts), ("spines", options.spines)):
+        raise UsageError(
+            f"MTU must be {least} to {most} bytes, got {options.mtu_bytes}", hint="give --mtu in that range"
+        )
+    for name, value in (("leaf hosts", options.leaf_hosts), ("spines", options.spines)):
         if value is not None and value < 1:
-            raise UsageError(f"{value} {what}", hint="give 1 or more")
+            raise UsageError(f"{name} must be at least 1, got {value}", hint="give 1 or more")
 
 
 def _fabric(cluster: Cluster, rails: int, options: PlanOptions) -> Fabric:
-    """The cluster's fabric; where it has no tiers, two groups of hosts under spines."""
+    """Return the cluster's fabric; if it has no tiers, groups of hosts under spines."""
     given = cluster.fabric
     if given.tiers:
         if len(given.tiers) > len(_LEVELS):
-            raise UsageError(f"{len(given.tiers)} tiers of switches", hint=f"a lab has at most {len(_LEVELS)}")
+            raise UsageError(
+                f"a lab must have at most {len(_LEVELS)} tiers, got {len(given.tiers)}", hint="give a smaller fabric"
+            )
         if options.leaf_hosts is not None:
-            raise UsageError("the cluster file says how many hosts share a leaf", hint="leave out --leaf-hosts")
+            raise UsageError(
+                "--leaf-hosts excludes a cluster file with tiers of switches", hint="leave out --leaf-hosts"
+            )
         return given
     together = min(options.leaf_hosts or ceil(cluster.hosts / 2), cluster.hosts)
     groups = ceil(cluster.hosts / together)
@@ -119,13 +129,13 @@ def _fabric(cluster: Cluster, rails: int, options: PlanOptions) -> Fabric:
 
 
 def _switches(fabric: Fabric, hosts: int, rails: int, options: PlanOptions) -> list[tuple[Kind, int, int]]:
-    """For each tier its kind, its groups, and the switches of each group."""
+    """Return the kind of each tier, its number of groups, and the switches in each group."""
     default = (rails if fabric.rail_optimised else 1, options.spines or 1, 1)
     found = []
     for level, tier in enumerate(fabric.tiers):
         each = default[level] if tier.switches is None else tier.switches
         if level == 0:
-            each = min(each, rails)  # a leaf above the number of NICs would join nothing
+            each = min(each, rails)  # more leaves than NICs would have no cable
         found.append((_LEVELS[level], ceil(hosts / tier.hosts), each))
     return found
 
@@ -133,10 +143,13 @@ def _switches(fabric: Fabric, hosts: int, rails: int, options: PlanOptions) -> l
 def _check_size(hosts: int, counts: list[tuple[Kind, int, int]], options: PlanOptions) -> None:
     nodes = hosts + sum(groups * each for _, groups, each in counts)
     if nodes > options.most_nodes:
-        hint = f"at most {options.most_nodes}: give a smaller --count, or --most-nodes on many cores"
-        raise UsageError(f"a lab of {nodes} nodes ({hosts} of them hosts)", hint=hint)
+        hint = "give a smaller --count, or a larger --most-nodes on many cores"
+        reason = f"a lab must have at most {options.most_nodes} nodes, got {nodes} ({hosts} of them hosts)"
+        raise UsageError(reason, hint=hint)
     if max(hosts, *(groups * each for _, groups, each in counts)) > MOST_OF_A_KIND:
-        raise UsageError(f"a lab of {nodes} nodes", hint=f"at most {MOST_OF_A_KIND} of a kind")
+        raise UsageError(
+            f"a lab must have at most {MOST_OF_A_KIND} nodes of a kind, got {nodes} in all", hint="give fewer hosts"
+        )
 
 
 def _host(number: int, group: int, rails: int, options: PlanOptions) -> Node:
@@ -189,18 +202,18 @@ def _cables(hosts: list[Node], tiers: list[list[Node]], fabric: Fabric, options:
 
     leaves = _by_group(tiers[0])
     for host in hosts:
-        of_group = leaves[host.group]
+        group_leaves = leaves[host.group]
         for rail in host.rails:
-            leaf = of_group[rail.rail % len(of_group)]
+            leaf = group_leaves[rail.rail % len(group_leaves)]
             join(host, rail.port, leaf, f"{host.name}r{rail.rail}", options.rate_bits_per_s or 0.0, rail.rail)
     for level, (lower, upper) in enumerate(itertools.pairwise(tiers)):
         above = _by_group(upper)
         ratio = fabric.tiers[level + 1].hosts // fabric.tiers[level].hosts
         one_rail = level == 0 and len(_by_group(lower)[0]) == rails
         for number, switch in enumerate(lower):
-            over = above[switch.group // ratio]
-            rate = below[switch.name] / fabric.tiers[level].oversubscription / len(over)
-            for peer in over:
+            peers = above[switch.group // ratio]
+            rate = below[switch.name] / fabric.tiers[level].oversubscription / len(peers)
+            for peer in peers:
                 join(switch, peer.name, peer, switch.name, rate, number % rails if one_rail else None)
     return found
 

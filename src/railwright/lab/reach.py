@@ -1,7 +1,7 @@
-"""How a launch reaches the hosts of a lab: into their namespaces, without ssh.
+"""The reach of a launch into the hosts of a lab: it enters their namespaces, without ssh.
 
-It is what `launch.hosts.Reach` asks for; neither of the two layers knows the other. `netns_reach` does the same for
-namespaces that are no lab's.
+The classes satisfy `launch.hosts.Reach`; neither layer imports the other. `netns_reach` does the same for namespaces
+outside a lab.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ _HOSTS_FILE = "namespaces.json"
 
 @dataclass(frozen=True)
 class NamespaceReach(ABC):
-    """The common part of all ways to reach hosts that are namespaces of this machine."""
+    """The common base of the reaches whose hosts are namespaces of this machine."""
 
     hosts: tuple[str, ...]
 
     shares_files = True
-    """Their processes see our files and our sockets."""
+    """Processes on the hosts see this machine's files and sockets."""
     shares_cpus = True
-    """All hosts run on the CPUs of this machine."""
+    """All hosts use the CPUs of this machine."""
 
     def part(self, hosts: tuple[str, ...]) -> Self:
-        """The way to some of the hosts, without the others."""
+        """Return the reach to a part of the hosts."""
         return replace(self, hosts=hosts)
 
     def around(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs `argv` on the first host and ends all of its children with it."""
+        """Return the command line that runs `argv` on the first host and ends its children with it."""
         return [*ENTER, "head", self._namespace(self.hosts[0]), self.hosts[0], *argv]
 
     def agent(self, scratch: Path) -> list[str]:
-        """The program that takes ssh's place. A host's name and a command line follow it."""
+        """Return the program to run instead of ssh: AGENT HOST COMMAND."""
         file = scratch / _HOSTS_FILE
         file.write_bytes(msgspec.json.encode({name: self._namespace(name) for name in self.hosts}))
         return [*ENTER, "agent", str(file)]
 
     def addresses(self) -> tuple[str, ...]:
-        """No address is needed: the hosts share our files."""
+        """Return no addresses: the hosts share this machine's files and need none."""
         return ()
 
     def _check(self, hint: str) -> None:
-        """Send packets from the first host to each other one. Raises CannotJudge, naming those that get none."""
+        """Send packets from the first host to every other. Raises CannotJudge, naming hosts that received none."""
         others = self.hosts[1:]
         if not others:
             return
@@ -68,15 +68,15 @@ class NamespaceReach(ABC):
 
     @abstractmethod
     def _trouble(self, host: str, port: int) -> str:
-        """The reason why no packet from the first host reaches a host; empty if one does."""
+        """Return why no packet from the first host reaches a host; empty if one does."""
 
     @abstractmethod
     def _namespace(self, name: str) -> str:
-        """The path of a host's namespace."""
+        """Return the path of a host's namespace."""
 
 
 def first_that_arrives(ends: Ends, ways: Sequence[Route], port: int) -> str:
-    """The reason why no packet arrives by any of the ways; empty if one arrives."""
+    """Return why no packet arrives by any of the ways; empty if one arrives."""
     refused = 0
     for way in ways:
         (seen,) = send_packets(ends, way, (port,), packets=_PACKETS, interval_s=_INTERVAL_S)
@@ -89,7 +89,7 @@ def first_that_arrives(ends: Ends, ways: Sequence[Route], port: int) -> str:
 
 @dataclass(frozen=True)
 class LabReach(NamespaceReach):
-    """The hosts of one lab that take part. Raises UsageError for a name that is none of its hosts."""
+    """The hosts of a lab in a launch. Raises UsageError for a name that is not a host of the lab."""
 
     lab: Lab
 
@@ -102,7 +102,7 @@ class LabReach(NamespaceReach):
 
     @property
     def name(self) -> str:
-        """The name of the way, for messages and records."""
+        """The name of the reach, for messages and records."""
         return f"lab {self.lab.name}"
 
     @property
@@ -112,40 +112,40 @@ class LabReach(NamespaceReach):
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """The rate of all ports of a host together in one direction. None if the ports have no limit of their own."""
+        """The rate of all ports of a host together in one direction; None if no port has a rate."""
         cables = self.lab.plan.cables_of(self.hosts[0])
         rates = [cable.rate_bits_per_s for cable in cables if cable.rate_bits_per_s is not None]
         return sum(rates) / 8 if rates else None
 
     @property
     def host_cpus(self) -> float | None:
-        """The CPUs that every host may take at most, by its cgroup. None where one is not held to any."""
+        """The most CPUs that a host may use, by its cgroup; None if a host has no limit."""
         quotas = [cpu.quota_of(self.lab, name) for name in self.hosts]
         held = [quota for quota in quotas if quota is not None]
         return max(held) if len(held) == len(quotas) else None
 
     def fabric(self, interfaces: Sequence[str]) -> Fabric | None:
-        """The cables between the hosts, at the rates of the plan: faults that are laid into them do not count."""
+        """Return the fabric between the hosts at the rates of the plan, without the lab's faults."""
         used = interfaces or self.interfaces
         rails = [rail for rail in self.lab.plan.node(self.hosts[0]).rails if rail.port in used]
         return fabric_of(self.lab.plan, self.hosts, rails)
 
     def address(self) -> str:
-        """The address of the first host, for the daemons of the others: IPv4 if it has one."""
+        """Return the address of the first host, for the daemons of the others: IPv4 if it has one."""
         return self.lab.plan.node(self.hosts[0]).rails[0].addresses[0]
 
     def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
-        """The address of each host on the first of some ports, or of its rails: IPv4 if it has one."""
+        """Return the address of each host on the first given port, or on its first rail: IPv4 if it has one."""
         wanted = next(iter(interfaces or self.interfaces))
         ports = (port for host in self.hosts for port in self.lab.plan.node(host).rails if port.port == wanted)
         return tuple(port.addresses[0] for port in ports)
 
     def check(self) -> None:
-        """Send packets from the first host to each other one. Raises CannotJudge, naming those that get none."""
+        """Send packets from the first host to every other. Raises CannotJudge, naming hosts that received none."""
         self._check(f"see railwright lab status and railwright lab fault --name {self.lab.name}")
 
     def _trouble(self, host: str, port: int) -> str:
-        """The reason why a host cannot be reached by any rail."""
+        """Return why no rail reaches a host; empty if one does."""
         plan = self.lab.plan
         ways = [route(plan, self.hosts[0], host, rail=port.rail) for port in plan.node(host).rails]
         why = first_that_arrives(self.lab, ways, port)

@@ -1,7 +1,7 @@
-"""Ends a lab: its processes, namespaces, cgroups and files. Only what the journal says was made is removed.
+"""Removes a lab: its processes, namespaces, cgroups and files. Only things in the journal are removed.
 
-A namespace's processes are found by what namespace they are in, not by pid files: so also those whose parent was
-killed before it could write one.
+A process is found by the namespace it is in, not by a pid file, so a process whose parent was killed before it wrote
+one is found too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TIMEOUT_S = 60.0
 
 
 def down(name: str) -> None:
-    """End the lab of that name. Raises UsageError where there is none, RailwrightError where something stays."""
+    """Remove the lab of that name. Raises UsageError if there is none, RailwrightError if anything of it remains."""
     state.require_root()
     state.open_lab(name)
     with state.locked(name) as folder:
@@ -36,10 +36,10 @@ def down(name: str) -> None:
 
 
 def remove(name: str, folder: Path) -> None:
-    """End the lab in that folder, whose lock is held."""
+    """Remove the lab in that folder. The caller holds its lock."""
     (folder / "ready").unlink(missing_ok=True)
     made = Lab(name=name, folder=folder).made()
-    # Names from the journal, and still only such as a lab gives.
+    # The names come from the journal; they are still checked against a lab's pattern.
     namespaces = [entry.name for entry in made if entry.kind == "namespace" and _is_ours(entry.name, name)]
     _end_processes(namespaces)
     for entry in made:
@@ -56,7 +56,7 @@ def _is_ours(namespace: str, lab: str) -> bool:
 
 
 def processes_in(namespaces: Iterable[str]) -> list[int]:
-    """The processes in these network namespaces, in no order."""
+    """Return the processes in these network namespaces, unordered."""
     kept = {_identity(_PROC / "1/ns/net"), _identity(_PROC / "self/ns/net")}
     wanted = {_identity(state.NETNS / name) for name in namespaces} - kept - {None}
     if not wanted:
@@ -66,7 +66,7 @@ def processes_in(namespaces: Iterable[str]) -> list[int]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of a namespace; None if it is gone."""
+    """Return device and inode of a namespace; None if it is gone."""
     with contextlib.suppress(OSError):
         found = path.stat()
         return found.st_dev, found.st_ino
@@ -74,7 +74,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _end_processes(namespaces: list[str]) -> None:
-    """Kill until two looks in a row find no process: one that is just being forked is found by the second."""
+    """Kill until two scans in a row find no process: the second finds one that was being forked during the first."""
     deadline = time.monotonic() + _WITHIN_S
     empty = 0
     while empty < 2:
@@ -84,25 +84,25 @@ def _end_processes(namespaces: list[str]) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         if found and time.monotonic() > deadline:
-            hint = "they may wait for a device: see ps -o wchan"
+            hint = "they may be waiting for a device: see ps -o wchan"
             raise RailwrightError(f"processes {found[:8]} do not end", hint=hint)
         time.sleep(0.02)
 
 
 def _remove_namespaces(folder: Path, names: list[str]) -> None:
-    there = [name for name in names if (state.NETNS / name).exists()]
-    if there:
+    existing = [name for name in names if (state.NETNS / name).exists()]
+    if existing:
         file = folder / "remove.batch"
-        file.write_text("".join(f"netns delete {name}\n" for name in there), encoding="ascii")
+        file.write_text("".join(f"netns delete {name}\n" for name in existing), encoding="ascii")
         run(["ip", "-force", "-batch", str(file)], timeout_s=_TIMEOUT_S)
-    for name in there:
-        # One that was being added when its maker was killed is a plain file, which `ip` may refuse.
+    for name in existing:
+        # If `ip netns add` was killed, the namespace may be a plain file, which `ip netns delete` may refuse.
         with contextlib.suppress(FileNotFoundError):
             (state.NETNS / name).unlink()
 
 
 def _remove_cgroup(path: Path) -> None:
-    """Remove a fault's cgroup and its processes, below the cgroup file system only."""
+    """Kill the processes of a fault's cgroup and remove it; only below the cgroup file system."""
     if _CGROUPS not in path.parents or ".." in path.parts:
         return
     if not emptied(path, lambda process: os.kill(int(process), signal.SIGKILL), _WITHIN_S):
@@ -110,7 +110,7 @@ def _remove_cgroup(path: Path) -> None:
 
 
 def _remove_folder(folder: Path) -> None:
-    """Remove the journal, and the lock after it, as the last: a removal that was killed before can begin again."""
+    """Remove the folder, the journal and the lock last: a removal that was killed can then be repeated."""
     for entry in folder.iterdir():
         if entry.name in ("lock", "made.jsonl"):
             continue
@@ -118,14 +118,14 @@ def _remove_folder(folder: Path) -> None:
     for name in ("made.jsonl", "lock"):
         with contextlib.suppress(FileNotFoundError):
             (folder / name).unlink()
-    # Another lab may be there, or somebody may be making one of this name just now.
+    # Another lab may exist, or one of this name may be under construction.
     for path in (folder, folder.parent, folder.parent.parent):
         with contextlib.suppress(OSError):
             path.rmdir()
 
 
 def down_all() -> list[str]:
-    """End every lab; their names. Raises the first error after all were tried."""
+    """Remove every lab and return their names. Raises the first error after trying all."""
     ended, failed = [], None
     for name in state.names():
         try:

@@ -1,7 +1,7 @@
-"""Which routes every node must have once BGP has settled, from the plan alone. Pure.
+"""The routes that every node must have once BGP has settled, from the plan alone. Pure.
 
-A route is an address and the set of ports that its traffic may leave by (ECMP). The ports are those of the
-neighbours on a shortest path; hosts carry nothing for others.
+A route is an address and the set of ports for its traffic (ECMP). The ports are those of the neighbours on a shortest
+path; hosts do not forward.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections import deque
 from railwright.lab.nodes import Cable, LabPlan, Node
 
 Routes = dict[str, frozenset[str]]
-"""Address without prefix length -> ports."""
+"""The ports for each address, without prefix length."""
 
 
 def expected_routes(plan: LabPlan) -> dict[str, Routes]:
-    """The routes of every node to the addresses of all others."""
+    """Return the routes of every node to the addresses of all others."""
     cables = {node.name: plan.cables_of(node.name) for node in plan.nodes}
     hosts = {node.name for node in plan.of_kind("host")}
     found: dict[str, Routes] = {node.name: {} for node in plan.nodes}
@@ -23,7 +23,7 @@ def expected_routes(plan: LabPlan) -> dict[str, Routes]:
         for addresses, port in _announced(owner):
             distance = _distances(owner.name, port, cables, hosts)
             for node in plan.nodes:
-                # Switches of one autonomous system refuse each other's paths, which lead down and up again.
+                # Switches of one autonomous system reject each other's paths, which would lead down and up again.
                 if node.asn == owner.asn:
                     continue
                 ports = _ports(node, owner.name, port, distance, cables[node.name], hosts)
@@ -33,12 +33,12 @@ def expected_routes(plan: LabPlan) -> dict[str, Routes]:
 
 
 def _announced(owner: Node) -> list[tuple[tuple[str, ...], str | None]]:
-    """The addresses of a node, each with the one port that announces it, or None if every port does."""
+    """Return the addresses of a node, each with the port that announces it, or None if every port does."""
     return [(owner.loopbacks, None), *((rail.addresses, rail.port) for rail in owner.rails)]
 
 
 def _distances(owner: str, port: str | None, cables: dict[str, tuple[Cable, ...]], hosts: set[str]) -> dict[str, int]:
-    """The number of cables from each node to the owner, over nodes that forward packets."""
+    """Return the number of cables from each node to the owner, over nodes that forward packets."""
     distance = {owner: 0}
     waiting = deque([owner])
     while waiting:
@@ -56,7 +56,7 @@ def _distances(owner: str, port: str | None, cables: dict[str, tuple[Cable, ...]
 def _ports(
     node: Node, owner: str, port: str | None, distance: dict[str, int], cables: tuple[Cable, ...], hosts: set[str]
 ) -> frozenset[str]:
-    """The ports towards neighbours that are one cable nearer. A host uses the port of the same rail if it has one."""
+    """Return the ports towards neighbours that are one cable nearer; for a host the port of the same rail, if any."""
     ways = []
     for cable in cables:
         peer = cable.peer_of(node.name)
@@ -66,4 +66,4 @@ def _ports(
     if port is not None and node.kind == "host":
         ways = [way for way in ways if way[1] == port] or ways
     least = min(ways, default=(0, ""))[0]
-    return frozenset(own for far, own in ways if far == least)
+    return frozenset(name for distance_there, name in ways if distance_there == least)

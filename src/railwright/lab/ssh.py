@@ -1,8 +1,8 @@
-"""The sshd of a host, as clusters have it, with keys of this lab alone.
+"""The sshd of each host, as in a cluster, with keys of this lab only.
 
-Each sshd listens on its host's loopback addresses, in its namespace, and lets in whoever has the lab's key. Nothing is
-taken from or left in the machine's own configuration or the user's. `ssh -F LAB/ssh/config host1` goes from one host of
-the lab to another; from outside no packet gets there.
+Each sshd listens on its host's loopback addresses, in its namespace, and accepts the lab's key. It neither reads nor
+changes the configuration of the machine or the user. `ssh -F LAB/ssh/config host1` connects from a host of the lab to
+another; packets from outside the lab do not reach it.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ _HINT = "try it without --ssh"
 
 
 def check_installed() -> None:
-    """Raises UsageError if sshd or ssh is not installed."""
+    """Check that sshd and ssh-keygen are installed. Raises UsageError."""
     if not _SSHD.exists() or shutil.which("ssh-keygen") is None:
         raise UsageError("sshd is not installed", hint="apt-get install --no-install-recommends openssh-server")
 
 
 def config_of(lab: Lab) -> Path:
-    """The configuration file for `ssh -F`."""
+    """Return the configuration file for `ssh -F`."""
     return lab.folder / "ssh/config"
 
 
 def _folder_of(lab: Lab, host: str) -> Path:
-    """The folder of a host's sshd. The node's own folder belongs to FRR's user, and sshd trusts no keys below it."""
+    """Return the folder of a host's sshd. The node's folder belongs to FRR's user, and sshd trusts no keys below it."""
     return config_of(lab).parent / host
 
 
 def make_keys(lab: Lab) -> None:
-    """The lab's key, and a configuration for it that knows every host by its name and its addresses."""
+    """Create the lab's key, and an ssh configuration with every host by its name and addresses."""
     folder = config_of(lab).parent
     folder.mkdir(mode=0o700)
     _make_key(folder / _KEY, f"railwright lab {lab.name}")
     _write(config_of(lab), config_text(lab.plan, folder))
-    # Debian's own start-up makes this folder, too; it is empty, and sshd refuses to run without it.
+    # Debian creates this empty folder at boot; sshd refuses to run without it.
     _SEPARATION.mkdir(mode=0o755, exist_ok=True)
 
 
 def start(lab: Lab, host: str) -> None:
-    """Start a host's sshd; it listens when this returns. Raises RailwrightError, with what it said."""
+    """Start a host's sshd, which listens when this returns. Raises RailwrightError with sshd's output."""
     node, folder = lab.plan.node(host), _folder_of(lab, host)
     folder.mkdir(mode=0o700)
     _make_key(folder / "host_key", f"{host} of railwright lab {lab.name}")
@@ -60,11 +60,11 @@ def start(lab: Lab, host: str) -> None:
     log = folder / "sshd.log"
     enter = [*ENTER, "enter", str(NETNS / lab.namespace(host)), host]
     argv = [*enter, str(_SSHD), "-f", str(folder / "sshd_config"), "-E", str(log)]
-    must(run(argv, timeout_s=_TIMEOUT_S), f"sshd of {host}", _HINT, log)
+    must(run(argv, timeout_s=_TIMEOUT_S), f"sshd of {host} did not start", _HINT, log)
 
 
 def know_hosts(lab: Lab) -> None:
-    """Write down every host's key, so that no connection is taken on trust."""
+    """Write every host's key to known_hosts, so that ssh can verify each connection."""
     lines = []
     for node in lab.plan.of_kind("host"):
         key = (_folder_of(lab, node.name) / "host_key.pub").read_text(encoding="ascii").split()
@@ -73,7 +73,7 @@ def know_hosts(lab: Lab) -> None:
 
 
 def daemon_text(node: Node, folder: Path) -> str:
-    """`sshd_config`: the lab's key and nothing else opens it."""
+    """Return `sshd_config`, which accepts only the lab's key."""
     lines = [
         *(f"ListenAddress [{address}]:{_PORT}" if ":" in address else f"ListenAddress {address}:{_PORT}"
           for address in node.loopbacks),
@@ -95,7 +95,7 @@ def daemon_text(node: Node, folder: Path) -> str:
         "PrintMotd no",
         "UseDNS no",
         "MaxStartups 64",
-        # A session whose other side is gone ends, and with it what it runs.
+        # A session whose client is gone ends, and its command with it.
         "ClientAliveInterval 5",
         "ClientAliveCountMax 3",
     ]  # fmt: skip
@@ -103,7 +103,7 @@ def daemon_text(node: Node, folder: Path) -> str:
 
 
 def config_text(plan: LabPlan, folder: Path) -> str:
-    """`ssh_config`: names and addresses of the hosts; nobody else's files are read or asked for anything."""
+    """Return `ssh_config` with names and addresses of the hosts; it uses no file or agent of the user."""
     lines = []
     for node in plan.of_kind("host"):
         lines += [f"Host {node.name}", f"    HostName {node.loopbacks[0]}"]
@@ -127,7 +127,7 @@ def config_text(plan: LabPlan, folder: Path) -> str:
 
 def _make_key(path: Path, comment: str) -> None:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
-    must(run(argv, timeout_s=_TIMEOUT_S), f"the key {path.name}", _HINT)
+    must(run(argv, timeout_s=_TIMEOUT_S), f"the key {path.name} could not be made", _HINT)
 
 
 def _write(path: Path, text: str) -> None:

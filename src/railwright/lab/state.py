@@ -1,15 +1,15 @@
-"""The files that describe a lab. Whoever comes later finds all of the lab by them, also after a SIGKILL.
+"""The files that describe a lab. A later command finds everything of the lab through them, even after a SIGKILL.
 
 `/run/railwright/labs/NAME/`:
 
-    lock          held (flock) by who changes the lab; the kernel drops it when its holder ends, however it ends
+    lock          held (flock) while a process changes the lab; the kernel releases it when the process ends
     plan.json     the LabPlan
-    made.jsonl    one line for each thing that lives outside this folder, written before the thing is made
-    ready         exists once all routes were there
+    made.jsonl    a line for each thing outside this folder, written before the thing is made
+    ready         exists once all routes were in place
     faults.json   the faults that are applied now
     nodes/NODE/   configuration, sockets, pid files and logs of the node's daemons
 
-What is not in `made.jsonl` is never touched.
+Nothing outside this folder is touched unless `made.jsonl` names it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from railwright.process import Finished, run
 LABS = Path("/run/railwright/labs")
 NETNS = Path("/run/netns")
 ENTER = (sys.executable, "-I", str(Path(__file__).with_name("enter.py")))
-"""What runs `enter.py`; its words follow."""
+"""The command that runs `enter.py`; its arguments follow."""
 _MAX_FILE_BYTES = 16 * 2**20
 
 MadeKind = Literal["namespace", "cgroup", "folder"]
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A thing outside the lab's folder: the name of a network namespace, or the path of a cgroup or of a folder."""
+    """A thing outside the lab's folder: the name of a network namespace, or the path of a cgroup or folder."""
 
     kind: MadeKind
     name: str
@@ -51,53 +51,53 @@ class Made(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True)
 class Lab:
-    """A lab on this machine, finished or not."""
+    """A lab on this machine, complete or not."""
 
     name: str
     folder: Path
 
     @cached_property
     def plan(self) -> LabPlan:
-        """Raises UsageError where the lab was interrupted before it was written."""
+        """The lab's plan. Raises UsageError if the lab was interrupted before the plan was written."""
         try:
             return msgspec.json.decode(read(self.folder / "plan.json"), type=LabPlan)
         except (OSError, msgspec.DecodeError) as error:
-            hint = f"end what is there: railwright lab down --name {self.name}"
+            hint = f"remove its remains: railwright lab down --name {self.name}"
             raise UsageError(f"lab {self.name} has no readable plan", hint=hint) from error
 
     @cached_property
     def identity(self) -> str:
-        """A random word that is part of every name outside the folder."""
+        """A random word in the name of every namespace and cgroup of the lab."""
         return read(self.folder / "identity").decode("ascii", "replace").strip()
 
     @property
     def ready(self) -> bool:
-        """Whether it came up with all its routes."""
+        """Whether the lab came up with all its routes."""
         return (self.folder / "ready").exists()
 
     def namespace(self, node: str) -> str:
-        """The name of the node's network namespace, as `ip netns` shows it. Raises UsageError for an unknown node."""
+        """Return the node's network namespace, as `ip netns` names it. Raises UsageError for an unknown node."""
         return f"rw-{self.name}-{self.identity}-{self.plan.node(node).name}"
 
     def argv_in(self, node: str, argv: Sequence[str]) -> list[str]:
-        """The argument list that runs `argv` in the node's namespace; it becomes that program, without a fork."""
+        """Return the argument list that runs `argv` in the node's namespace. It execs the program, without a fork."""
         return ["ip", "netns", "exec", self.namespace(node), *argv]
 
     def run(self, node: str, argv: Sequence[str], timeout_s: float = 30.0) -> Finished:
-        """Run `argv` in the node's namespace to its end."""
+        """Run `argv` in the node's namespace to completion."""
         return run(self.argv_in(node, argv), timeout_s=timeout_s)
 
     def node_folder(self, node: str) -> Path:
-        """The folder with the sockets, pid files and logs of a node."""
+        """Return the folder with the sockets, pid files and logs of a node."""
         return self.folder / "nodes" / self.plan.node(node).name
 
     def record(self, kind: MadeKind, *names: str) -> None:
-        """Write down what is about to be made. Call it before making it."""
+        """Add names to the journal. Call this before the things are made."""
         with (self.folder / "made.jsonl").open("ab") as file:
             file.write(b"".join(msgspec.json.encode(Made(kind=kind, name=name)) + b"\n" for name in names))
 
     def made(self) -> list[Made]:
-        """All entries in order. A last line that was cut short is left out: nothing was made for it yet."""
+        """Return all entries in order, without a truncated last line: its thing was not made yet."""
         found = []
         with contextlib.suppress(FileNotFoundError):
             for line in read(self.folder / "made.jsonl").splitlines():
@@ -107,20 +107,20 @@ class Lab:
 
 
 def must(finished: Finished, failed: str, hint: str, log: Path | None = None) -> None:
-    """Raises RailwrightError if a child failed, with the command and the last line of its output or its log."""
+    """Check that a child succeeded. Raises RailwrightError with `failed` and the last lines of its output or log."""
     if finished.returncode != 0:
         lines = finished.output or (log.read_text("utf-8", "replace").splitlines() if log and log.exists() else [])
         raise RailwrightError(f"{failed}: {'; '.join(lines[-3:]) or finished.describe()}", hint=hint)
 
 
 def require_root() -> None:
-    """Raises UsageError for other users: only root may make namespaces and links."""
+    """Check that the user is root, who alone may create namespaces and links. Raises UsageError."""
     if os.geteuid() != 0:
-        raise UsageError("a lab needs root: it makes network namespaces", hint="run it with sudo")
+        raise UsageError("a lab requires root to create network namespaces", hint="run it with sudo")
 
 
 def names() -> list[str]:
-    """The labs on this machine, finished or not."""
+    """Return the names of the labs on this machine, complete or not."""
     try:
         return sorted(entry.name for entry in LABS.iterdir() if entry.is_dir())
     except (FileNotFoundError, PermissionError):
@@ -128,34 +128,34 @@ def names() -> list[str]:
 
 
 def open_lab(name: str | None) -> Lab:
-    """The lab of that name; without a name, the only one. Raises UsageError."""
-    there = names()
-    if name is None and len(there) > 1:
-        raise UsageError(f"there are {len(there)} labs here", hint=f"give --name {' or '.join(there[:8])}")
-    if name is None and not there:
-        raise UsageError("there is no lab here", hint="make one: railwright lab up hgx-h100 nics=2 --count 4")
-    name = check_name(there[0] if name is None else name)
-    if name not in there:
+    """Return the lab of that name, or the only lab if `name` is None. Raises UsageError."""
+    existing = names()
+    if name is None and len(existing) > 1:
+        raise UsageError(f"this machine has {len(existing)} labs", hint=f"give --name {' or '.join(existing[:8])}")
+    if name is None and not existing:
+        raise UsageError("this machine has no lab", hint="make one: railwright lab up hgx-h100 nics=2 --count 4")
+    name = check_name(existing[0] if name is None else name)
+    if name not in existing:
         missing = UsageError(f"there is no lab {name!r}", hint="see railwright lab up")
-        raise unknown_name("lab", name, there) if there else missing
+        raise unknown_name("lab", name, existing) if existing else missing
     return Lab(name=name, folder=LABS / name)
 
 
 def create(plan: LabPlan) -> Lab:
-    """Write a new lab down. Its lock is held. Raises UsageError where one of that name is there."""
+    """Write the files of a new lab. The caller holds its lock. Raises UsageError if a lab of that name exists."""
     lab = Lab(name=plan.name, folder=LABS / plan.name)
     if (lab.folder / "identity").exists():
         hint = f"end it: railwright lab down --name {plan.name}, or give --name"
-        raise UsageError(f"there is a lab {plan.name!r} already", hint=hint)
+        raise UsageError(f"lab {plan.name!r} already exists", hint=hint)
     write(lab.folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
-    # Last, since it says that there is a lab.
+    # Written last: this file marks the lab as existing.
     write(lab.folder / "identity", secrets.token_hex(3).encode())
     return lab
 
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[Path]:
-    """Hold the lab against others who would change it; makes its folder. Raises UsageError while another holds it."""
+    """Lock the lab against changes by others, and create its folder. Raises UsageError while another holds the lock."""
     folder = LABS / check_name(name)
     lock = _lock(folder)
     try:
@@ -166,13 +166,13 @@ def locked(name: str) -> Iterator[Path]:
 
 def _lock(folder: Path) -> int:
     for _ in range(20):
-        # Whoever removes the last lab removes these folders too, perhaps just now: then begin again.
+        # Removing the last lab also removes these folders, perhaps concurrently: try again.
         with contextlib.suppress(FileNotFoundError):
             LABS.parent.mkdir(mode=0o755, exist_ok=True)
             LABS.mkdir(mode=0o755, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(KeyError):
-                # FRR's daemons drop to a user of their own, who must reach his node's folder and may read nothing else.
+                # FRR's daemons run as their own user, which must reach its node's folder and read nothing else.
                 os.chown(folder, 0, grp.getgrnam("frr").gr_gid)
                 folder.chmod(0o710)
             lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -182,8 +182,8 @@ def _lock(folder: Path) -> int:
                     return lock
             except BlockingIOError as error:
                 os.close(lock)
-                hint = "wait until it ends"
-                raise UsageError(f"another railwright works on lab {folder.name}", hint=hint) from error
+                hint = "wait until that command ends"
+                raise UsageError(f"lab {folder.name} is locked by another railwright", hint=hint) from error
             except FileNotFoundError:
                 pass
             os.close(lock)
@@ -191,13 +191,13 @@ def _lock(folder: Path) -> int:
 
 
 def read(path: Path) -> bytes:
-    """A file of the lab, bounded."""
+    """Read a file of the lab, at most 16 MiB."""
     with path.open("rb") as file:
         return file.read(_MAX_FILE_BYTES)
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file as a whole: a crash leaves the old one or the new one."""
+    """Write a file atomically: a crash leaves the old or the new content."""
     part = path.with_name(f".{path.name}")
     part.write_bytes(content)
     part.chmod(0o600)

@@ -25,28 +25,28 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     namespace: str
     processes: int
-    """In its namespace: FRR's daemons, Open vSwitch's, sshd, and whatever was started there."""
+    """Processes in its namespace: daemons of FRR and Open vSwitch, sshd, and the user's own."""
     routes_expected: int
     routes_incomplete: int
     """Addresses that lack a next hop, or any route."""
     ports_lacking: tuple[str, ...]
-    """Ports that a route which is missing should use."""
+    """Ports that missing routes should use."""
 
 
 class LabStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="lab"):
-    """`railwright lab status --json`."""
+    """The record of `railwright lab status --json`."""
 
     name: str
     state: State
-    """`up`: every route is there. `interrupted`: it never came up; `lab down` ends what there is."""
+    """`up`: every route is in place. `interrupted`: the lab never came up; `lab down` removes its remains."""
     folder: str
     ssh_config: str | None
-    """For `ssh -F` from one host to another; None where the lab has no sshd."""
+    """The file for `ssh -F` from a host to another; None if the lab has no sshd."""
     nodes: tuple[NodeStatus, ...]
 
 
 def observe(lab: Lab, executor: Executor) -> LabStatus:
-    """Look at every node of a lab. Raises UsageError if its plan cannot be read."""
+    """Inspect every node of a lab. Raises UsageError if its plan cannot be read."""
     expected = expected_routes(lab.plan)
     missing = missing_routes(lab, expected, executor)
     nodes = []

@@ -1,8 +1,8 @@
-"""Packets between two hosts of a lab: what arrives, how late, how fast, and over which switches.
+"""Packets between two hosts of a lab: loss, delay, rate, and the switches on the path.
 
-Everything is seen one way, from the first host to the second: the namespaces share a clock. Flows differ in their
-source port, so that ECMP spreads them; the way of each flow is asked hop by hop with the same addresses and ports that
-measure it. A lab's switches hash nothing else, so that it is the way of the TCP flow with these ports, too.
+All values are one-way, from the first host to the second: the namespaces share a clock. Flows differ in their source
+port, so that ECMP spreads them. Each flow is traced hop by hop with the addresses and ports that measure it. A lab's
+switches hash nothing else, so a TCP flow with these ports takes the same path.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ FIRST_SOURCE_PORT = 40_000
 MOST_FLOWS = 128
 MOST_PACKETS = 100_000
 MOST_DURATION_S = 60.0
-_PROBE_PORT = 39_000  # between two probes nobody listens there, so that a traced packet is answered
+_PROBE_PORT = 39_000  # closed between probes, so that a host answers a traced packet
 _MOST_HOPS = 10
 _STAMP_BYTES = 12
 _FLOW_END = Path(flow_end.__file__)
 _READY = "ready"
 _START_S = 10.0
-_CONNECT_S = 3.0  # a lost SYN is sent again after 1 s
+_CONNECT_S = 3.0  # TCP resends a lost SYN after 1 s
 _END_S = 15.0
 _HINT = "is the lab up? railwright lab status"
 
 
 class Ends(Protocol):
-    """Named network namespaces: those of a lab, or of somebody else."""
+    """Named network namespaces, inside or outside a lab."""
 
     def argv_in(self, node: str, argv: Sequence[str]) -> list[str]:
         """The argument list that runs `argv` in the node's namespace."""
 
 
 class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """Packets of one UDP flow. Delays are one way, None where nothing arrived."""
+    """The packets of a UDP flow. Delays are one-way, None if nothing arrived."""
 
     source_port: int
     sent: int
     refused: int
-    """Of those sent, what the sender's own port or route refused as too long or without a way."""
+    """The sent packets that the sender's own kernel refused: too long, or without a route."""
     received: int = 0
     delay_median_s: float | None = None
     delay_max_s: float | None = None
@@ -65,21 +65,21 @@ class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One TCP flow, as its receiver saw it."""
+    """A TCP flow, measured at its receiver."""
 
     source_port: int
     received_bytes: int = 0
     bandwidth_bytes_per_s: float = 0.0
     """From the connection's start to its last byte, at the receiver."""
     error: str | None = None
-    """Why there was no connection."""
+    """The reason why there was no connection."""
 
 
 Flow = TypeVar("Flow", FlowSeen, RateSeen)
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """The way from one host to another."""
+    """The addresses of a source and a destination on a rail."""
 
     source: str
     source_address: str
@@ -89,29 +89,29 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """The amounts that a probe sends."""
+    """The amount of traffic that a probe sends."""
 
     flows: int = 16
     packets: int = 40
-    """Of each flow."""
+    """Packets of each flow."""
     size_bytes: int = 200
     duration_s: float = 1.0
-    """Of the TCP flows."""
+    """The duration of the TCP flows."""
 
 
 class WaySeen(msgspec.Struct, frozen=True, kw_only=True):
-    """All flows of a probe that take one way."""
+    """The flows of a probe that take the same path."""
 
     nodes: tuple[str, ...]
-    """The switches and the destination; `?` for one that did not answer."""
+    """The switches and the destination; `?` for a node that did not answer."""
     source_ports: tuple[int, ...]
     sent: int
     lost: int
     delay_median_s: float | None
-    """Of the flows' medians."""
+    """The median of the flows' medians."""
     delay_max_s: float | None
     bandwidth_bytes_per_s: float
-    """Of their TCP flows together, while those of all ways are sending."""
+    """The rate of these TCP flows together, while the flows of all paths send."""
     failed_flows: int
     """TCP flows without a connection."""
 
@@ -124,23 +124,23 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> int:
-        """The packets lost on all ways together."""
+        """The packets lost on all paths together."""
         return sum(one.lost for one in self.ways)
 
     @property
     def bandwidth_bytes_per_s(self) -> float:
-        """The rate of TCP over all ways together."""
+        """The rate of TCP over all paths together."""
         return sum(one.bandwidth_bytes_per_s for one in self.ways)
 
 
 def source_ports(flows: int) -> tuple[int, ...]:
-    """The ports that tell so many flows apart. Raises UsageError for too many."""
+    """Return a distinct source port for each of so many flows. Raises UsageError for too many."""
     _check("flows", flows, 1, MOST_FLOWS)
     return tuple(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + flows))
 
 
 def probe(lab: Lab, way: Route, sizes: Sizes) -> Probe:
-    """Packets, then streams, then the way of each flow; grouped by way. Raises as `send_packets`."""
+    """Send packets, then streams, trace each flow, and group the results by path. Raises as `send_packets`."""
     ports = source_ports(sizes.flows)
     packets = send_packets(lab, way, ports, packets=sizes.packets, size_bytes=sizes.size_bytes)
     streams = {one.source_port: one for one in send_stream(lab, way, ports, duration_s=sizes.duration_s)}
@@ -168,10 +168,10 @@ def _way_seen(nodes: tuple[str, ...], flows: list[FlowSeen], streams: dict[int, 
 
 
 def route(plan: LabPlan, source: str, destination: str, *, rail: int = 0, ipv6: bool = False) -> Route:
-    """The addresses of two hosts on a rail; IPv4 where there is any, unless `ipv6`. Raises UsageError."""
+    """Return the route between two hosts on a rail: by IPv4 if they have it, unless `ipv6`. Raises UsageError."""
     ends = [_host(plan, name).rail(rail) for name in (source, destination)]
     if source == destination:
-        raise UsageError(f"{source} to itself crosses no link", hint="name two hosts")
+        raise UsageError(f"source and destination must differ, got {source} twice", hint="name two hosts")
     versions = [port.addresses_v6 if ipv6 or not port.addresses_v4 else port.addresses_v4 for port in ends]
     return Route(
         source=source,
@@ -185,9 +185,9 @@ def route(plan: LabPlan, source: str, destination: str, *, rail: int = 0, ipv6: 
 def send_packets(
     lab: Ends, way: Route, ports: Sequence[int], *, packets: int = 40, size_bytes: int = 200, interval_s: float = 0.02
 ) -> tuple[FlowSeen, ...]:
-    """Send `packets` from each source port, one in `interval_s`, never in fragments. Size is UDP's payload.
+    """Send `packets` from each source port, one per `interval_s`, never fragmented. `size_bytes` is the UDP payload.
 
-    Raises UsageError for numbers out of range, CannotJudge where an end cannot run.
+    Raises UsageError for numbers out of range, CannotJudge if an end cannot run.
     """
     _check("packets", packets * len(ports), 1, MOST_PACKETS)
     _check("bytes", size_bytes, _STAMP_BYTES, 65_000)
@@ -197,14 +197,14 @@ def send_packets(
 
 
 def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[RateSeen, ...]:
-    """Send a TCP flow from each source port, all at once, as fast as they go. Raises as `send_packets`."""
+    """Send a TCP flow from each source port, all at once, at full speed. Raises as `send_packets`."""
     _check("seconds", duration_s, 0.05, MOST_DURATION_S)
     settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S}
     return _exchange(lab, way, "tcp", settings, duration_s + len(ports) * _CONNECT_S, RateSeen)
 
 
 def trace(lab: Lab, way: Route, ports: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """The nodes that each UDP flow crosses, by source port, the destination last; `?` for one that did not answer."""
+    """Return the nodes that each UDP flow crosses, by source port, the destination last; `?` for a silent node."""
     settings = {**_settings(way, ports), "max_hops": _MOST_HOPS}
     ended = lab.run(way.source, _argv("trace", settings), _MOST_HOPS * 2.0 + _END_S)
     names = {address: node.name for node in lab.plan.nodes for address in (*node.addresses, node.router_id)}
@@ -217,13 +217,15 @@ def trace(lab: Lab, way: Route, ports: Sequence[int]) -> dict[int, tuple[str, ..
 def _host(plan: LabPlan, name: str) -> Node:
     node = plan.node(name)
     if node.kind != "host":
-        raise UsageError(f"{name} is a {node.kind}", hint="traffic goes from a host to a host")
+        raise UsageError(f"{name} must be a host, got a {node.kind}", hint="name two hosts")
     return node
 
 
-def _check(what: str, value: float, least: float, most: float) -> None:
+def _check(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
-        raise UsageError(f"{value:g} {what} in one probe", hint=f"give {least:g} to {most:g}")
+        raise UsageError(
+            f"{name} in a probe must be {least:g} to {most:g}, got {value:g}", hint="give a number in that range"
+        )
 
 
 def _settings(way: Route, ports: Sequence[int]) -> dict[str, Any]:
@@ -243,12 +245,12 @@ def _argv(role: str, settings: dict[str, Any]) -> list[str]:
 def _exchange(
     lab: Ends, way: Route, protocol: str, settings: dict[str, Any], lasts_s: float, kind: type[Flow]
 ) -> tuple[Flow, ...]:
-    """Run both ends. Returns the words of sender and receiver about each flow, by source port."""
+    """Run both ends. Returns the combined record of sender and receiver for each flow, in the order of source ports."""
     with Child(lab.argv_in(way.destination, _argv(f"receive_{protocol}", settings))) as receiver:
         end = time.monotonic() + _START_S
         while _READY not in receiver.output:
             if receiver.poll() is not None or time.monotonic() > end:
-                why = " ".join(receiver.wait(0.1).output)[-300:] or "it said nothing"
+                why = " ".join(receiver.wait(0.1).output)[-300:] or "it printed nothing"
                 raise CannotJudge(f"no receiver on {way.destination}: {why}", hint=_HINT)
             time.sleep(0.005)
         sender = lab.argv_in(way.source, _argv(f"send_{protocol}", settings))
@@ -261,7 +263,7 @@ def _exchange(
 
 
 def _records(ended: Finished, node: str) -> dict[int, dict[str, Any]]:
-    """The words of one end about each flow, by source port."""
+    """Return the records of one end by source port. Raises CannotJudge if it failed."""
     if ended.returncode != 0:
         why = " ".join(ended.output)[-300:] or ended.describe()
         raise CannotJudge(f"traffic of {node} failed: {why}", hint=_HINT)

@@ -1,6 +1,6 @@
-"""Waits until BGP has settled: until the kernel of every node has every route that the plan says, with every next hop.
+"""Waits until BGP has settled: the kernel of every node has every route of the plan, with every next hop.
 
-The kernel's table is what forwards; it is complete only where all sessions are up, so no daemon has to be asked.
+The kernel forwards by its own table, which is complete only if all sessions are up, so no daemon is asked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN = 6
 
 
 def wait_settled(lab: Lab, executor: Executor, within_s: float) -> None:
-    """Return once all routes are there. Raises CannotJudge, naming what is missing, after `within_s`."""
+    """Return once all routes are in place. Raises CannotJudge, naming missing routes, after `within_s`."""
     expected = expected_routes(lab.plan)
     deadline = time.monotonic() + within_s
     while True:
@@ -31,16 +31,16 @@ def wait_settled(lab: Lab, executor: Executor, within_s: float) -> None:
         if not missing:
             return
         if time.monotonic() > deadline:
-            what = f"after {within_s:.0f} s routes are missing: {describe_missing(lab.plan, missing)}"
-            raise CannotJudge(what, hint="try on an idle machine, or with fewer hosts or NICs")
+            reason = f"after {within_s:.0f} s routes are missing: {describe_missing(lab.plan, missing)}"
+            raise CannotJudge(reason, hint="try on an idle machine, or with fewer hosts or NICs")
         time.sleep(0.2)
 
 
 def missing_routes(lab: Lab, expected: dict[str, Routes], executor: Executor) -> dict[str, Routes]:
-    """The missing routes of each node: addresses, with the ports that they lack. Complete nodes are left out."""
-    there = executor.map(lambda name: kernel_routes(lab, name), expected)
+    """Return the missing routes of each incomplete node: addresses, with the ports that they lack."""
+    kernel_tables = executor.map(lambda name: kernel_routes(lab, name), expected)
     found = {}
-    for (name, routes), actual in zip(expected.items(), there, strict=True):
+    for (name, routes), actual in zip(expected.items(), kernel_tables, strict=True):
         lacking = {address: ports - actual.get(address, frozenset()) for address, ports in routes.items()}
         if lacking := {address: ports for address, ports in lacking.items() if ports}:
             found[name] = lacking
@@ -48,11 +48,11 @@ def missing_routes(lab: Lab, expected: dict[str, Routes], executor: Executor) ->
 
 
 def kernel_routes(lab: Lab, node: str) -> Routes:
-    """The routes that BGP put into the kernel of a node."""
+    """Return the routes that BGP put into the kernel of a node."""
     found: Routes = {}
     for family in ("-6",) if lab.plan.ipv6_only else ("-4", "-6"):
         argv = ["ip", family, "-n", lab.namespace(node), "-j", "route", "show", "proto", _BGP]
-        # One long line, which comes in pieces.
+        # `ip` prints one long line, which arrives in pieces.
         for route in _decoded("".join(ask(argv, timeout_s=30).output)):
             hops = route.get("nexthops") or [route]
             address = str(route.get("dst", "")).partition("/")[0]
@@ -68,7 +68,7 @@ def _decoded(text: str) -> list[dict[str, Any]]:
 
 
 def describe_missing(plan: LabPlan, missing: dict[str, Routes]) -> str:
-    """`leaf0 has 3 of 12 routes, none through spine1; ...`."""
+    """Describe missing routes: `leaf0: 3 addresses lack a route through spine1; ...`."""
     words = []
     for name, routes in list(missing.items())[:_SHOWN]:
         ports = sorted({port for lacking in routes.values() for port in lacking})

@@ -1,4 +1,4 @@
-"""Hosts of which the leaf switch alone is known, or not even that, as the fabric that localisation searches. Pure."""
+"""The fabric for localisation of hosts whose leaf switch alone is known, or not even that. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from railwright.results.host_list import format_hosts
 from railwright.topology.cluster import Cluster
 
 _UNKNOWN = "network"
-"""The one switch of what nobody has described."""
+"""The name of the switch that stands for an unknown network."""
 
 
 def fabric_of_hosts(
     names: Sequence[str], own: Sequence[str], tree: SwitchTree | None, oversubscription: float = 1.0
 ) -> Fabric:
-    """The own ports of each host, each on a rail of its own: all on one switch, or below leaves with one switch above.
+    """Return the fabric of the hosts' ports, each port on its own rail: on a single switch, or below leaves.
 
-    A leaf has room to what lies above for all its hosts, by the oversubscription less.
-    Raises UsageError for a host that is below no leaf.
+    The leaves share a switch above. The rate of a leaf's uplink is that of all its hosts over the oversubscription.
+    Raises UsageError for a host without a leaf.
     """
     ports = [(name, port, rail) for name in names for rail, port in enumerate(own)]
     leaf_of = dict.fromkeys(names, _UNKNOWN) if tree is None else _leaves(names, tree)
@@ -37,12 +37,12 @@ def fabric_of_hosts(
 
 
 def tree_of_cluster(names: Sequence[str], cluster: Cluster) -> SwitchTree | None:
-    """The hosts below the leaves of a cluster file's lowest tier, in their order; None where they share one leaf.
+    """Return the hosts below the leaves of a cluster file's lowest tier, in order; None if they share a leaf.
 
     Raises UsageError for more hosts than the file has.
     """
     if len(names) > cluster.hosts:
-        raise UsageError(f"{len(names)} hosts are given, and {cluster.name[:60]} has {cluster.hosts}",
+        raise UsageError(f"at most the {cluster.hosts} hosts of {cluster.name[:60]} can be given, got {len(names)}",
                          hint="describe the cluster with all of them")  # fmt: skip
     tiers = cluster.fabric.tiers
     if not tiers or len(names) <= tiers[0].hosts:
@@ -52,24 +52,24 @@ def tree_of_cluster(names: Sequence[str], cluster: Cluster) -> SwitchTree | None
 
 
 def alike_above_leaves(fabric: Fabric, suspects: Iterable[Suspect]) -> list[Suspect]:
-    """The suspects above the hosts, if they speak of every leaf: then nobody can say that any of them is slow."""
+    """Return the suspects above the hosts if they cover every leaf: then none can be singled out as slow."""
     *leaves, above = fabric.switches
     found = above_leaves(suspects)
-    spoken_of = {one.id.partition("/")[0].removesuffix(f"-{above}") for one in found}
-    return found if above in spoken_of or spoken_of.issuperset(leaves) else []
+    covered = {suspect.id.partition("/")[0].removesuffix(f"-{above}") for suspect in found}
+    return found if above in covered or covered.issuperset(leaves) else []
 
 
 def above_leaves(suspects: Iterable[Suspect]) -> list[Suspect]:
-    """The suspects that are neither hosts nor their ports."""
-    return [one for one in suspects if one.kind in ("link", "switch", "line-card")]
+    """Return the suspects that are neither hosts nor their ports."""
+    return [suspect for suspect in suspects if suspect.kind in ("link", "switch", "line-card")]
 
 
 def _leaves(names: Iterable[str], tree: SwitchTree) -> dict[str, str]:
-    """The leaf of each; a host may be called by its full name where the file has the short one."""
+    """Return the leaf of each host; a host may have its full name where the file has the short one."""
     found = {name: tree.leaf_of.get(name) or tree.leaf_of.get(name.partition(".")[0], "") for name in names}
     missing = [name for name, leaf in found.items() if not leaf]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise UsageError(f"{missing[0][:60]}{more} is below no leaf of the given switches",
+        raise UsageError(f"{missing[0][:60]}{more} has no leaf in the given switches",
                          hint="name hosts as the file does, or leave --switches out")  # fmt: skip
     return found

@@ -1,7 +1,7 @@
-"""What a search has measured, phase by phase, in a file: an interrupted search goes on where it was.
+"""The measurements of a search, phase by phase, in a file, so that an interrupted search can resume.
 
-The search is a function of its question and of what was measured. So the file holds the question, and for each phase
-a digest of its flows and what they showed; the phases are planned again and their measurements read instead.
+A search is a function of its question and its measurements. So the file holds the question, and for each phase a
+digest of its flows and their results. A resumed search plans the phases again and reads their results.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """A context manager. Without a path it keeps nothing. Raises UsageError for a file of another search."""
+    """A context manager; without a path it keeps nothing. Raises UsageError for the file of another search."""
 
     def __init__(self, path: Path | None, question: object) -> None:
         self.read = 0
-        """How many phases came from the file."""
+        """The number of phases read from the file."""
         self._path, self._question = path, _digest(question)
         self._entries: list[_Entry] = []
         self._file: BinaryIO | None = None
@@ -48,9 +48,7 @@ class Journal:
             self._file.truncate(whole)
             self._file.seek(whole)
         except OSError as error:
-            raise UsageError(
-                f"{self._path} cannot be used: {error.strerror}", hint="give a file to --resume"
-            ) from error
+            raise UsageError(f"cannot use {self._path}: {error.strerror}", hint="give a file to --resume") from error
         if not whole:
             self._write(_Head(self._question))
         return self
@@ -62,7 +60,7 @@ class Journal:
             self._file.close()
 
     def _read_whole(self, path: Path) -> int:
-        """Read the entries of an earlier run; the length of all but one that was cut off."""
+        """Read the entries of an earlier run. Returns their length in bytes, without a truncated last entry."""
         if not path.exists() or not path.stat().st_size:
             return 0
         with path.open("rb") as file:
@@ -72,10 +70,10 @@ class Journal:
         try:
             same = msgspec.json.decode(head, type=_Head).question == self._question
         except msgspec.DecodeError as error:
-            raise UsageError(f"{path} is no record of a search", hint="give --resume a file of its own") from error
+            raise UsageError(f"{path} is not the record of a search", hint="give --resume a file of its own") from error
         if not same:
-            what = f"{path} is of another search: other hosts, seed, rounds or cover"
-            raise UsageError(what, hint="ask the same, or remove the file")
+            reason = f"{path} belongs to a search with other hosts, seed, rounds or cover"
+            raise UsageError(reason, hint="repeat that search, or remove the file")
         whole = len(head)
         for line in rest:
             if not line.endswith(b"\n"):
@@ -88,17 +86,19 @@ class Journal:
         return whole
 
     def next(self, phase: Phase) -> PhaseSeen | None:
-        """What the file says of the next phase; None where it must be measured."""
+        """Return the recorded results of the next phase; None if it must be measured."""
         if self.read >= len(self._entries):
             return None
         entry = self._entries[self.read]
-        if entry.asked != _asked(phase) or [len(one) for one in entry.found.rounds] != [len(r.flows) for r in phase]:
+        if entry.asked != _asked(phase) or [len(flows) for flows in entry.found.rounds] != [
+            len(r.flows) for r in phase
+        ]:
             raise UsageError(f"{self._path} was written by another version of railwright", hint="remove the file")
         self.read += 1
         return entry.found
 
     def add(self, phase: Phase, found: PhaseSeen) -> None:
-        """Keep one more phase."""
+        """Append the results of a phase."""
         self._write(_Entry(_asked(phase), found))
 
     def _write(self, record: msgspec.Struct) -> None:
@@ -108,7 +108,7 @@ class Journal:
 
 
 def _asked(phase: Phase) -> str:
-    return _digest([(one.purpose, one.flows) for one in phase])
+    return _digest([(round_.purpose, round_.flows) for round_ in phase])
 
 
 def _digest(value: object) -> str:

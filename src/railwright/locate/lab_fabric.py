@@ -1,4 +1,4 @@
-"""A lab's plan as the fabric that localisation searches. Pure."""
+"""The fabric for localisation of a lab, from its plan. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from railwright.lab.nodes import LabPlan
 
 
 def fabric_of_lab(plan: LabPlan, hosts: Sequence[str] = ()) -> Fabric:
-    """The ports of some of its hosts, or of all, with switches and cables.
+    """Return the fabric of these hosts, or of all, with switches and cables.
 
-    Raises UsageError for a lab without rates: nothing is then slow.
+    Raises UsageError for a lab without rates, where slow has no meaning.
     """
     rate = nic_rate_bits_per_s(plan)
     chosen = [plan.node(name) for name in hosts] or plan.of_kind("host")
@@ -29,32 +29,32 @@ def fabric_of_lab(plan: LabPlan, hosts: Sequence[str] = ()) -> Fabric:
 
 
 def nic_rate_bits_per_s(plan: LabPlan) -> float:
-    """The rate of a NIC's port. Raises UsageError where ports have none."""
+    """Return the rate of a NIC's port. Raises UsageError if ports have none."""
     rate = plan.cables[0].rate_bits_per_s
     if rate is None:
-        raise UsageError(f"the ports of lab {plan.name} have no rate", hint="make it with --rate 100Mb/s")
+        raise UsageError(f"the ports of lab {plan.name} have no rate", hint="make the lab with --rate 100Mb/s")
     return rate
 
 
 def path_of_nodes(fabric: Fabric, source: int, destination: int, nodes: tuple[str, ...]) -> Path | None:
-    """The classes that a flow crosses whose trace named these switches and its destination; None for a gap in it."""
+    """Return the classes that a flow crosses, given its traced nodes; None if the trace has a gap."""
     numbers = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
     switches = [numbers.get(name) for name in nodes[:-1]]
     host = fabric.hosts[fabric.nic_host[destination]]
     if not switches or None in switches or nodes[-1] != host or len(switches) % 2 == 0:
         return None
-    there = [number for number in switches if number is not None]
-    top = len(there) // 2
-    if there[0] != fabric.leaf_of(source) or there[-1] != fabric.leaf_of(destination):
+    known = [number for number in switches if number is not None]
+    top = len(known) // 2
+    if known[0] != fabric.leaf_of(source) or known[-1] != fabric.leaf_of(destination):
         return None
-    up, down = there[: top + 1], there[top:][::-1]
+    up, down = known[: top + 1], known[top:][::-1]
     cables: list[int] = []
     for chain in (up, down):
         for lower, upper in pairwise(chain):
-            joined = fabric.joining.get((lower, upper))
-            if joined is None:
+            cables_between = fabric.joining.get((lower, upper))
+            if cables_between is None:
                 return None
-            cables.append(joined[0])
+            cables.append(cables_between[0])
     ups, downs = cables[:top], cables[top:]
     return (
         2 * source,

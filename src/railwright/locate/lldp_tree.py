@@ -1,4 +1,4 @@
-"""Which switch each host hangs on, as the nodes' LLDP tells it. Pure."""
+"""The leaf of each host by LLDP. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from railwright.topology.cabling import Cabling
 
 
 def tree_of_lldp(cabling: Cabling, hosts: Iterable[str], interface: str = "") -> SwitchTree:
-    """The leaf that each host hears, at one of its interfaces where it hears several.
+    """Return the leaf that each host hears by LLDP, at `interface` if it hears several.
 
-    Hosts are called by their names or by the first part of them. What lies above the leaves is not told: a host on
-    several rails is heard by as many leaves as a spine.
-    Raises UsageError for a host that hears no switch, or more than one.
+    Hosts match by their full name or its first label. Switches above the leaves stay unknown: LLDP alone does not tell
+    a spine from a host on several rails, since as many leaves hear either.
+    Raises UsageError for a host that hears no switch, or several.
     """
     heard: dict[str, dict[str, str]] = {}
     for one, other in cabling.cables:
@@ -27,20 +27,20 @@ def _leaf(host: str, heard: Mapping[str, Mapping[str, str]], interface: str) -> 
     peers = heard.get(host) or heard.get(_short(host)) or {}
     if not peers:
         raise UsageError(
-            f"{host[:60]} hears no switch, and none hears it",
-            hint="run lldpd there, and give what it hears as NAME.json with the host's name: lldpctl -f json",
+            f"{host[:60]} has no LLDP neighbour",
+            hint="run lldpd there, and save the output of lldpctl -f json as NAME.json with the host's name",
         )
     if interface and interface not in peers:
         raise UsageError(
-            f"{host[:60]} hears nobody at {interface[:40]}",
-            hint=f"it hears switches at {', '.join(sorted(peers))[:200]}",
+            f"{host[:60]} has no LLDP neighbour at {interface[:40]}",
+            hint=f"it has neighbours at {', '.join(sorted(peers))[:200]}",
         )
     chosen = [peers[interface]] if interface else list(dict.fromkeys(peers.values()))
     if len(chosen) > 1:
         ports = ", ".join(f"{switch} at {port}" for port, switch in sorted(peers.items()))
         raise UsageError(
-            f"{host[:60]} hears several switches: {ports[:200]}",
-            hint="one port of each host is searched: name it with --interfaces",
+            f"{host[:60]} has several switches as LLDP neighbours: {ports[:200]}",
+            hint="a search uses one port of each host: name it with --interfaces",
         )
     return chosen[0]
 

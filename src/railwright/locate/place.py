@@ -1,4 +1,4 @@
-"""Where a search takes place: a fabric, the address of each of its ports, and how its hosts are reached."""
+"""The place of a search: a fabric, the address of each of its ports, and the reach to its hosts."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from railwright.topology.subnet import Subnet
 from railwright.units import count
 
 _WATCH_S = 0.5
-_UNKNOWN_TOPOLOGY = "links between switches, and routes: nobody says how the switches are cabled"
+_UNKNOWN_TOPOLOGY = "links between switches, and routes: the cabling of the switches is unknown"
 _LEAVES_ALONE = "the links above a leaf one by one, and routes: only the leaf of each host is known"
-_ADAPTIVE = "any single way: adaptive routing spreads a flow over many, so that only its rate and its spread show"
+_ADAPTIVE = "a single path: adaptive routing spreads a flow over many, so that only its rate and its spread are visible"
 
 
-def _nobody_looks(_classes: Iterable[int]) -> dict[int, float]:
+def _observe_nothing(_classes: Iterable[int]) -> dict[int, float]:
     return {}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Read-only."""
+    """A fabric to search, with addresses, reach and facts about its routing. Immutable."""
 
     fabric: Fabric
     described: str
     routing: str
     reach: Reach
     addresses: tuple[str, ...]
-    """Of each NIC port."""
+    """The address of each NIC port."""
     names: dict[str, str]
-    """The switch or host of every address that may answer a trace; empty where ways say nothing."""
+    """The switch or host of every address that may answer a trace; empty if paths are not traced."""
     rate_bits_per_s: float | None
-    """Of a NIC port; None: flows are held against the fastest ones."""
+    """The rate of a NIC port; None compares flows with the fastest."""
     mtu_bytes: int | None
-    """None where nobody knows it."""
-    busy: Callable[[Iterable[int]], dict[int, float]] = _nobody_looks
-    """The part of its rate that others take of each of some classes while no probe runs, where that can be read."""
+    """The MTU of the fabric; None if unknown."""
+    busy: Callable[[Iterable[int]], dict[int, float]] = _observe_nothing
+    """Returns the load of each class by other traffic while no probe runs, over its rate, where it can be read."""
     cannot_tell: tuple[str, ...] = ()
-    """What no search can tell here, each with its reason."""
+    """Questions that no search can answer here, each with the reason."""
     uplinks_assumed: bool = False
-    """Whether the rate of a leaf's uplinks is taken from the number of its hosts, since nobody says it."""
+    """Whether the rate of a leaf's uplinks is unknown and derived from the number of its hosts."""
 
 
 def place_of_lab(lab: Lab, hosts: Sequence[str] = ()) -> Place:
-    """Some hosts of a lab, or all. Raises UsageError for one without rates."""
+    """Return the place of these hosts of a lab, or of all. Raises UsageError for a lab without rates."""
     plan, fabric = lab.plan, fabric_of_lab(lab.plan, hosts)
     ports = [
         plan.node(fabric.hosts[host]).rail(rail)
@@ -80,7 +80,9 @@ def _rails(plan: LabPlan, fabric: Fabric) -> list[int]:
 
 
 def place_of_subnet(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adapter: str = "") -> Place:
-    """Hosts by one port of each in an InfiniBand subnet, by IP over it: packets take the ways of its tables.
+    """Return the place of a port of each host in an InfiniBand subnet, by IP over InfiniBand.
+
+    Packets follow the subnet's forwarding tables.
 
     Raises CannotJudge, UsageError.
     """
@@ -103,14 +105,14 @@ def place_of_subnet(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adap
 def place_of_hosts(
     hosts: Hosts, routing: str = "unknown", tree: SwitchTree | None = None, oversubscription: float = 1.0, gpus: int = 0
 ) -> Place:
-    """Hosts by one port of each, or by so many GPUs: all on one switch, or below the leaves that are known.
+    """Return the place of a port or of `gpus` GPUs of each host, on a single switch or below known leaves.
 
-    What lies above the leaves counts as one switch, with room for all hosts of each leaf, by the oversubscription
-    less. Raises CannotJudge, UsageError.
+    The network above the leaves counts as a single switch; a leaf's uplink has the rate of all its hosts over the
+    oversubscription. Raises CannotJudge, UsageError.
     """
     reach = hosts.reach
     if isinstance(reach, LabReach):
-        raise UsageError("a lab is searched as a whole", hint="railwright locate --lab NAME")
+        raise UsageError("--hosts must not name hosts of a lab", hint="search the lab: railwright locate --lab NAME")
     port = hosts.used_interfaces[0] if hosts.used_interfaces else "port"
     ports = tuple(f"gpu{number}" for number in range(gpus)) or (port,)
     fabric = fabric_of_hosts(hosts.names, ports, tree, oversubscription)
@@ -136,12 +138,12 @@ def place_of_hosts(
 
 
 def _names_of(fabric: Fabric) -> tuple[str, ...]:
-    """Of GPUs, which are found by their ranks and have no address."""
+    """Return names in place of addresses: GPUs are found by their ranks and have no address."""
     return tuple(fabric.node_name(nic) for nic in range(fabric.nics))
 
 
 def _busy(lab: Lab, fabric: Fabric, classes: Iterable[int]) -> dict[int, float]:
-    """By the counters of the port that sends."""
+    """Return the load of each class, from the byte counters of its sending port."""
     ports = {}
     for number in classes:
         cable, down = divmod(number, 2)
@@ -163,7 +165,7 @@ def _busy(lab: Lab, fabric: Fabric, classes: Iterable[int]) -> dict[int, float]:
 
 
 def _rates(plan: LabPlan) -> dict[tuple[str, str], float]:
-    """The rate of each port, in bit/s."""
+    """Return the rate of each port, in bit/s."""
     rates: dict[tuple[str, str], float] = {}
     for cable in plan.cables:
         for end in ((cable.a, cable.a_port), (cable.b, cable.b_port)):

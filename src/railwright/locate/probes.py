@@ -1,6 +1,6 @@
-"""Measures the phases of a search by ranks on the hosts: one launch for each phase.
+"""Measures the phases of a search by ranks on the hosts, with a launch for each phase.
 
-A host whose rank dies, or keeps the others waiting, is set aside by name, and the phase is repeated without it.
+A host whose rank dies or keeps the others waiting is set aside, and the phase is repeated without it.
 """
 
 from __future__ import annotations
@@ -32,56 +32,56 @@ from railwright.topology.devices import Topology
 _SILENCE_S = 25.0
 _STEP_S = 10.0
 _FASTEST = 0.9
-"""Where no rate is known, the quantile of the first phase's flows that counts as the rate."""
+"""The quantile of the first phase's flows that counts as the rate if none is known."""
 _MOST_SET_ASIDE = 0.5
-"""Where more of the hosts are silent, it is not they who are at fault."""
+"""If a larger share of the hosts is silent, the fault is not in the hosts."""
 NOT_ASKED = "an end was set aside"
 
 
 class Seen(msgspec.Struct, kw_only=True):
-    """What one flow of a round showed."""
+    """The results of a flow in a round."""
 
     port: int | None = None
-    """The source port; None: no port that was tried takes the wanted path."""
+    """The source port; None if no tried port takes the wanted path."""
     ways: list[Path] = []
-    """The paths that the tried ports take, as far as they are of this fabric."""
+    """The paths that the tried ports take, as far as they lie in this fabric."""
     sent: int = 0
     received: int = 0
     long_lost: int | None = None
-    """Of 6 packets of the whole MTU; None where none was sent."""
+    """The number of lost packets, of 6 at the full MTU; None if none was sent."""
     bandwidth_bytes_per_s: float | None = None
     round_trip_s: float | None = None
-    """Of a first packet on the idle path, the fastest of a few."""
+    """The round trip of a packet on the idle path, the fastest of a few."""
     trouble: str = ""
 
     def sign(self, flow: Flow) -> Sign:
-        """What is known of it besides its rate."""
+        """Return the signs of the flow besides its rate."""
         return Sign(flow, self.trouble not in (NO_WAY, NOT_ASKED), self.sent, self.received, self.long_lost)
 
 
 class PhaseSeen(msgspec.Struct, kw_only=True):
-    """What one launch showed, as it stands in a journal."""
+    """The results of a launch, as stored in a journal."""
 
     rounds: list[list[Seen]]
     set_aside: dict[str, str] = {}
-    """The hosts that were silent by the end of it, and how they were."""
+    """The hosts that were silent by the end of the launch, with the reason."""
 
 
 def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """Every rank says what it does; it is told once."""
-    said: set[str] = set()
+    """Wrap `tell` so that it passes each text once: every rank reports the same steps."""
+    passed: set[str] = set()
 
-    def told(text: str) -> None:
-        if text not in said:
-            said.add(text)
+    def tell_once(text: str) -> None:
+        if text not in passed:
+            passed.add(text)
             tell(text)
 
-    return told
+    return tell_once
 
 
 @dataclass
 class RankProbes:
-    """Everything that was measured is kept."""
+    """Measures phases and keeps all results."""
 
     place: Place
     way: Way
@@ -93,7 +93,7 @@ class RankProbes:
     _rate_bytes_per_s: float | None = None
 
     def measure(self, phase: Phase) -> PhaseSeen:
-        """Launch until no host is silent. Raises CannotJudge where too many are."""
+        """Launch until no host is silent. Raises CannotJudge if too many are."""
         while True:
             found, blamed, why = self._launch(phase)
             if not why:
@@ -101,11 +101,11 @@ class RankProbes:
             before, hosts = len(self.set_aside), self.place.fabric.hosts
             self.set_aside |= dict.fromkeys(blamed, why)
             if len(self.set_aside) == before or len(self.set_aside) > _MOST_SET_ASIDE * len(hosts):
-                raise CannotJudge(why, hint="see whether the hosts can be reached: railwright run tcp_stream --hosts")
+                raise CannotJudge(why, hint="check that the hosts reach each other: railwright run tcp_stream --hosts")
             self.tell(f"without {', '.join(blamed)}: {why}")
 
     def take(self, phase: Phase, found: PhaseSeen) -> None:
-        """Fill in how fast each flow of a phase was."""
+        """Enter the results of a phase: the ratio of each flow, and the flows with other signs."""
         self.set_aside |= found.set_aside
         for one, flows in zip(phase, found.rounds, strict=True):
             one.ratio = [self._ratio(flow, seen, found) for flow, seen in zip(one.flows, flows, strict=True)]
@@ -116,18 +116,18 @@ class RankProbes:
 
     @property
     def bytes_sent(self) -> float:
-        """The streams' bytes, about."""
+        """The approximate number of bytes that the streams sent."""
         return sum(STREAM_S * (seen.bandwidth_bytes_per_s or 0.0) for one in self.seen for seen in one)
 
     def signs(self) -> list[list[Sign]]:
-        """By round."""
+        """Return the signs of all flows by round."""
         return [
             [seen.sign(flow) for flow, seen in zip(one.flows, flows, strict=True)]
             for one, flows in zip(self.rounds, self.seen, strict=True)
         ]
 
     def crossings(self) -> list[Crossings]:
-        """By round: what the ways of all tried ports crossed."""
+        """Return, by round, the classes that the paths of all tried ports crossed."""
         return [self._crossings(one, flows) for one, flows in zip(self.rounds, self.seen, strict=True)]
 
     def _crossings(self, one: Round, flows: list[Seen]) -> Crossings:
@@ -148,14 +148,14 @@ class RankProbes:
         return (seen.bandwidth_bytes_per_s or 0.0) / (flow.share * self._rate_bytes_per_s)
 
     def _rate(self, phase: PhaseSeen) -> float:
-        """Of a NIC port: the known one, or that of the fastest flows."""
+        """Return the rate of a NIC port: the known rate, or that of the fastest flows."""
         if self.place.rate_bits_per_s is not None:
             return self.place.rate_bits_per_s / 8
         rates = sorted(seen.bandwidth_bytes_per_s or 0.0 for one in phase.rounds for seen in one)
         return max(rates[ceil(_FASTEST * len(rates)) - 1], 1.0) if rates else 1.0
 
     def _launch(self, phase: Phase) -> tuple[list[list[Seen]], tuple[str, ...], str]:
-        """What was seen, the hosts that were silent, and why the launch failed, if it did."""
+        """Run a launch. Returns the results, the silent hosts, and the reason if the launch failed."""
         fabric = self.place.fabric
         ranks = tuple(host for host in fabric.hosts if host not in self.set_aside)
         place_of = {fabric.hosts.index(host): rank for rank, host in enumerate(ranks)}
@@ -206,7 +206,7 @@ class RankProbes:
         return found
 
     def _rank(self, place_of: dict[int, int], nic: int) -> int | None:
-        """The rank that a port belongs to; None where its host takes no part."""
+        """Return the rank of a port; None if its host is set aside."""
         host, each = self.place.fabric.nic_host[nic], self.way.ranks_per_host
         place = place_of.get(host)
         if place is None or each == 1:
@@ -214,7 +214,7 @@ class RankProbes:
         return place * each + self.place.fabric.nics_of_host[host].index(nic)
 
     def _read(self, results: list[Result], rounds: list[tuple[Wanted, ...]], found: list[list[Seen]]) -> None:
-        """Join what the two ends of each flow said."""
+        """Combine the results from the two ends of each flow."""
         heard = {}
         for result in results:
             told = result.settings
@@ -245,14 +245,14 @@ class RankProbes:
                 seen.ways.append(path)
         seen.sent, seen.received = int(told["packets_sent"]), int(got.get("received", 0))
         if seen.sent and self.place.mtu_bytes is not None:
-            # What its own port refuses never left: that is a setting of the sender, and told by what comes back to it.
+            # Packets that the sender's own port refuses are not losses: they show a setting of the sender.
             seen.long_lost = LONG_PACKETS - int(got.get("long_received", 0)) - int(told["long_refused"])
         if "round_trip_s" in told:
             seen.round_trip_s = float(told["round_trip_s"])
         if received is not None and received.verification is not None and received.verification.bytes_wrong:
             ends = f"{flow.source_address} to {flow.destination_address}"
             raise CannotJudge(f"{received.verification.bytes_wrong} bytes from {ends} arrived wrong",
-                              hint="what joins them damages data: look at its error counters first")  # fmt: skip
+                              hint="the path between them corrupts data: check its error counters first")  # fmt: skip
         if received is not None and received.samples:
             seen.bandwidth_bytes_per_s = received.samples[0]
         return seen

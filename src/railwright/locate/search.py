@@ -1,4 +1,4 @@
-"""A search by real probes: phases of rounds, each measured by one launch, and what they show."""
+"""A search by real probes: phases of rounds, each measured by a launch, and their result."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from railwright.locate.signs import all_suspects
 from railwright.locate.ways import Way, tcp_way
 
 Cover = CoverKind | Literal["hosts"]
-"""Every route between leaves, between ports, or every two hosts by whatever route."""
+"""Cover every route between leaves or between ports, or every pair of hosts by any route."""
 _LEAST_GAP = 0.1
-"""TCP flows that share a few cores come no nearer to their rate."""
+"""TCP flows that share a few cores get no closer to their rate."""
 
 
 class PairSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow of one round."""
+    """A flow of a round."""
 
     round: int
     source: str
     destination: str
     over: tuple[str, ...]
-    """The switches of the path that it was meant to take, and took."""
+    """The switches of the path that the flow was meant to take, and took."""
     source_port: int | None
-    """None where no port that was tried takes this path; 0 where nobody chose it."""
+    """None if no tried port takes this path; 0 if the port was not chosen."""
     ratio: float | None
-    """The measured rate over what it should reach; None where it did not run."""
+    """The measured rate over the due rate; None if the flow did not run."""
     share: float = 1.0
-    """What it should reach, in rates of a port."""
+    """The due rate, over a port's rate."""
     bandwidth_bytes_per_s: float | None = None
     sent: int
     lost: int
@@ -63,31 +63,31 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     fabric: str
     routing: str
     probe: str = "tcp"
-    """How flows were sent: tcp, mpi or nccl."""
+    """The kind of flows: tcp, mpi or nccl."""
     hosts: tuple[str, ...]
     seed: int
     rounds: int
     cover_rounds: int
     load_rounds: int = 0
-    """Of the load test."""
+    """Rounds of the load test."""
     seconds: float
     sent_bytes: float
     tested: Tested
     not_measured: int
-    """Flows that did not run: no port took the wanted path, or an end did not answer."""
+    """The number of flows that did not run: no port took the wanted path, or an end did not answer."""
     suspects: tuple[Suspect, ...]
     pairs: tuple[PairSeen, ...]
     latency: Latency = Latency()
     load: tuple[LoadClass, ...] = ()
-    """What the load test showed, by hop class."""
+    """The results of the load test, by hop class."""
     set_aside: dict[str, str] = {}
-    """Hosts that were silent, each with how; the others were measured without them."""
+    """Silent hosts, each with the reason; the others were measured without them."""
     cannot_tell: tuple[str, ...] = ()
-    """What no search can tell here, each with its reason."""
+    """Questions that no search can answer here, each with the reason."""
     unjudged: tuple[str, ...] = ()
-    """What was slow, and may be so by design."""
+    """Slow elements that may be slow by design."""
     resumed_phases: int = 0
-    """The phases that were read from a journal."""
+    """The number of phases read from a journal."""
 
 
 def search(
@@ -101,7 +101,7 @@ def search(
     tell: Callable[[str], None],
     journal: str | None = None,
 ) -> Located:
-    """Search a place. Raises CannotJudge where no probe ran at all, UsageError for a journal of another search."""
+    """Search a place. Raises CannotJudge if no probe ran, UsageError for the journal of another search."""
     random, way = Random(seed), way or tcp_way(place)
     probes = RankProbes(place, way, tell)
     begun = time.monotonic()
@@ -135,7 +135,7 @@ def _covering(fabric: Fabric, cover: Cover | None, random: Random) -> Iterable[R
 
 
 def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency) -> Located:
-    """What was found; without seed and seconds. Raises CannotJudge where no probe ran."""
+    """Build the record, without seed and seconds. Raises CannotJudge if no probe ran."""
     not_measured = _not_measured(place, probes)
     busy = place.busy(one.number for one in outcome.explanation.suspicions)
     suspects = all_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
@@ -170,28 +170,28 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
 
 
 def _unjudged(alike: Sequence[Suspect], pairs: Sequence[Suspect], load: Sequence[LoadClass]) -> Iterable[str]:
-    """What may be so by design, or has its cause where nobody knows the ways."""
+    """Describe slow elements that may be slow by design, or whose paths are unknown."""
     if alike:
         left = statistics.median(one.capacity for one in alike)
-        why = "so does an oversubscribed network" + ("" if load else "; --load-test tells more")
+        why = "as in an oversubscribed network" + ("" if load else "; --load-test can tell the two apart")
         if load and not any(one.is_congested for one in load):
-            why = "and no more where a quarter of the ports send: it is not the load that slows them"
-        yield f"all leaves alike carry {left:.2f} of what their hosts send to others, {why}"
+            why = "and no more when a quarter of the ports send: load is not the cause"
+        yield f"all leaves alike carry {left:.2f} of the traffic from their hosts to other leaves, {why}"
     for each in load:
         if each.is_congested:
-            part = f"{each.full / each.quarter:.0%} of what they have beside a quarter of them"
-            yield f"beside all ports at work flows have {part}: too little room for all"
+            part = f"{each.full / each.quarter:.0%} of their rate with a quarter of the ports"
+            yield f"with all ports sending, flows reach {part}: the network cannot carry all of them"
     for one in pairs:
         ends = one.id.partition("@")[0].replace(">", " to ")
-        yield f"{ends} was at {one.capacity:.0%} in {one.tests} tries, and both ends are well: one of the ways between"
+        yield f"{ends} reached {one.capacity:.0%} in {one.tests} tries, and both ends are fast: a path between is slow"
 
 
 def _not_measured(place: Place, probes: RankProbes) -> int:
-    """How many flows did not run. Raises CannotJudge where none did."""
+    """Return the number of flows that did not run. Raises CannotJudge if none did."""
     missing = [math.isnan(ratio) for one in probes.rounds for ratio in one.ratio]
     if all(missing):
         why = next((seen.trouble for one in probes.seen for seen in one if seen.trouble), "no flow was planned")
-        raise CannotJudge(f"no probe ran on {place.described}: {why}", hint="see whether the hosts reach each other")
+        raise CannotJudge(f"no probe ran on {place.described}: {why}", hint="check that the hosts reach each other")
     return sum(missing)
 
 

@@ -1,4 +1,4 @@
-"""What rounds of real probes show besides rates: silent hosts, links that are gone or flap, loss, stalls. Pure."""
+"""Signs in real probes besides rates: silent hosts, missing or flapping links, loss, stalls. Pure."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from railwright.diagnosis.localise.suspects import suspects_of
 
 _LEAST_TESTS = 3
 _CHANCES = 12.0
-"""Where a link is expected in so many traces and seen in none, chance has less than e^-12."""
+"""A link expected in this many traces is seen in none with a probability below e^-12."""
 _LOST_PACKETS = 2
 _STALLED = 0.01
 _OCCUPIED = 0.05
 _FILLED, _LEFT_WITHOUT_ANSWERS = 0.5, 0.75
-"""Beside a neighbour that takes half of the link over which TCP's answers come, a flow had 0.77 to 0.9 of its rate."""
+"""With other traffic on half of the link that carries TCP's ACKs, flows reached 0.77 to 0.9 of their rate."""
 _LONG_LOST = 5
-"""Of 6: more than loss explains."""
+"""The number of 6 long packets whose loss is more than random."""
 _VERIFY = "railwright locate again: it must no longer be named"
 
 
 class Sign(NamedTuple):
-    """What is known of one flow besides its rate."""
+    """The signs of a flow besides its rate."""
 
     flow: Flow
     reached: bool
-    """Whether its destination answered at all."""
+    """Whether the destination answered at all."""
     sent: int
     received: int
     long_lost: int | None = None
-    """Of the packets as long as the MTU that left it; None where none was sent."""
+    """The number of lost packets of those at the MTU that left the sender; None if none was sent."""
 
 
 class Crossings(NamedTuple):
-    """What the traces of one round crossed."""
+    """The classes that the traces of a round crossed."""
 
     crossed: dict[int, int]
-    """The ways over each class."""
+    """The number of traced paths over each class."""
     asked: list[tuple[int, int, int]]
-    """(leaf of the source, leaf of the destination, ways that were traced)."""
+    """(leaf of the source, leaf of the destination, number of traced paths)."""
 
 
 def all_suspects(
@@ -57,10 +57,10 @@ def all_suspects(
     busy: Mapping[int, float],
     set_aside: Mapping[str, str],
 ) -> list[Suspect]:
-    """Suspects by rate, with what the other signs say of them, and those that only other signs show.
+    """Return the suspects by rate, refined by the other signs, and those that only other signs show.
 
-    `busy` are classes that carry others' traffic while no probe runs, and the part of their rate that it takes;
-    `set_aside` are hosts whose ranks died or were silent, and how.
+    `busy` maps classes that carry other traffic while no probe runs to its share of their rate. `set_aside` maps hosts
+    whose ranks died or were silent to the reason.
     """
     fabric = outcome.evidence.fabric
     gone, flapping = _by_crossings(fabric, crossings)
@@ -82,7 +82,7 @@ def all_suspects(
         for one in suspects_of(outcome)
         if one.id not in named
         and one.id.partition(":")[0] not in hosts
-        # What a link that comes and goes does to rates is of no other element: those beside it carry what it dropped.
+        # A flapping link changes the rates of links next to it, which carry its traffic: they are not at fault.
         and not (flapping and (one.verdict == "slow or occupied" or one.id in beside))
     ]
     stalls = _stalls(fabric, signs)
@@ -93,7 +93,7 @@ def all_suspects(
 
 
 def _ways_back(fabric: Fabric, route: RouteKey) -> set[int]:
-    """The classes over which TCP's answers may come: where others fill one of them, they slow the flow itself."""
+    """Return the classes that TCP's ACKs may cross: other traffic that fills such a class slows the flow."""
     source, destination, path = route
     near, far = fabric.lower[path[0] // 2], fabric.lower[path[-1] // 2]
     ends = set[int]()
@@ -103,7 +103,7 @@ def _ways_back(fabric: Fabric, route: RouteKey) -> set[int]:
 
 
 def _waits_for_answers(evidence: Evidence, one: Suspicion, filled: set[int]) -> bool:
-    """Whether every flow that speaks against a class may have TCP's answers over one that others fill."""
+    """Report whether the ACKs of every flow that implicates a class may cross a filled class."""
     if one.level < _LEFT_WITHOUT_ANSWERS or not filled:
         return False
     flows = (evidence.flows[number] for number in one.flows)
@@ -111,13 +111,13 @@ def _waits_for_answers(evidence: Evidence, one: Suspicion, filled: set[int]) -> 
 
 
 def _is_part(one: Suspect, of: Iterable[Suspect]) -> bool:
-    """Whether an element is among others, or a part of one of them."""
+    """Report whether an element is among others, or part of another."""
     ends = {one.id, *one.id.split("-"), one.id.partition(":")[0]}
     return any(other.id in ends for other in of)
 
 
 def _by_crossings(fabric: Fabric, crossings: Sequence[Crossings]) -> tuple[set[int], set[int]]:
-    """Cables between switches that no trace crossed, and those that were there in some rounds and not in others."""
+    """Return the cables between switches that no trace crossed, and those crossed only in some rounds."""
     crossed: dict[int, int] = {}
     for one in crossings:
         for number, times in one.crossed.items():
@@ -126,13 +126,13 @@ def _by_crossings(fabric: Fabric, crossings: Sequence[Crossings]) -> tuple[set[i
     gone = {number // 2 for number, chance in total.items() if chance >= _CHANCES and not crossed.get(number)}
     flapping: set[int] = set()
     while absences := _absences(fabric, crossings, gone | flapping):
-        # Ways between other leaves and one below this cable are gone with it: they accuse nothing else.
+        # Paths to the leaf below this cable are missing because of it, and implicate nothing else.
         flapping.add(max(absences, key=lambda cable: absences[cable]))
     return gone, flapping
 
 
 def _absences(fabric: Fabric, crossings: Sequence[Crossings], known: set[int]) -> dict[int, float]:
-    """Of each cable, the ways that should have crossed it in rounds in which none did in that direction."""
+    """Return, for each cable, the expected paths in rounds in which no path crossed it in that direction."""
     found: dict[int, float] = {}
     for one in crossings:
         for number, chance in _chances(fabric, one.asked, known).items():
@@ -142,9 +142,9 @@ def _absences(fabric: Fabric, crossings: Sequence[Crossings], known: set[int]) -
 
 
 def _chances(fabric: Fabric, asked: Iterable[tuple[int, int, int]], gone: set[int]) -> dict[int, float]:
-    """How many of the traced ways should cross each class if the cables that are not gone are chosen evenly.
+    """Return the expected number of traced paths over each class if ECMP spreads them evenly over present cables.
 
-    Only ways over one switch between leaves are counted, as in a fabric of two tiers.
+    Only paths over a single switch between leaves count, as in a fabric of two tiers.
     """
     chances: dict[int, float] = {}
     for source, destination, ways in asked:
@@ -160,8 +160,8 @@ def _chances(fabric: Fabric, asked: Iterable[tuple[int, int, int]], gone: set[in
 
 def _links(fabric: Fabric, cables: Iterable[int], verdict: Verdict) -> list[Suspect]:
     says = {
-        "down": "no path crosses it, of many that should by chance",
-        "flapping": "paths crossed it in some rounds, and none in others: routes come and go",
+        "down": "no path crosses it, of many that should",
+        "flapping": "paths crossed it in some rounds, and none in others: its routes flap",
     }
     return [
         Suspect(
@@ -173,7 +173,7 @@ def _links(fabric: Fabric, cables: Iterable[int], verdict: Verdict) -> list[Susp
             confidence=0.99,
             tests=0,
             evidence=says[verdict],
-            action=f"look at both ports of {fabric.cable_name(cable)}: carrier, error counters, log; reseat the cable",
+            action=f"check both ports of {fabric.cable_name(cable)}: carrier, error counters, log; reseat the cable",
             verify=_VERIFY,
         )
         for cable in sorted(cables)
@@ -181,7 +181,7 @@ def _links(fabric: Fabric, cables: Iterable[int], verdict: Verdict) -> list[Susp
 
 
 def _dead(set_aside: Mapping[str, str]) -> list[Suspect]:
-    """Hosts whose rank died, or kept the others waiting."""
+    """Return a suspect for each host whose rank died or kept the others waiting."""
     return [
         Suspect(
             kind="host",
@@ -191,8 +191,8 @@ def _dead(set_aside: Mapping[str, str]) -> list[Suspect]:
             verdict="silent",
             confidence=0.99,
             tests=1,
-            evidence=f"its rank did not go on: {why}",
-            action=f"see whether {host} is up and answers, then screen it alone: railwright prove",
+            evidence=f"its rank stopped: {why}",
+            action=f"check that {host} is up and answers, then screen it alone: railwright prove",
             verify=_VERIFY,
         )
         for host, why in set_aside.items()
@@ -200,7 +200,7 @@ def _dead(set_aside: Mapping[str, str]) -> list[Suspect]:
 
 
 def _silent(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
-    """Ports that no flow reached and none left."""
+    """Return a suspect for each port that no flow reached or left."""
     tries: dict[int, int] = {}
     reached: set[int] = set()
     for sign in (sign for one in signs for sign in one):
@@ -217,8 +217,8 @@ def _silent(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
             verdict="silent",
             confidence=0.99,
             tests=count,
-            evidence=f"none of {count} flows to and from it found a way, and the other hosts reach each other",
-            action=f"see whether it is up, then its cable to {fabric.node_name(fabric.leaf_of(nic))}",
+            evidence=f"none of {count} flows to and from it arrived, and the other hosts reach each other",
+            action=f"check that it is up, then its cable to {fabric.node_name(fabric.leaf_of(nic))}",
             verify=_VERIFY,
         )
         for nic, count in sorted(tries.items())
@@ -227,22 +227,22 @@ def _silent(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
 
 
 def _read(fabric: Fabric, one: Suspect, busy: Mapping[int, float]) -> Suspect:
-    """A suspect by rate, with what else is known of it."""
+    """Return a suspect by rate, refined by the other traffic on it."""
     if one.kind not in ("link", "nic"):
         return one
     cable = next(number for number in range(len(fabric.lower)) if fabric.cable_name(number) == one.id)
     ways = {"up": (0,), "down": (1,)}.get(one.direction, (0, 1))
     taken = max(busy.get(2 * cable + way, 0.0) for way in ways)
     if taken >= _OCCUPIED:
-        evidence = f"{one.evidence}; others' packets take {taken:.0%} of it while no probe runs"
-        action = f"find who sends over {one.id}: the link itself may be well"
+        evidence = f"{one.evidence}; other traffic takes {taken:.0%} of it while no probe runs"
+        action = f"find the sender of the traffic on {one.id}: the link itself may be healthy"
         return replace(one, verdict="occupied", evidence=evidence, action=action)
-    # The ports of a lab keep their rate while nobody else sends: rates that changed are TCP's own sharing.
+    # A lab's port keeps its rate while no other traffic flows: rates that varied come from TCP's own sharing.
     return replace(one, verdict="slow") if one.verdict == "slow or occupied" else one
 
 
 def is_marked(sign: Sign) -> bool:
-    """Whether something else than its rate speaks against a flow."""
+    """Report whether a flow has a bad sign besides its rate."""
     return bool(_loses(sign) or _loses_long(sign))
 
 
@@ -256,13 +256,13 @@ def _loses_long(sign: Sign) -> bool | None:
 
 
 def _stalls(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
-    """The links over which short packets pass and those as long as the MTU vanish."""
+    """Return the links that pass short packets and drop those at the MTU."""
     return [
         replace(
             suspect,
             verdict="stalls",
             capacity=0.0,
-            evidence=f"{suspect.tests} flows over it lost all packets as long as the MTU, and short ones pass",
+            evidence=f"{suspect.tests} flows over it lost all packets at the MTU, and short ones passed",
             action=f"compare the MTU of both ports of {suspect.id}",
         )
         for suspect, _ in _explained(fabric, signs, _loses_long)
@@ -272,9 +272,9 @@ def _stalls(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
 def _explained(
     fabric: Fabric, signs: Sequence[Sequence[Sign]], is_bad: Callable[[Sign], bool | None]
 ) -> list[tuple[Suspect, set[int]]]:
-    """The elements that explain bad flows, by the same search as for rates, with their classes.
+    """Return the elements that explain bad flows, by the same search as for rates, with their classes.
 
-    A bad flow counts as one of half its rate; one of which it is not known is left out.
+    A bad flow counts as a flow at half its rate; a flow of unknown state is left out.
     """
     rounds = []
     for one in signs:
@@ -292,11 +292,11 @@ def _explained(
 
 
 def _lossy(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
-    """The links that explain lost packets of trains that leave them idle."""
-    every = [sign for one in signs for sign in one if sign.sent]
+    """Return the links that explain lost packets of probes that leave them idle."""
+    sent_signs = [sign for one in signs for sign in one if sign.sent]
     found = []
     for suspect, numbers in _explained(fabric, signs, _loses):
-        over = [sign for sign in every if numbers & set(sign.flow.path)]
+        over = [sign for sign in sent_signs if numbers & set(sign.flow.path)]
         part = sum(sign.sent - sign.received for sign in over) / max(sum(sign.sent for sign in over), 1)
         evidence = f"{suspect.tests} flows over it lost packets, {part:.2%} of all, on idle links"
         found.append(replace(suspect, verdict="lossy", capacity=round(1 - part, 4), evidence=evidence))

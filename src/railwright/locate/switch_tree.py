@@ -1,4 +1,4 @@
-"""Which switch each host hangs on, whoever says so: Slurm's topology.conf, or LLDP."""
+"""The switch of each host, from any source: Slurm's topology.conf, LLDP, or a cluster file."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class SwitchTree(NamedTuple):
-    """The leaf of each host, and the switches above leaves."""
+    """The leaf of each host, and the switches above the leaves."""
 
     leaf_of: dict[str, str]
     above: tuple[str, ...]
-    """The switches that have only switches below them, in the order of what names them."""
+    """The switches with only switches below them, in the order of their source."""

@@ -1,4 +1,4 @@
-"""How the flows of a search are sent: TCP from chosen ports, or MPI or NCCL by whatever way it takes."""
+"""The kinds of probes of a search: TCP from chosen ports, or MPI or NCCL over their own transports."""
 
 from __future__ import annotations
 
@@ -25,43 +25,43 @@ from railwright.launch.mpi_hosts import HostsLauncher
 from railwright.locate.place import Place
 
 LONG_PACKETS, _LONG_PART = 6, 0.02
-"""At this part of the rate, so that a link that is slow tenfold takes them."""
+"""The number of long packets, and their rate over a port's rate: a link ten times too slow still carries them."""
 _HEADER_BYTES = 48
-"""Of IPv6 and UDP; IPv4's are shorter."""
+"""The headers of IPv6 and UDP; IPv4's are shorter."""
 STREAM_S = pinned_flows.Flows(rounds=()).stream_s
 COVER_STREAM_S, _SHORTEST_STREAM_S = 0.8, 0.02
 
 _OWN_NIC = {"NCCL_PXN_DISABLE": "1"}
-"""A GPU sends by its own NIC, never by way of another GPU, so that a port can be named."""
+"""Makes a GPU send by its own NIC, never through another GPU, so that a finding can name the port."""
 
 WORDS = {
     "tcp": "TCP, one stream for each flow",
     "mpi": "MPI, by whatever way it takes",
     "nccl": "NCCL between GPUs, by whatever way it takes",
 }
-"""Each way by its name, as a report says it."""
+"""The description of each kind of probe in a report, by name."""
 
 Rounds = tuple[tuple[Wanted, ...], ...]
 
 
 @dataclass(frozen=True)
 class Way:
-    """One kind of probe."""
+    """A kind of probe."""
 
     name: str
     benchmark: AnyBenchmark
     launch: Callable[[Rounds, str, int], Launch[Any]]
-    """The launch of some rounds with one purpose, by so many ranks."""
+    """Builds the launch of rounds with a purpose, given the number of ranks."""
     launcher: Callable[[tuple[str, ...]], LocalLauncher]
-    """Starts the ranks on some hosts."""
+    """Returns the launcher of the ranks on these hosts."""
     ranks_per_host: int = 1
-    """1, or one for each port."""
+    """1, or a rank for each port."""
     one_way: bool = False
-    """Whether two hosts may not send to each other at once: see `Rounds.one_way`."""
+    """Whether two hosts must not send to each other at the same time: see `Rounds.one_way`."""
 
 
 def tcp_way(place: Place) -> Way:
-    """One TCP stream for each flow, from a port that takes the wanted path."""
+    """Return probes with a TCP stream for each flow, from a port that takes the wanted path."""
 
     def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[pinned_flows.Flows]:
         return Launch(case=_tcp_case(place, rounds, purpose), ranks=ranks)
@@ -70,7 +70,7 @@ def tcp_way(place: Place) -> Way:
 
 
 def mpi_way(hosts: Hosts, mpirun: str | None) -> Way:
-    """MPI messages between hosts. Raises CannotJudge without an mpirun, UsageError for one that is none."""
+    """Return probes with MPI messages between hosts. Raises CannotJudge without mpirun, UsageError for a wrong one."""
     mpi = MpiLauncher(mpirun)
 
     def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[mpi_flows.MpiFlows]:
@@ -83,9 +83,9 @@ def mpi_way(hosts: Hosts, mpirun: str | None) -> Way:
 
 
 def nccl_way(hosts: Hosts, mpirun: str | None, gpus: int) -> Way:
-    """NCCL between GPUs, so many of each host, whose ranks are started by mpirun.
+    """Return probes with NCCL between `gpus` GPUs of each host, whose ranks mpirun starts.
 
-    Raises CannotJudge without an mpirun, UsageError for one that is none.
+    Raises CannotJudge without mpirun, UsageError for a wrong one.
     """
     mpi = MpiLauncher(mpirun)
 

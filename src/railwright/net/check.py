@@ -1,4 +1,4 @@
-"""Looks at a pod's rail interfaces, sends the packets, and runs the checks on what was seen."""
+"""Inspects a pod's rail interfaces, sends packets, and runs the checks on the results."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from railwright.net.view import (
 )
 
 _NO_PEER = "no other pod of its tenant is on this node and rail"
-_UNKNOWN_PEERS = "which pods are of its tenant is not known here"
+_UNKNOWN_PEERS = "the other pods of its tenant are not known here"
 _NO_STRANGER = "no pod of another tenant is on this node and rail"
 
 
 def check(question: Question) -> tuple[Line, ...]:
-    """One line for each check and interface. Raises UsageError, and CannotJudge if nothing can be looked at."""
+    """Return a line for each check and interface. Raises UsageError; CannotJudge if none can be inspected."""
     question = with_peer(question)
     target = find_target(question)
     pod = read_pod(target.netns)
@@ -49,7 +49,7 @@ def check(question: Question) -> tuple[Line, ...]:
     rails = question.daemon.rails()
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
         views = list(executor.map(lambda name: _look(target, pod, rails, ways[name], name), names))
-    # After the packets: only now has the datapath flows of them, and have the counters counted them.
+    # Read after the packets, when the datapath has flows for them and the counters include them.
     cached, after, rails_after = question.daemon.flows(), question.daemon.attached(), question.daemon.rails()
     lines: list[Line] = []
     for view in views:
@@ -60,23 +60,23 @@ def check(question: Question) -> tuple[Line, ...]:
 
 
 def explained(lines: Iterable[Line]) -> list[Line]:
-    """The lines of one interface. A check whose cause an earlier check found is not judged by itself."""
-    told: list[Line] = []
+    """Return the lines of an interface; a failure that an earlier failed check explains is not judged."""
+    judged: list[Line] = []
     after = {one.name: one.after for one in CHECKS}
     bad: set[str] = set()
     for line in lines:
         cause = next((name for name in after[line.check] if name in bad), None)
         if line.state == "bad" and cause is not None:
-            says = f"{line.says}; what is bad at {cause} would explain it"
-            line = msgspec.structs.replace(line, state="not looked", says=says, remedy=f"mend {cause} first")
+            says = f"{line.says}; the failed check {cause} would explain it"
+            line = msgspec.structs.replace(line, state="not looked", says=says, remedy=f"fix {cause} first")
         elif line.state == "bad":
             bad.add(line.check)
-        told.append(line)
-    return told
+        judged.append(line)
+    return judged
 
 
 def exit_status(lines: Iterable[Line]) -> int:
-    """1 if a line is bad, else 3 if something could not be looked at, else 0. Without any line it is 3."""
+    """Return 1 if a line is bad, else 3 if a check could not look or there are no lines, else 0."""
     states = {line.state for line in lines}
     if "bad" in states:
         return EXIT_SLOW
@@ -84,7 +84,7 @@ def exit_status(lines: Iterable[Line]) -> int:
 
 
 def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[Way, ...], name: str) -> View:
-    """Look at one interface and send its packets. Fields that a later look fills hold the earlier state."""
+    """Inspect an interface and send its packets. Fields for the later state hold the earlier state."""
     attached = target.attached(name)
     port, rail = pod.ports.get(name), _rail(rails, attached)
     if port is not None:
@@ -116,12 +116,12 @@ def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple
 
 
 def _again(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:
-    """The attachment as the later look saw it."""
+    """Return the attachment in its later state."""
     if isinstance(after, Unseen):
         return after
     if not isinstance(attached, Attached):
         return None
-    return next((one for one in after if (one.pod, one.interface) == (attached.pod, attached.interface)), None)
+    return next((other for other in after if (other.pod, other.interface) == (attached.pod, attached.interface)), None)
 
 
 def _rail(rails: dict[str, Rail] | Unseen, attached: Known) -> Rail | Unseen:
@@ -129,7 +129,7 @@ def _rail(rails: dict[str, Rail] | Unseen, attached: Known) -> Rail | Unseen:
         return rails
     if not isinstance(attached, Attached):
         return attached or NOT_ATTACHED
-    return rails.get(attached.rail) or Unseen(f"railwrightd has no rail {attached.rail} any more")
+    return rails.get(attached.rail) or Unseen(f"railwrightd no longer has rail {attached.rail}")
 
 
 def _host_mtu(attached: Known) -> int | Unseen:
@@ -147,14 +147,14 @@ def _end(name: str, netns: str | None, port: Port) -> packets.End:
 
 
 def _ways(target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]) -> dict[str, tuple[Way, ...]]:
-    """The peers of each interface, and the routes that the kernel takes to them.
+    """Return the peers of each interface, with the kernel's routes to them.
 
-    One that was named stands with the interface that the route leads to, whichever of all `rails`. Where that is none
-    of them, with the one whose address is nearest: that is the one to mend.
+    A named peer belongs to the interface of `rails` that its route uses. If the route uses none, it belongs to the
+    interface with the nearest address, whose routes need the fix.
     """
     to = target.question.to
-    beside = {name: [one for one in _neighbours(target, name) if one not in to] for name in names}
-    everyone = (*to, *(one for some in beside.values() for one in some))
+    neighbours = {name: [one for one in _neighbours(target, name) if one not in to] for name in names}
+    everyone = (*to, *(one for some in neighbours.values() for one in some))
     ways = {way.target: way for way in ways_to(target.netns, everyone)}
     found: dict[str, list[Way]] = {name: [] for name in rails}
     for address in to:
@@ -162,11 +162,11 @@ def _ways(target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ..
         if name not in rails:
             name = max(rails, key=lambda one: _nearness(pod.ports.get(one), address))
         found[name].append(ways[address])
-    return {name: (*found[name], *(ways[one] for one in beside[name])) for name in names}
+    return {name: (*found[name], *(ways[one] for one in neighbours[name])) for name in names}
 
 
 def _neighbours(target: Target, name: str) -> tuple[Address, ...]:
-    """The addresses of another pod of the tenant, on the same node and rail."""
+    """Return the addresses of another pod of the tenant on the same node and rail."""
     mine = target.attached(name)
     if isinstance(mine, Attached):
         for one in target.all:
@@ -176,13 +176,13 @@ def _neighbours(target: Target, name: str) -> tuple[Address, ...]:
 
 
 def _nearness(port: Port | None, address: Address) -> int:
-    """The number of leading bits that an address of the port shares with this one."""
+    """Return the number of leading bits that an address of the port shares with this address."""
     sources = port.sources(address.version) if port else ()
     return max((address.max_prefixlen - (int(one) ^ int(address)).bit_length() for one in sources), default=-1)
 
 
 def _answers(target: Target, end: packets.End, port: Port, ways: tuple[Way, ...], attached: Known) -> packets.Answers:
-    """The answers of gateways and peers. Peers are asked only if a check needs it."""
+    """Return the answers of gateways and peers. Peers are asked only if a check needs them."""
     peers = [peer for _, peer in end.pairs(way.target for way in ways)]
     wanted = [] if target.question.without >= {"reach", "mtu"} else peers
     answers = looked(lambda: packets.send(end, wanted, port.mtu_bytes))
@@ -192,7 +192,7 @@ def _answers(target: Target, end: packets.End, port: Port, ways: tuple[Way, ...]
         return answers
     no_peer = _NO_PEER if isinstance(attached, Attached) else _UNKNOWN_PEERS
     why = f"{end.interface} has no address to send from" if ways else no_peer
-    return answers[0], Unseen(why, "name one on any node: --to ADDRESS")
+    return answers[0], Unseen(why, "name a peer on any node: --to ADDRESS")
 
 
 def _isolations(target: Target, end: packets.End, attached: Known) -> tuple[Isolation, ...]:
@@ -203,24 +203,26 @@ def _isolations(target: Target, end: packets.End, attached: Known) -> tuple[Isol
 
 
 def _stranger(target: Target, end: packets.End, attached: Known) -> packets.End:
-    """An interface of another tenant on the same rail: of the named pod, or of any pod on this node."""
+    """Find an interface of another tenant on the same rail: of the named pod, or of any pod on this node."""
     mine = attached if isinstance(attached, Attached) else None
     if target.question.stranger_netns is not None:
         return _named_stranger(target.question.stranger_netns, target, end, mine)
     if mine is None:
-        raise CannotJudge("who is of another tenant cannot be told", hint="name a pod of one: --stranger-netns PATH")
+        raise CannotJudge(
+            "pods of other tenants are not known here", hint="name a pod of another tenant: --stranger-netns PATH"
+        )
     for other in target.all:
         if other.rail == mine.rail and other.netns and not mine.may_talk_to(other) and Path(other.netns).exists():
             return packets.End(str(other.pod), other.netns, other.interface, other.addresses, other.gateways)
-    raise CannotJudge(_NO_STRANGER, hint="name one on this machine: --stranger-netns PATH")
+    raise CannotJudge(_NO_STRANGER, hint="name a pod of another tenant on this machine: --stranger-netns PATH")
 
 
 def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached | None) -> packets.End:
     netns = netns_path(given)
     known = [one for one in target.all if same_netns(one.netns, netns)]
     if mine is not None and any(mine.may_talk_to(one) for one in known):
-        what = f"{known[0].pod} may be reached: it is of the tenant {known[0].tenant}, and this pod of {mine.tenant}"
-        raise UsageError(what, hint="give a pod of another tenant that no TenantPeering opens")
+        reason = f"{known[0].pod} may be reached: its tenant is {known[0].tenant}, this pod's is {mine.tenant}"
+        raise UsageError(reason, hint="give a pod of a tenant without a TenantPeering to this one")
     ports = [port for port in read_pod(netns).ports.values() if port.sources(4) or port.sources(6)]
     if not ports:
         raise CannotJudge(f"{netns} has no interface with an address")
@@ -229,7 +231,7 @@ def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached
 
 
 def _announced(target: Target, port: Port | None, attached: Known) -> dict[Address, tuple[str, ...]]:
-    """Ask FRR of the node. Inside a pod there is no FRR."""
+    """Ask the node's FRR. Raises CannotJudge inside a pod, which has no FRR."""
     if target.netns is None:
         raise CannotJudge("FRR runs on the node", hint=ON_THE_NODE)
     known = (*port.sources(4), *port.sources(6)) if port else ()
@@ -241,6 +243,6 @@ def _leaf(target: Target, port: Port, attached: Known) -> dict[Address, Forwardi
     attached = seen(attached or NOT_ATTACHED)
     netns = target.question.leaves.get(attached.rail)
     if netns is None:
-        hint = f"on it: ip route show {attached.addresses[0] if attached.addresses else 'ADDRESS'}; or leave it out:"
+        hint = f"on the leaf: ip route show {attached.addresses[0] if attached.addresses else 'ADDRESS'}; or skip it:"
         raise CannotJudge(f"the leaf of {attached.rail} cannot be asked from here", hint=f"{hint} --without leaf")
     return {one: leaf.route_to(netns, one) for one in attached.addresses or port.sources(4)}

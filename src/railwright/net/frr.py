@@ -1,4 +1,4 @@
-"""The peers that FRR of this node has sent an address to, by FRR's own vtysh."""
+"""The peers to which this node's FRR has advertised an address, by vtysh."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _ASK_S = 10.0
 
 
 class _Path(msgspec.Struct):
-    """The part of `show bgp ... json` that is used. It is empty for a prefix that FRR does not know."""
+    """The fields read from `show bgp ... json`. Empty for a prefix that FRR does not know."""
 
     advertisedTo: dict[str, object] = {}  # noqa: N815 - FRR's name
 
 
 def announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Address, tuple[str, ...]]:
-    """The BGP peers that each host route was sent to. `socket` is the folder of FRR's sockets if it is not the default.
+    """Return the BGP peers to which each host route was sent.
 
-    Raises CannotJudge.
+    `socket` is the folder of FRR's sockets, None for the default. Raises CannotJudge.
     """
     program = shutil.which("vtysh")
     if program is None:
-        raise CannotJudge("FRR's vtysh is not on PATH here", hint="run it on the pod's node, where FRR is")
+        raise CannotJudge("FRR's vtysh is not on PATH here", hint="run this on the pod's node, where FRR runs")
     found: dict[Address, tuple[str, ...]] = {}
     for address in addresses:
         family = "ipv4" if address.version == 4 else "ipv6"
@@ -37,10 +37,10 @@ def announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Addres
             raise CannotJudge(error.message) from error
         said = "".join(ended.output)
         try:
-            # A warning of vtysh's own may stand before it.
+            # A warning from vtysh may precede the JSON.
             path = msgspec.json.decode(said[said.index("{") :], type=_Path)
         except (msgspec.MsgspecError, ValueError) as error:
             hint = "does FRR run here? name its sockets: --vty-socket FOLDER"
-            raise CannotJudge(f"vtysh says {said[-200:] or 'nothing'}", hint=hint) from error
+            raise CannotJudge(f"vtysh must print JSON, got {said[-200:] or 'nothing'}", hint=hint) from error
         found[address] = tuple(sorted(path.advertisedTo))
     return found

@@ -1,11 +1,11 @@
-"""The part of `net check` inside a pod's network namespace. It is started by its path, with the standard library only.
+"""The part of `net check` inside a pod's network namespace. Started by its path; uses the standard library only.
 
     python -I inside.py '[{"role": "devices", "interfaces": ["net1"]}, ...]'
 
-Roles: `devices` reads /sys; `ways` asks the kernel where it sends what goes to some addresses; `ask` asks neighbours
-for their MAC address by ARP and ND; `echo` sends ICMP echo requests that may not be fragmented, and counts answers by
-size; `hear` counts frames that hold a mark, until it gets SIGTERM.
-Standard output is a JSON array with an object for each; the first line of `hear` is `ready`.
+Roles: `devices` reads /sys; `ways` asks the kernel for its routes to addresses; `ask` asks neighbours for their MAC
+address by ARP and ND; `echo` sends ICMP echo requests that must not be fragmented, and counts answers by size; `hear`
+counts frames that hold a mark, until SIGTERM.
+Standard output is a JSON array with an object for each role; the first line of `hear` is `ready`.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _ECHO_REQUEST, _ECHO_REPLIES = {4: 8, 6: 128}, (0, 129)
 _HEADERS = {4: 20 + _ECHO.size, 6: 40 + _ECHO.size}
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PACE_S = 0.001
-_QUIET_S = 0.2  # nothing has come for so long: what was on its way is here
-_DEADLINE_S = 60.0  # one whose starter died in a way that the kernel does not tell ends by itself
+_QUIET_S = 0.2  # after this silence, frames in flight have arrived
+_DEADLINE_S = 60.0  # a process whose parent vanished unnoticed exits after this
 _SNAP_BYTES = 65_600
 
 Settings = dict[str, Any]
 
 
 def main() -> None:
-    """Do the roles of the first argument, one after the other."""
+    """Run the roles of the first argument in order."""
     records = [_do(settings) for settings in json.loads(sys.argv[1])]
     sys.stdout.write(json.dumps(records) + "\n")
 
@@ -71,7 +71,7 @@ def _devices(settings: Settings) -> Settings:
             "pci": name_of(device) if _PCI.fullmatch(name_of(device)) else "",
             "driver": name_of(device / "driver"),
             "is_vf": (device / "physfn").exists(),
-            "rdma": {one: _rdma_state(one) for one in _names(str(device / "infiniband"))},
+            "rdma": {rdma_device: _rdma_state(rdma_device) for rdma_device in _names(str(device / "infiniband"))},
         }
     return {
         "interfaces": found,
@@ -86,7 +86,7 @@ def _rdma_state(device: str) -> str:
 
 def _names(folder: str) -> list[str]:
     try:
-        return sorted(one.name for one in Path(folder).iterdir())[:256]
+        return sorted(entry.name for entry in Path(folder).iterdir())[:256]
     except OSError:
         return []
 
@@ -100,7 +100,7 @@ def _word(path: str) -> str:
 
 
 def _ways(settings: Settings) -> Settings:
-    """{target: [interface, why there is none]}, as `ip route get` asks for it."""
+    """Return {target: [interface, reason if there is none]}, by the request of `ip route get`."""
     found: dict[str, list[str]] = {}
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         for target in settings["targets"]:
@@ -117,9 +117,9 @@ def _way(message: bytes) -> tuple[str, str]:
     (kind,) = struct.unpack_from("=H", message, 4)
     if kind == _NLMSG_ERROR:
         return "", os.strerror(-struct.unpack_from("=i", message, 16)[0])
-    # struct rtmsg follows, whose eighth byte is the route's type; then attributes of four bytes and more.
+    # Next is struct rtmsg, whose eighth byte is the route's type, then attributes of at least four bytes.
     if message[16 + 7] != _RTN_UNICAST:
-        return "", "it is no address of another host"
+        return "", "it is not the address of another host"
     position = 16 + 12
     while position + 4 <= len(message):
         length, attribute = struct.unpack_from("=HH", message, position)
@@ -131,14 +131,14 @@ def _way(message: bytes) -> tuple[str, str]:
 
 def _raw(interface: str) -> socket.socket:
     sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
-    with contextlib.suppress(OSError):  # without the right, the kernel's own size has to do
+    with contextlib.suppress(OSError):  # without the capability the kernel's default size is used
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 1 << 23)
     sock.bind((interface, _ETH_P_ALL))
     return sock
 
 
 def _ask(settings: Settings) -> Settings:
-    """{target: MAC address or None} of `targets`, a list of [source, target]."""
+    """Return {target: MAC address or None} for `targets`, a list of [source, target]."""
     with _raw(settings["interface"]) as sock:
         mac = sock.getsockname()[4]
         missing = {target: _question(mac, source, target) for source, target in settings["targets"]}
@@ -159,11 +159,11 @@ def _ask(settings: Settings) -> Settings:
 
 
 def _question(mac: bytes, source: str, target: str) -> bytes:
-    """ARP's request, or ND's neighbour solicitation to the target's multicast group."""
+    """Build an ARP request, or a neighbour solicitation to the target's multicast group."""
     if ":" not in target:
         head = _ETHER.pack(b"\xff" * 6, mac, 0x0806)
         return head + _ARP.pack(1, 0x0800, 6, 4, 1, mac, socket.inet_aton(source), bytes(6), socket.inet_aton(target))
-    wanted, sender = (socket.inet_pton(socket.AF_INET6, one) for one in (target, source))
+    wanted, sender = (socket.inet_pton(socket.AF_INET6, address) for address in (target, source))
     group = socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + wanted[13:]
     body = struct.pack("!BBHI", 135, 0, 0, 0) + wanted + b"\x01\x01" + mac
     body = _with_checksum(body, sender + group + struct.pack("!II", len(body), 58))
@@ -172,7 +172,7 @@ def _question(mac: bytes, source: str, target: str) -> bytes:
 
 
 def _answer(frame: bytes) -> tuple[str, str]:
-    """(target, MAC address) of an ARP reply or a neighbour advertisement; empty for every other frame."""
+    """Parse an ARP reply or neighbour advertisement into (target, MAC address); empty for other frames."""
     kind = frame[12:14]
     if kind == b"\x08\x06" and len(frame) >= 42 and frame[20:22] == b"\x00\x02":
         return socket.inet_ntoa(frame[28:32]), frame[22:28].hex(":")
@@ -182,7 +182,7 @@ def _answer(frame: bytes) -> tuple[str, str]:
 
 
 def _echo(settings: Settings) -> Settings:
-    """Answers by size (of the whole IP packet) of `packets`, a list of [size, copies]."""
+    """Send `packets`, a list of [size, copies], and count the answers by size of the whole IP packet."""
     version = ipaddress.ip_address(settings["target"]).version
     mark = bytes.fromhex(settings["mark"])
     with _echo_socket(version) as sock:
@@ -214,7 +214,7 @@ def _echo(settings: Settings) -> Settings:
 
 
 def _echo_socket(version: int) -> socket.socket:
-    """A raw socket or, if that is not permitted, the kind that net.ipv4.ping_group_range opens to groups."""
+    """Open a raw socket or, without permission, the datagram socket that net.ipv4.ping_group_range allows."""
     family, protocol = _ICMP[version]
     try:
         sock = socket.socket(family, socket.SOCK_RAW, protocol)
@@ -230,11 +230,11 @@ def _echo_socket(version: int) -> socket.socket:
 
 def _request(version: int, number: int, body: bytes) -> bytes:
     message = _ECHO.pack(_ECHO_REQUEST[version], 0, 0, os.getpid() & 0xFFFF, number & 0xFFFF) + body
-    return _with_checksum(message) if version == 4 else message  # the kernel fills in that of ICMPv6
+    return _with_checksum(message) if version == 4 else message  # the kernel fills in the checksum of ICMPv6
 
 
 def _with_checksum(message: bytes, pseudo_header: bytes = b"") -> bytes:
-    """An ICMP message, whose checksum was zero, with its checksum (RFC 1071; RFC 4443, section 2.3)."""
+    """Return an ICMP message, whose checksum was zero, with its checksum (RFC 1071; RFC 4443, section 2.3)."""
     data = pseudo_header + message + bytes(len(message) % 2)
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
@@ -243,7 +243,7 @@ def _with_checksum(message: bytes, pseudo_header: bytes = b"") -> bytes:
 
 
 def _collect(sock: socket.socket, mark: bytes, sent: list[int], answered: dict[int, int], wait_s: float) -> None:
-    """Wait for the first answer and take all that have come. Returns the time of each, by the request's number."""
+    """Wait for an answer, then add all that have arrived to `answered`: the request's number to its time in ns."""
     if not select.select([sock], [], [], wait_s)[0]:
         return
     with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
@@ -258,17 +258,17 @@ def _collect(sock: socket.socket, mark: bytes, sent: list[int], answered: dict[i
 
 
 def _hear(settings: Settings) -> Settings:
-    """The number of frames with the mark, without those that this interface sends."""
+    """Count the frames with the mark, except those that this interface sends."""
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop.append(number))
     mark, frames = bytes.fromhex(settings["mark"]), 0
     with _raw(settings["interface"]) as sock:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        end, told = time.monotonic() + _DEADLINE_S, False
+        end, stopping = time.monotonic() + _DEADLINE_S, False
         while (now := time.monotonic()) < end:
-            if stop and not told:
-                end, told = now + _QUIET_S, True
+            if stop and not stopping:
+                end, stopping = now + _QUIET_S, True
             if not select.select([sock], [], [], min(_QUIET_S, end - now))[0]:
                 continue
             frame, sender = sock.recvfrom(_SNAP_BYTES)

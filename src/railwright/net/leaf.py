@@ -1,4 +1,4 @@
-"""The routes of a leaf that is a namespace of this machine, from its kernel's own table."""
+"""The routes of a leaf that is a namespace of this machine, from its kernel's table."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from railwright.net.view import Address, Forwarding
 
 
 def route_to(netns: str, address: Address) -> Forwarding:
-    """The leaf's best host route to the address. Raises CannotJudge."""
+    """Return the leaf's best host route to the address. Raises CannotJudge."""
     exact = f"{address}/{address.max_prefixlen}"
     routes = ip(netns, list[KernelRoute], f"-{address.version}", "route", "show", "exact", exact)
     if not routes:
         return Forwarding(f"no route to {address}", False)
-    route = min(routes, key=lambda one: one.metric)
+    route = min(routes, key=lambda candidate: candidate.metric)
     if route.type != "unicast":
         return Forwarding(f"{address} {route.type} ({route.protocol})", False)
     hops = ", ".join(hop.gateway or hop.dev for hop in route.hops)

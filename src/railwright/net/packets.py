@@ -1,6 +1,6 @@
-"""Real packets of a pod: questions to its gateways, echo requests to its peers, and to pods that it must not reach.
+"""Real packets of a pod: ARP and ND to its gateways, echo requests to its peers and to pods that it must not reach.
 
-All is bounded: some hundred packets to each peer, none above the interface's MTU but by one step.
+The traffic is bounded: some hundred packets to each peer, none larger than the interface's MTU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from railwright.process import Child
 
 _SMALL_BYTES = 100
 _SMALL_PACKETS, _FULL_PACKETS, _STEP_PACKETS = 5, 3, 2
-_LEAST_BYTES = {4: 68, 6: 1280}  # RFC 791 and RFC 8200: what every link carries
+_LEAST_BYTES = {4: 68, 6: 1280}  # the minimum MTUs of RFC 791 and RFC 8200
 _STEPS = 48
 _ROUNDS = 3
 _FORBIDDEN_PACKETS = 20
@@ -34,13 +34,13 @@ _START_S = 10.0
 _MARK_BYTES = 16
 
 Gateways = dict[Address, str | None]
-"""The MAC address of each gateway, None for one that does not answer."""
+"""The MAC address of each gateway; None if it does not answer."""
 Answers = tuple[Gateways | Unseen, tuple[Echo, ...] | Unseen]
 
 
 @dataclass(frozen=True)
 class End:
-    """An interface of a pod as a sender or a receiver of packets."""
+    """A pod's interface as a sender or receiver of packets."""
 
     name: str
     netns: str | None
@@ -49,15 +49,15 @@ class End:
     gateways: tuple[Address, ...]
 
     def pairs(self, targets: Iterable[Address]) -> list[tuple[Address, Address]]:
-        """Each target with the address to send from. Targets of a family without an address are left out."""
+        """Return each target with the address to send from, except targets of a family without one."""
         sources = {one.version: one for one in reversed(self.addresses)}
         return [(sources[target.version], target) for target in targets if target.version in sources]
 
 
 def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
-    """Ask the gateways, then send echo requests to the targets: small ones and full ones.
+    """Ask the gateways, then send small and full-size echo requests to the targets.
 
-    Where the full ones are not answered, sizes in between follow. Raises CannotJudge where nothing can be run there.
+    If full-size requests get no answer, sizes in between follow. Raises CannotJudge if nothing can run there.
     """
     pairs = [(source, target, max(mtu_bytes, _LEAST_BYTES[target.version])) for source, target in end.pairs(targets)]
     echoes = [
@@ -84,9 +84,9 @@ def _gateways(record: dict[str, Any]) -> Gateways | Unseen:
     return {ipaddress.ip_address(gateway): mac for gateway, mac in record["answers"].items()}
 
 
-def _refused(what: str, record: dict[str, Any]) -> Unseen:
-    hint = "raw sockets need CAP_NET_RAW: run it as root on the node" if record.get("errno") == "EPERM" else ""
-    return Unseen(f"{what}: {record.get('error')}", hint)
+def _refused(failure: str, record: dict[str, Any]) -> Unseen:
+    hint = "raw sockets require CAP_NET_RAW: run this as root on the node" if record.get("errno") == "EPERM" else ""
+    return Unseen(f"{failure}: {record.get('error')}", hint)
 
 
 def _echo_role(
@@ -117,7 +117,7 @@ def _echo(end: End, source: Address, target: Address, full_bytes: int, record: d
 
 
 def _largest(end: End, source: Address, target: Address, above: int) -> int:
-    """The largest size below `above` that is answered, by bisection."""
+    """Find the largest size below `above` that is answered, in shrinking steps."""
     passes = _SMALL_BYTES
     for _ in range(_ROUNDS):
         step = max((above - passes + _STEPS - 1) // _STEPS, 1)
@@ -132,17 +132,17 @@ def _largest(end: End, source: Address, target: Address, above: int) -> int:
 
 
 def try_isolation(sender: End, receiver: End) -> Isolation:
-    """Send echo requests to an interface that must not get them, and listen there. Raises CannotJudge."""
+    """Send echo requests to an interface that must not receive them, and listen there. Raises CannotJudge."""
     pairs = sender.pairs(receiver.addresses)
     if not pairs:
-        raise CannotJudge(f"{sender.name} and {receiver.name} have no address of one family")
+        raise CannotJudge(f"{sender.name} and {receiver.name} have no addresses of the same family")
     mark = secrets.token_hex(_MARK_BYTES)
     packets = [[_SMALL_BYTES, _FORBIDDEN_PACKETS]]
     with Child(argv_inside(receiver.netns, [{"role": "hear", "interface": receiver.interface, "mark": mark}])) as ear:
         if why := _not_ready(ear):
-            raise CannotJudge(f"nobody can listen at {receiver.interface} of {receiver.name}: {why}")
+            raise CannotJudge(f"cannot listen on {receiver.interface} of {receiver.name}: {why}")
         forbidden = [_echo_role(source, target, packets, mark=mark, wait_s=0.0) for source, target in pairs]
-        # The gateway is asked after them and by the same port: once it has answered, what was sent before has passed.
+        # The gateway is asked last, over the same port: its answer shows that earlier packets have passed.
         *sent, asked = inside(sender.netns, [*forbidden, _ask_role(sender)])
         (asked_there,) = inside(receiver.netns, [_ask_role(receiver)])
         with contextlib.suppress(ProcessLookupError):
@@ -150,7 +150,7 @@ def try_isolation(sender: End, receiver: End) -> Isolation:
         ended = ear.wait(_START_S)
     heard = _record(ended.output)
     if "frames" not in heard:
-        raise CannotJudge(f"the ear at {receiver.name} ended without a word: {' '.join(ended.output)[-200:]}")
+        raise CannotJudge(f"the listener at {receiver.name} ended without a record: {' '.join(ended.output)[-200:]}")
     return Isolation(
         sender=sender.name,
         receiver=receiver.name,
@@ -167,17 +167,17 @@ def _answered(record: dict[str, Any]) -> bool:
 
 
 def _not_ready(child: Child) -> str:
-    """The reason why it does not listen; empty once it does."""
+    """Wait until the child listens. Returns the reason if it does not."""
     end = time.monotonic() + _START_S
     while "ready" not in child.output:
         if child.poll() is not None or time.monotonic() > end:
-            return str(_record(child.wait(0.1).output).get("error", "it said nothing"))
+            return str(_record(child.wait(0.1).output).get("error", "it printed nothing"))
         time.sleep(0.005)
     return ""
 
 
 def _record(output: Sequence[str]) -> dict[str, Any]:
-    """The record of its last line; empty if there is none."""
+    """Return the record of the last line that has one; empty if none has."""
     for line in reversed(output):
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
             (record,) = msgspec.json.decode(line, type=list[dict[str, Any]])

@@ -1,4 +1,4 @@
-"""Reads a pod's network namespace by `ip` and by its /sys. Changes nothing."""
+"""Reads a pod's network namespace with `ip` and from its /sys. Read-only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class _AddressInfo(msgspec.Struct):
-    """The part of `ip -json -details address` that is used."""
+    """The fields read from `ip -json -details address`."""
 
     local: str = ""
     prefixlen: int = 0
@@ -57,7 +57,7 @@ class Hop(msgspec.Struct):
 
 
 class KernelRoute(msgspec.Struct):
-    """The part of `ip -json route` that is used."""
+    """The fields read from `ip -json route`."""
 
     dst: str
     dev: str = ""
@@ -95,7 +95,7 @@ class _Devices(msgspec.Struct):
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's namespace. `ports` has every interface but the loopback."""
+    """A pod's namespace. `ports` has every interface except the loopback."""
 
     ports: dict[str, Port]
     rdma_shared: bool | None
@@ -103,14 +103,14 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def netns_path(given: str) -> str:
-    """The path of a namespace given as a path, or by its name as in `ip netns`. Raises UsageError for anything else."""
+    """Return the path of a namespace given by path, or by name as in `ip netns`. Raises UsageError for others."""
     path = Path(given) if "/" in given else NETNS / given
     try:
         if os.geteuid() != 0:
-            hint = "run it with sudo, or inside the pod"
-            raise UsageError("entering a pod's network namespace needs root", hint=hint)
+            hint = "run this with sudo, or inside the pod"
+            raise UsageError("entering a pod's network namespace requires root", hint=hint)
         with path.open("rb") as file:
-            # /run/netns and /proc/PID/ns/net are files of the kernel's own nsfs, which are empty and read-only.
+            # Files in /run/netns and /proc/PID/ns/net belong to the kernel's nsfs and are empty and read-only.
             kind = os.fstat(file.fileno())
             if not stat.S_ISREG(kind.st_mode) or kind.st_dev != Path("/proc/self/ns/net").stat().st_dev:
                 raise UsageError(f"{path} is not a network namespace", hint="see ip netns, or give /proc/PID/ns/net")
@@ -120,37 +120,37 @@ def netns_path(given: str) -> str:
     return str(path)
 
 
-def same_netns(one: str, other: str) -> bool:
-    """Whether two paths are one namespace. False if one of them cannot be looked at."""
+def same_netns(first: str, second: str) -> bool:
+    """Report whether two paths are the same namespace; False if either cannot be read."""
     try:
-        return os.path.samefile(one, other)  # noqa: PTH121 - two of them need not be paths of ours
+        return os.path.samefile(first, second)  # noqa: PTH121 - two of them need not be paths of ours
     except OSError:
         return False
 
 
 def argv_within(netns: str | None, argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` in a namespace with its own /sys. None is our own namespace."""
+    """Return the command line that runs `argv` in a namespace with its /sys. None means our own namespace."""
     if netns is None:
         return list(argv)
     return [*ENTER, "enter", netns, _HOSTNAME, *argv]
 
 
 def argv_inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[str]:
-    """The command line that runs roles of `inside.py` there, one after the other."""
+    """Return the command line that runs roles of `inside.py` in a namespace, in order."""
     return argv_within(netns, [sys.executable, "-I", str(_INSIDE), msgspec.json.encode(roles).decode()])
 
 
 def inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records of roles of `inside.py`. Raises CannotJudge if there are none."""
+    """Run roles of `inside.py` and return their records. Raises CannotJudge if any is missing."""
     ended = run(argv_inside(netns, roles), timeout_s=_ASK_S + _ROLE_S * len(roles))
     found = _decoded(ended, list[dict[str, Any]], f"{roles[0]['role']} in {netns or 'this namespace'}")
     if len(found) != len(roles):
-        raise CannotJudge(f"{len(roles)} things were asked in {netns or 'this namespace'}, and {len(found)} answered")
+        raise CannotJudge(f"{netns or 'this namespace'} must return {len(roles)} records, got {len(found)}")
     return found
 
 
 def read_pod(netns: str | None) -> Pod:
-    """Look at a namespace. Raises CannotJudge where it cannot be entered or `ip` cannot be run in it."""
+    """Read a namespace. Raises CannotJudge if it cannot be entered or `ip` cannot run in it."""
     links = [link for link in ip(netns, list[_Link], "-details", "address") if "LOOPBACK" not in link.flags]
     routes = _routes(netns)
     neighbours = ip(netns, list[_Neighbour], "neighbour")
@@ -160,14 +160,14 @@ def read_pod(netns: str | None) -> Pod:
         devices = msgspec.convert(record, _Devices)
         ports = {link.ifname: _port(link, routes, neighbours, devices.interfaces[link.ifname]) for link in links}
     except (msgspec.ValidationError, KeyError, ValueError) as error:
-        raise CannotJudge(f"what {netns or 'this namespace'} says of itself is not understood: {error}") from error
-    only_inside = Unseen("the pod's own files are seen only inside it", "run railwright net check in the pod")
+        raise CannotJudge(f"cannot parse the record of {netns or 'this namespace'}: {error}") from error
+    only_inside = Unseen("the pod's files are visible only inside it", "run railwright net check in the pod")
     verbs_files = tuple(devices.verbs_files) if netns is None else only_inside
     return Pod(ports=ports, rdma_shared=devices.rdma_shared, verbs_files=verbs_files)
 
 
 def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[Way, ...]:
-    """The kernel's route to an address for a program that names no source. Raises CannotJudge."""
+    """Return the kernel's routes to addresses for a program that names no source. Raises CannotJudge."""
     if not targets:
         return ()
     (record,) = inside(netns, [{"role": "ways", "targets": [str(target) for target in targets]}])
@@ -177,7 +177,7 @@ def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[Way, ...]:
 
 
 def ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
-    """The output of `ip -json` there. Raises CannotJudge."""
+    """Return the output of `ip -json` in a namespace. Raises CannotJudge."""
     try:
         ended = ask(argv_within(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
     except UsageError as error:
@@ -185,15 +185,15 @@ def ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
     return _decoded(ended, kind, f"ip {' '.join(words)} in {netns or 'this namespace'}")
 
 
-def _decoded(ended: Finished, kind: type[Answer], what: str) -> Answer:
-    said = "".join(ended.output)
+def _decoded(ended: Finished, kind: type[Answer], command: str) -> Answer:
+    output = "".join(ended.output)
     if ended.returncode != 0 or ended.timed_out:
-        how = "it did not end" if ended.timed_out else ended.describe()
-        raise CannotJudge(f"{what}: {how}: {said[-300:]}", hint="does the pod live? is iproute2 installed?")
+        status = "it timed out" if ended.timed_out else ended.describe()
+        raise CannotJudge(f"{command}: {status}: {output[-300:]}", hint="is the pod running? is iproute2 installed?")
     try:
-        return msgspec.json.decode(said or "[]", type=kind)
+        return msgspec.json.decode(output or "[]", type=kind)
     except msgspec.MsgspecError as error:
-        raise CannotJudge(f"{what} is not understood: {error}: {said[:200]}") from error
+        raise CannotJudge(f"cannot parse {command}: {error}: {output[:200]}") from error
 
 
 def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbour], device: _Device) -> Port:
@@ -225,14 +225,14 @@ def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbo
 
 
 def _routes(netns: str | None) -> dict[str, list[Route]]:
-    """Routes by interface. A route of several next hops is listed at each of their interfaces."""
+    """Return routes by interface. A route with several next hops appears at each of their interfaces."""
     found: dict[str, list[Route]] = {}
     for family, everything in (("-4", "0.0.0.0/0"), ("-6", "::/0")):
-        for one in ip(netns, list[KernelRoute], family, "route", "show", "table", "all"):
-            if one.type != "unicast":
+        for route in ip(netns, list[KernelRoute], family, "route", "show", "table", "all"):
+            if route.type != "unicast":
                 continue
-            destination = ipaddress.ip_network(everything if one.dst == "default" else one.dst, strict=False)
-            for hop in one.hops:
+            destination = ipaddress.ip_network(everything if route.dst == "default" else route.dst, strict=False)
+            for hop in route.hops:
                 gateway = ipaddress.ip_address(hop.gateway) if hop.gateway else None
-                found.setdefault(hop.dev, []).append(Route(destination, gateway, one.table))
+                found.setdefault(hop.dev, []).append(Route(destination, gateway, route.table))
     return found

@@ -1,7 +1,6 @@
-"""railwrightd's own view, by its verbs: nothing else is known here of the programs that lay the network.
+"""The view of railwrightd, by its verbs. This package depends on nothing else of the programs that build the network.
 
-`schema/railwrightd-*.schema.json` say what they print. It is bounded and read strictly; fields that are not read may
-be anything.
+`schema/railwrightd-*.schema.json` define their output, which is bounded and parsed strictly; unused fields are ignored.
 """
 
 from __future__ import annotations
@@ -39,33 +38,33 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 Answer = TypeVar("Answer")
 Count = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,20}$")]
-"""A whole number of 64 bits, which gRPC's JSON has as text."""
+"""A 64-bit integer, which gRPC's JSON writes as a string."""
 WRITTEN: Mapping[type, Any] = {Addresses: tuple[str, ...], Networks: tuple[str, ...], Counters: dict[str, Count]}
-"""How JSON has the types that it does not know."""
+"""The JSON form of the types that JSON lacks."""
 
 
 class List(msgspec.Struct):
-    """The part of `railwrightd list --json` that is read."""
+    """The fields read from `railwrightd list --json`."""
 
     attached: tuple[Attached, ...]
 
 
 class Status(msgspec.Struct):
-    """The part of `railwrightd status --json` that is read."""
+    """The fields read from `railwrightd status --json`."""
 
     rails: tuple[Rail, ...]
     problems: tuple[str, ...]
 
 
 Flows = tuple[CachedFlow, ...]
-"""The part of `railwrightd flows --json` that is read."""
+"""The fields read from `railwrightd flows --json`."""
 
 
 @dataclass
 class Railwrightd:
-    """The daemon of this node: its program, its socket, its configuration. None means the default place.
+    """The daemon of this node: its program, socket and configuration, None for the default.
 
-    One that has once not answered is not asked again: each time would cost its whole time-out.
+    A daemon that has failed to answer is not asked again, since each attempt would cost a full timeout.
     """
 
     program: str | None = None
@@ -75,15 +74,15 @@ class Railwrightd:
     """The reason why the daemon does not answer."""
 
     def attached(self) -> tuple[Attached, ...] | Unseen:
-        """All attachments of the node."""
+        """Return all attachments of the node."""
         return self._ask_daemon("list", read_list)
 
     def rails(self) -> dict[str, Rail] | Unseen:
-        """Its rails by name."""
+        """Return the node's rails by name."""
         return self._ask_daemon("status", read_status)
 
     def flows(self) -> Flows | Unseen:
-        """The flows that the datapath has cached. The daemon need not run for this."""
+        """Return the datapath's cached flows. The daemon need not run for this."""
         return looked(lambda: read_flows(self._ask("flows", "--config", self.config)))
 
     def _ask_daemon(self, verb: str, read: Callable[[str], Seen]) -> Seen | Unseen:
@@ -95,7 +94,7 @@ class Railwrightd:
         return self.away
 
     def _ask(self, verb: str, option: str, value: str | None) -> str:
-        """The output of a verb. Raises CannotJudge."""
+        """Run a verb and return its output. Raises CannotJudge."""
         program = self.program or shutil.which("railwrightd")
         if program is None:
             hint = f"{ON_THE_NODE}, or name it with --railwrightd"
@@ -110,7 +109,7 @@ class Railwrightd:
         if ended.timed_out:
             hint = "see its log, and railwrightd status"
             raise CannotJudge(f"railwrightd {verb} did not answer within {_ASK_S:.0f} s", hint=hint)
-        # `status` ends with 1 where it has problems to tell.
+        # `status` exits with 1 if it has problems to report.
         if ended.returncode not in (0, 1):
             why = f"{ended.describe()}: {said[-_SHOWN:].removeprefix('railwrightd: ')}"
             hint = f"is {option} right? does railwrightd run? {ON_THE_NODE}"
@@ -119,18 +118,18 @@ class Railwrightd:
 
 
 def read_list(said: str) -> tuple[Attached, ...]:
-    """The attachments in the output of `list`. Raises CannotJudge."""
+    """Parse the attachments from the output of `list`. Raises CannotJudge."""
     return _understood("list", List, said).attached
 
 
 def read_status(said: str) -> dict[str, Rail]:
-    """The rails in the output of `status`, by name; problems of all of them are each one's. Raises CannotJudge."""
+    """Parse the output of `status` into rails by name, each with the node's problems too. Raises CannotJudge."""
     status = _understood("status", Status, said)
     return {rail.rail: msgspec.structs.replace(rail, problems=rail.problems + status.problems) for rail in status.rails}
 
 
 def read_flows(said: str) -> Flows:
-    """The output of `flows`. Raises CannotJudge."""
+    """Parse the output of `flows`. Raises CannotJudge."""
     return _understood("flows", Flows, said)
 
 
@@ -138,9 +137,9 @@ def _understood(verb: str, kind: type[Answer], said: str) -> Answer:
     try:
         return msgspec.json.decode(said, type=kind, dec_hook=_parsed)
     except msgspec.MsgspecError as error:
-        why = f"railwrightd {verb} says what is not understood: {str(error)[:_SHOWN]}: {_value_at(str(error), said)}"
+        why = f"cannot parse the output of railwrightd {verb}: {str(error)[:_SHOWN]}: {_value_at(str(error), said)}"
         schema = f"schema/railwrightd-{verb}.schema.json"
-        raise CannotJudge(why, hint=f"railwrightd --version: is it one that prints what {schema} says?") from error
+        raise CannotJudge(why, hint=f"check railwrightd --version: its output must match {schema}") from error
 
 
 def _parsed(kind: type, value: object) -> object:
@@ -154,7 +153,7 @@ def _parsed(kind: type, value: object) -> object:
 
 
 def _value_at(error: str, said: str) -> str:
-    """The value that an error of msgspec is about, by the path in it; all that was said where it has none."""
+    """Return the value at the path in an error of msgspec; the whole output if it has no path."""
     try:
         value: Any = msgspec.json.decode(said)
         for name, number in _STEP.findall(error.rpartition(" - at `$")[2]):

@@ -1,4 +1,4 @@
-"""A question about a pod, and the namespace, interfaces and attachments that it is about."""
+"""A question about a pod, and its target: the namespace, interfaces and attachments."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Question:
     to: tuple[Address, ...] = ()
     """Addresses of pods of the same tenant, anywhere."""
     peer_netns: str | None = None
-    """Of a pod of the same tenant on this machine, whose addresses stand beside `to`."""
+    """The namespace of a pod of the same tenant on this machine, whose addresses are added to `to`."""
     stranger_netns: str | None = None
-    """Of a pod of another tenant, on this machine."""
+    """The namespace of a pod of another tenant on this machine."""
     leaves: Mapping[str, str] = field(default_factory=dict)
-    """The namespace of a rail's leaf, where it is on this machine."""
+    """The namespace of each rail's leaf that is on this machine."""
     without: frozenset[str] = frozenset()
-    """Checks that are left out, with the packets that they alone need."""
+    """Checks to skip, with the packets that only they need."""
     vty_socket: str | None = None
-    """The folder of FRR's sockets; None: where vtysh looks for them."""
+    """The folder of FRR's sockets; None for vtysh's default."""
     daemon: Railwrightd = field(default_factory=Railwrightd)
 
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a question: a namespace, and what railwrightd attached in it."""
+    """The target of a question: a namespace, and railwrightd's attachments in it."""
 
     question: Question
     name: str
@@ -49,14 +49,14 @@ class Target:
     all: tuple[Attached, ...]
 
     def attached(self, interface: str) -> Known:
-        """The attachment of that interface, as railwrightd has it."""
+        """Return railwrightd's attachment of that interface."""
         return self.mine.get(interface) if isinstance(self.mine, dict) else self.mine
 
 
 def find_target(question: Question) -> Target:
-    """Find the target. Raises UsageError for a pod that is not there, and CannotJudge if that is not known."""
+    """Find the target. Raises UsageError for a missing pod, CannotJudge if the node's pods are unknown."""
     if question.pod is not None and question.netns is not None:
-        raise UsageError("--pod and --netns both name the pod", hint="give one of the two")
+        raise UsageError("--pod and --netns exclude each other", hint="give one of the two")
     if question.pod is not None:
         return _by_pod(question, question.pod, question.daemon.attached())
     if question.netns is None:
@@ -71,27 +71,27 @@ def find_target(question: Question) -> Target:
 def _here(question: Question) -> Target:
     socket = question.daemon.socket or DEFAULT_SOCKET
     if Path(socket).exists():
-        what = f"no pod is named, and this is a node: railwrightd's socket {socket} is here"
-        raise UsageError(what, hint="railwright net check --pod NAMESPACE/NAME; railwrightd list shows the pods")
-    why = Unseen("seen from inside the pod, where railwrightd cannot be asked", ON_THE_NODE)
+        reason = f"on a node the pod must be named, and railwrightd's socket {socket} is here"
+        raise UsageError(reason, hint="railwright net check --pod NAMESPACE/NAME; railwrightd list shows the pods")
+    why = Unseen("railwrightd cannot be reached from inside the pod", ON_THE_NODE)
     return Target(question, "this pod", None, why, ())
 
 
 def _by_pod(question: Question, name: str, attached: tuple[Attached, ...] | Unseen) -> Target:
     if isinstance(attached, Unseen):
-        raise CannotJudge(f"where the pod {name[:80]} is cannot be told: {attached.why}", hint=attached.remedy)
+        raise CannotJudge(f"cannot locate the pod {name[:80]}: {attached.why}", hint=attached.remedy)
     mine = {one.interface: one for one in attached if str(one.pod) == name}
     if not mine:
         raise unknown_name("pod on this node", name, {str(one.pod) for one in attached})
     paths = {one.netns for one in mine.values()}
     if len(paths) != 1 or "" in paths:
-        what = f"railwrightd names {len(paths - {''})} network namespaces of {name}"
-        raise CannotJudge(what, hint="give the pod's with --netns /proc/PID/ns/net")
+        reason = f"railwrightd must name a single network namespace of {name}, got {len(paths - {''})}"
+        raise CannotJudge(reason, hint="give the pod's with --netns /proc/PID/ns/net")
     return Target(question, name, netns_path(paths.pop()), mine, attached)
 
 
 def with_peer(question: Question) -> Question:
-    """The question with the addresses of `peer_netns` among those of `to`. Raises as `netns_path` and `read_pod`."""
+    """Add the addresses of `peer_netns` to `to`. Raises as `netns_path` and `read_pod`."""
     if question.peer_netns is None:
         return question
     peer = read_pod(netns_path(question.peer_netns))
@@ -108,18 +108,20 @@ def with_peer(question: Question) -> Question:
 
 
 def _like_rails(pod: Pod) -> tuple[str, ...]:
-    there = tuple(name for name, port in pod.ports.items() if port.kind in _KINDS_OF_PODS)
-    return tuple(name for name in there if name != _CLUSTER_INTERFACE) or there
+    candidates = tuple(name for name, port in pod.ports.items() if port.kind in _KINDS_OF_PODS)
+    return tuple(name for name in candidates if name != _CLUSTER_INTERFACE) or candidates
 
 
 def rail_interfaces(target: Target, pod: Pod) -> tuple[str, ...]:
-    """The attached interfaces, else those that look like a rail's. Raises UsageError for a missing one."""
-    there = tuple(pod.ports)
+    """Return the attached interfaces, else those that look like a rail's. Raises UsageError for a missing interface."""
+    present = tuple(pod.ports)
     attached = tuple(sorted(target.mine)) if isinstance(target.mine, dict) else ()
     for name in target.question.interfaces:
-        if name not in (*there, *attached):
-            raise unknown_name(f"interface in {target.name}", name, (*there, *attached))
+        if name not in (*present, *attached):
+            raise unknown_name(f"interface in {target.name}", name, (*present, *attached))
     found = attached or _like_rails(pod)
     if not found:
-        raise CannotJudge(f"{target.name} has no interface but the loopback", hint="was it attached to a rail at all?")
+        raise CannotJudge(
+            f"{target.name} has only the loopback interface", hint="check that the pod was attached to a rail"
+        )
     return found

@@ -1,4 +1,4 @@
-"""A pod's network as it was seen, and the lines that checks say of it. What could not be looked at is an `Unseen`."""
+"""The observed state of a pod's network, and the result lines of checks. Unreadable parts are `Unseen`."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="net_check", tag_field="record",
            forbid_unknown_fields=True):  # fmt: skip
-    """The line of one check about one interface, as `railwright net check` prints it."""
+    """The result of a check for an interface, as `railwright net check` prints it."""
 
     check: str
     interface: str
     rail: str = ""
-    """Empty where it is not known."""
+    """The rail of the interface; empty if unknown."""
     state: State
     says: str
-    """One sentence, with the value seen."""
+    """A sentence with the observed value."""
     evidence: tuple[Evidence, ...] = ()
     remedy: str = ""
-    """The next step; a command where one mends it."""
+    """The next step, as a command if a command fixes the problem."""
 
 
 class Unseen(msgspec.Struct, frozen=True):
-    """Something that could not be looked at: the reason as a clause, and what would make it visible."""
+    """A part that could not be read: the reason as a clause, and the step that would make it readable."""
 
     why: str
     remedy: str = ""
 
 
 def seen(found: Seen | Unseen) -> Seen:
-    """The value that was seen. Raises CannotJudge for an `Unseen`."""
+    """Return an observed value. Raises CannotJudge for an `Unseen`."""
     if isinstance(found, Unseen):
         raise CannotJudge(found.why, hint=found.remedy)
     return found
 
 
 def looked(look: Callable[[], Seen]) -> Seen | Unseen:
-    """The result of `look`; an `Unseen` if it raises CannotJudge."""
+    """Return the result of `look`, or an `Unseen` if it raises CannotJudge."""
     try:
         return look()
     except CannotJudge as error:
@@ -58,7 +58,7 @@ def looked(look: Callable[[], Seen]) -> Seen | Unseen:
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """An interface as its namespace has it."""
+    """An interface in a network namespace."""
 
     name: str
     up: bool
@@ -66,9 +66,9 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     mac: str
     mtu_bytes: int
     kind: str
-    """`veth` and its like, as `ip -details` says it; empty for hardware."""
+    """The kind in `ip -details`, such as `veth`; empty for hardware."""
     pci: str = ""
-    """PCI address of what is behind it; empty for a virtual interface."""
+    """The PCI address of its device; empty for a virtual interface."""
     is_vf: bool = False
     driver: str = ""
     rdma: dict[str, str] = {}
@@ -78,15 +78,15 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     neighbours: tuple[Neighbour, ...] = ()
 
     def sources(self, version: int) -> tuple[Address, ...]:
-        """The global addresses of a family (4 or 6)."""
+        """Return the global addresses of a family (4 or 6)."""
         return tuple(one.address for one in self.addresses if one.is_global and one.address.version == version)
 
     def gateways(self) -> tuple[Address, ...]:
-        """The next hops of its routes, each once."""
+        """Return the distinct next hops of its routes."""
         return tuple(dict.fromkeys(route.gateway for route in self.routes if route.gateway is not None))
 
     def entry(self, address: Address) -> Neighbour | None:
-        """The entry of the neighbour table for an address."""
+        """Return the neighbour table's entry for an address."""
         return next((one for one in self.neighbours if one.address == address), None)
 
 
@@ -101,7 +101,7 @@ class PortAddress(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """A route by an interface, of any table."""
+    """A route through an interface, from any table."""
 
     destination: Network
     gateway: Address | None
@@ -117,7 +117,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
     @property
     def is_permanent(self) -> bool:
-        """Whether no ARP and no ND can change it."""
+        """Whether the entry is permanent, so that ARP and ND cannot change it."""
         return "PERMANENT" in self.states
 
 
@@ -130,65 +130,65 @@ class Way(msgspec.Struct, frozen=True):
 
 
 class Forwarding(msgspec.Struct, frozen=True):
-    """A leaf's host route to an address, in words, and whether it forwards to it."""
+    """A leaf's host route to an address as text, and whether the leaf forwards to it."""
 
     words: str
     forwards: bool
 
 
 class Echo(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers to echo requests that may not be fragmented. Sizes are of the whole IP packet."""
+    """The answers to echo requests that must not be fragmented. Sizes are those of the whole IP packet."""
 
     source: Address
     target: Address
     sent: int
-    """Small ones."""
+    """The number of small requests."""
     answered: int
     full_bytes: int
     """The interface's MTU."""
     full_sent: int
     full_answered: int
     largest_bytes: int = 0
-    """The largest that was answered; 0: none."""
+    """The largest answered size; 0 if none was answered."""
     round_trip_s: float | None = None
-    """The shortest."""
+    """The shortest round trip."""
     error: str = ""
-    """What the sender's own kernel said where it refused to send."""
+    """The error of the sender's kernel if it refused to send."""
 
 
 class Isolation(msgspec.Struct, frozen=True, kw_only=True):
-    """Echo requests to a pod of another tenant, and what an ear at its interface heard of them."""
+    """Echo requests to a pod of another tenant, and the frames that a listener at its interface received."""
 
     sender: str
     receiver: str
     sent: int
     heard: int
     lost: int
-    """Frames that the ear's kernel dropped before it: it may have missed some."""
+    """Frames that the kernel dropped before the listener, which may therefore have missed some."""
     sender_works: bool
-    """The sender's gateway answered it in the same breath: its frames do reach the bridge."""
+    """Whether the sender's gateway answered right after: its frames then reach the bridge."""
     receiver_works: bool
-    """The receiver's gateway answers it: its interface carries frames."""
+    """Whether the receiver's gateway answers it: its interface then carries frames."""
 
 
 class Addresses(tuple[Address, ...]):
-    """Addresses, which JSON has as text."""
+    """Addresses, which JSON holds as strings."""
 
     __slots__ = ()
 
 
 class Networks(tuple[Network, ...]):
-    """Prefixes, which JSON has as text."""
+    """Prefixes, which JSON holds as strings."""
 
     __slots__ = ()
 
 
 class Counters(dict[str, int]):
-    """Packets by reason, which JSON has as text."""
+    """Packets by reason, which JSON holds as strings."""
 
 
 class Key(msgspec.Struct, frozen=True):
-    """The part of CNI's key of an attachment that is used."""
+    """The fields read from an attachment's CNI key."""
 
     interface: str
 
@@ -204,7 +204,7 @@ class PodName(msgspec.Struct, frozen=True):
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True):
-    """An attachment as `railwrightd list --json` has it. What the first daemons did not tell has a default."""
+    """An attachment in `railwrightd list --json`. Fields that old daemons lack have a default."""
 
     key: Key
     pod: PodName
@@ -224,20 +224,20 @@ class Attached(msgspec.Struct, frozen=True, kw_only=True):
     gateway_mac: str = ""
     dropped: Counters = msgspec.field(default_factory=Counters)
     counted: bool = True
-    """Whether the bridge could be asked: `flows_installed` and `dropped` say nothing otherwise."""
+    """Whether the bridge answered; otherwise `flows_installed` and `dropped` mean nothing."""
 
     @property
     def interface(self) -> str:
-        """Its name in the pod."""
+        """The interface's name in the pod."""
         return self.key.interface
 
     def may_talk_to(self, other: Attached) -> bool:
-        """Whether two interfaces belong to one tenant, or to two that are open to each other."""
+        """Report whether two interfaces belong to the same tenant, or to tenants open to each other."""
         return other.tenant in (self.tenant, *self.open_tenants)
 
 
 class Rail(msgspec.Struct, frozen=True, kw_only=True):
-    """A rail as `railwrightd status --json` has it. What the first daemons did not tell has a default."""
+    """A rail in `railwrightd status --json`. Fields that old daemons lack have a default."""
 
     rail: str
     switch_ready: bool
@@ -245,11 +245,11 @@ class Rail(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
     dropped: Counters = msgspec.field(default_factory=Counters)
     prefixes: Networks = Networks()
-    """That the addresses of its pods are in, on all nodes."""
+    """The prefixes of its pods' addresses on all nodes."""
 
 
 class CachedFlow(msgspec.Struct, frozen=True, kw_only=True):
-    """A flow of the datapath as `railwrightd flows --json` has it."""
+    """A flow of the datapath in `railwrightd flows --json`."""
 
     in_port: str
     offloaded: bool
@@ -262,52 +262,52 @@ class CachedFlow(msgspec.Struct, frozen=True, kw_only=True):
 
 ON_THE_NODE = "on the pod's node, as root: railwright net check --pod NAMESPACE/NAME"
 Known = Attached | Unseen | None
-"""What railwrightd has attached; None: it knows nothing of the interface."""
+"""An attachment of railwrightd; None if it does not know the interface."""
 NOT_ATTACHED = Unseen("railwrightd has no attachment for it", "was it attached by ovs-provider or railwright-cni?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """All that was seen of one interface of a pod. A check looks at this alone."""
+    """The observed state of a pod's interface, the only input of a check."""
 
     interface: str
     port: Port | None
-    """None: the namespace has no such interface."""
+    """The interface; None if the namespace has none of that name."""
     attached: Known
     attached_after: Known
-    """The same once all packets were sent."""
+    """The attachment after all packets were sent."""
     rail: Rail | Unseen
     rail_after: Rail | Unseen
     ways: tuple[Way, ...]
-    """To the peers."""
+    """The routes to the peers."""
     gateways: dict[Address, str | None] | Unseen
-    """The MAC address that each gateway was asked for just now and answered; None: no answer."""
+    """The MAC address with which each gateway answered; None for no answer."""
     echoes: tuple[Echo, ...] | Unseen
     isolations: tuple[Isolation, ...] | Unseen
     cached: tuple[CachedFlow, ...] | Unseen
     host_mtu_bytes: int | Unseen
-    """Of the other end: the port of the bridge."""
+    """The MTU of the other end, the port of the bridge."""
     announced: dict[Address, tuple[str, ...]] | Unseen
-    """The BGP peers that FRR of this node has sent each address to, by its own word."""
+    """The BGP peers to which this node's FRR reports having sent each address."""
     leaf: dict[Address, Forwarding] | Unseen
-    """What the rail's leaf has for each address."""
+    """The route of the rail's leaf to each address."""
     rdma_shared: bool | None
-    """Whether RDMA devices are seen in all namespaces; None: the kernel does not say."""
+    """Whether all namespaces see RDMA devices; None if the kernel does not tell."""
     verbs_files: tuple[str, ...] | Unseen
     netns: str | None
-    """Its path; None: we are in it."""
+    """The namespace's path; None for our own."""
 
     def existing_port(self) -> Port:
-        """The interface. Raises CannotJudge where the namespace has none of that name."""
+        """Return the interface. Raises CannotJudge if the namespace has none of that name."""
         return seen(self.port or Unseen(f"there is no {self.interface}"))
 
     def inside(self, command: str) -> str:
-        """A command line for a person, that runs a command in the pod's namespace."""
+        """Return a command line for a person that runs `command` in the pod's namespace."""
         return command if self.netns is None else f"nsenter --net={shlex.quote(self.netns)} {command}"
 
 
 class Bad(Exception):
-    """Raised by a check that finds something wrong: one sentence, and the next step."""
+    """The failure of a check: a sentence, and the next step."""
 
     def __init__(self, says: str, remedy: str) -> None:
         super().__init__(says)
@@ -315,22 +315,22 @@ class Bad(Exception):
 
 
 Note = Callable[[str, str, str], None]
-"""Takes one piece of evidence: the claim, the value seen, and where it was seen."""
+"""Records a piece of evidence: the claim, the observed value, and its source."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check."""
+    """A check of an interface."""
 
     name: str
     judge: Callable[[View, Note], str]
-    """Pure. Notes the evidence and returns one sentence where all is well. Raises Bad, and CannotJudge where it
-    cannot look."""
+    """Pure. Notes the evidence and returns a sentence if all is well. Raises Bad for a fault, CannotJudge if parts
+    are unreadable."""
     after: tuple[str, ...] = ()
-    """Other checks: where one of them is bad, that explains why this one is."""
+    """Checks whose failure explains a failure of this check."""
 
     def look(self, view: View) -> Line:
-        """The line that the check says of the view."""
+        """Judge the view and return the result line."""
         evidence: list[Evidence] = []
 
         def note(claim: str, value: str, where: str) -> None:

@@ -1,1 +1,1 @@
-"""Counters and gauges of this machine, sampled while something runs: which there are, and the recording of them."""
+"""Counters and gauges of this machine: discovery, sampling during a run, and recordings."""

@@ -1,4 +1,4 @@
-"""What the program that asks NVML tells of itself: which counters it keeps in the memory that it shares with us."""
+"""The report of the program that reads NVML: the counters that it keeps in shared memory."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import msgspec
 from railwright.sampling.sources import Source
 
 GPU_MEMORY = "nvml"
-"""The `path` of a source whose number is there, at its `field`; of a `late` one its ring."""
+"""The `path` of a source in the shared memory, with its number at `field`, or its ring if it is `late`."""
 MOST_NUMBERS = 16384
 
 
 class GpusFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The counters that NVML has an answer to."""
+    """The counters that NVML answers."""
 
     sources: tuple[Source, ...] = ()
     missing: dict[str, str] = {}
     problem: str = ""
-    """Why there are none."""
+    """The reason if there are none."""
     often_s: float = 0.0
-    """CPU seconds that asking once for all that is wanted often takes."""
+    """CPU seconds to read all frequent sources once."""
     seldom_s: float = 0.0
-    """And for all the others."""
+    """CPU seconds to read all other sources once."""

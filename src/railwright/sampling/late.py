@@ -1,4 +1,4 @@
-"""What comes later, with times of its own, is put into the rows of its time: a driver's own samples."""
+"""Merges samples that arrive late with their own timestamps, such as a driver's, into the rows of their time."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from railwright.native.sampler import Row
 from railwright.sampling.sources import Source
 
 _AWAITED_S = 2.5
-"""A row that is older has nothing to come: the driver samples no more."""
+"""An older row gets no more samples: the driver has stopped."""
 
 Samples = Callable[[], dict[str, list[tuple[float, int]]]]
 
 
 class GpuNumbers(Protocol):
-    """Where the numbers of GPUs are read."""
+    """A source of GPU counters in shared memory."""
 
     @property
     def address(self) -> int:
-        """Of those that are kept up to date."""
+        """The address of the current numbers."""
 
     def samples(self) -> dict[str, list[tuple[float, int]]]:
-        """By source, what has come since the last call: times and numbers."""
+        """Return the samples since the last call by source, as times and numbers."""
 
 
 class Late:
-    """Holds rows until what belongs to them has come."""
+    """A queue that holds rows until their late samples have arrived."""
 
     def __init__(self, sources: Sequence[Source], samples: Samples) -> None:
         self._columns = {source.name: number for number, source in enumerate(sources) if source.late}
@@ -37,7 +37,7 @@ class Late:
         self._rows: deque[Row] = deque()
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Rows as they were sampled."""
+        """Add rows in the order of sampling, and fetch the samples that have arrived."""
         self._rows.extend(rows)
         for name, come in self._samples().items():
             if come:
@@ -46,11 +46,11 @@ class Late:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything has come for every row."""
+        """Whether every row has all its samples."""
         return not self._rows or self._rows[-1].at_s <= min(self._newest_s.values(), default=float("inf"))
 
     def ready(self, *, all_of_them: bool = False) -> list[Row]:
-        """The rows for which everything has come, or will not come any more."""
+        """Return and remove the rows whose samples have arrived or will not arrive."""
         found = []
         until_s = min(self._newest_s.values(), default=float("inf"))
         while self._rows and (
@@ -63,7 +63,7 @@ class Late:
         return found
 
     def _at(self, name: str, at_s: float) -> int | None:
-        """The last that came since the row before; None where none did."""
+        """Return the last sample since the previous row; None if there is none."""
         found, come = None, self._come[name]
         while come and come[0][0] <= at_s:
             found = come.popleft()[1]

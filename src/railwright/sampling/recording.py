@@ -1,9 +1,9 @@
-"""A recording: an Arrow IPC stream that is whole up to the last second written, and read back bounded.
+"""A recording: an Arrow IPC stream that is complete up to the last second written. Reading it is bounded.
 
-A row is a tick. `at_s` is the machine's monotonic clock; every other column is a counter, and holds how far it moved
-since it was read before, in its unit, or a gauge, and holds what it tells; null where it was not read at that tick.
-What is read once a second is one column, `seldom`: a list, empty but then, in the order of these sources. So it takes
-a hundredth of the room.
+A row is a tick. `at_s` is the machine's monotonic clock. Every other column is a counter, with its increase since the
+last reading in its unit, or a gauge, with its value; it is null if the source was not read at that tick. Sources that
+are read once a second share the column `seldom`: a list of their values in order, empty at other ticks. This takes a
+hundredth of the space.
 """
 
 from __future__ import annotations
@@ -34,44 +34,44 @@ _SELDOM = "seldom"
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the metadata of the stream's schema, as JSON under `railwright`."""
+    """The metadata of the stream's schema, as JSON under `railwright`."""
 
     format: int
     begun_unix_s: float
     """The time of day of `begun_s`."""
     begun_s: float
-    """The machine's monotonic clock."""
+    """The time on the machine's monotonic clock."""
     interval_s: float
-    """Of the ticks, in the mean."""
+    """The mean interval between ticks."""
     scope: str
-    """What the processor's time is of."""
+    """The owner of the processor time: this machine, a job, a process."""
     command: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
-    """In the order of the columns behind `at_s`; those that are read seldom are the last."""
+    """The sources in the order of the columns after `at_s`; those in `seldom` come last."""
     missing: dict[str, str] = {}
-    """What could not be read, and why."""
+    """Sources that could not be read, with the reason."""
     host: str = ""
-    """By which name it was watched from another one."""
+    """The name under which another machine watched this host."""
     offset: Offset | None = None
-    """Of this host's clock, when it was first measured; how it changed is the gauge `clock.offset`."""
+    """The first measured offset of this host's clock; the gauge `clock.offset` holds its changes."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recorded."""
+    """The content of a recording."""
 
     about: About
     times_s: array[float]
     moved: tuple[array[float], ...]
-    """Of each source, in its unit, or what a gauge told; NaN where it was not read."""
+    """The increase of each counter in its unit, or the value of a gauge; NaN if it was not read."""
     cut: str = ""
-    """Why the stream ends early; empty: it is whole."""
+    """The reason why the stream ends early; empty if it is complete."""
 
 
 class Recording:
-    """Takes rows; keeps them in memory, and writes them to a file where one is wanted. A context manager."""
+    """Keeps rows in memory and writes them to a file if one is given. A context manager."""
 
     def __init__(self, about: About, file: Path | int | None) -> None:
-        """`file`: its path, or the number of one that is open, like 1."""
+        """Prepare a recording. `file` is a path, or the number of an open file such as 1."""
         self.about = about
         self.times_s: array[float] = array("d")
         self.moved = tuple(array("f") for _ in about.sources)
@@ -89,16 +89,16 @@ class Recording:
 
     def __exit__(self, *_: object) -> None:
         if self._out is not None:
-            for one in reversed(self._out):
-                one.close()
+            for output in reversed(self._out):
+                output.close()
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Keep the rows, and write them as one batch."""
+        """Keep the rows and write them as a batch."""
         moved = [[self._step(number, row.values[number]) for row in rows] for number in range(len(self.moved))]
         self.take([row.at_s for row in rows], moved)
 
     def take(self, times_s: Sequence[float], moved: Sequence[Sequence[float]]) -> None:
-        """Keep rows that another one has recorded, and write them as one batch."""
+        """Keep rows from another recording and write them as a batch."""
         first = len(self.times_s)
         self.times_s.extend(times_s)
         for column, values in zip(self.moved, moved, strict=True):
@@ -107,7 +107,7 @@ class Recording:
             self._write(first)
 
     def _step(self, number: int, value: int | None) -> float:
-        """How far a counter moved; one that went back was reset, and its next step counts."""
+        """Return the increase of a counter; NaN after a reset, from which the next step counts."""
         before = self._before[number]
         if value is None:
             return math.nan
@@ -120,7 +120,7 @@ class Recording:
         return (value - before) * source.scale
 
     def _write(self, first: int) -> None:
-        """Write the rows from that one on as one batch, where a file is wanted."""
+        """Write the rows from `first` on as a batch, if there is a file."""
         if self._out is None:
             return
         stream, writer = self._out
@@ -134,7 +134,7 @@ class Recording:
         stream.flush()
 
     def recorded(self) -> Recorded:
-        """What was taken until now."""
+        """Return the rows so far."""
         return Recorded(about=self.about, times_s=self.times_s, moved=self.moved)
 
 
@@ -149,13 +149,13 @@ def _nullable(values: array[float]) -> object:
     return na.c_array_from_buffers(na.float32(), len(values), [present, na.c_buffer(values)], null_count=nulls)
 
 
-def _listed(every: Sequence[array[float]], rows: int) -> object:
-    """A list for each row: all values where there is one, else none."""
+def _listed(columns: Sequence[array[float]], rows: int) -> object:
+    """Build a list for each row: all values if any is present, else an empty list."""
     offsets, values = array("i", [0]), array("f")
     for row in range(rows):
-        told = [column[row] for column in every]
-        if any(value == value for value in told):
-            values.extend(told)
+        row_values = [column[row] for column in columns]
+        if any(value == value for value in row_values):
+            values.extend(row_values)
         offsets.append(len(values))
     child = na.c_array_from_buffers(na.float32(), len(values), [None, na.c_buffer(values)])
     return na.c_array_from_buffers(na.list_(na.float32()), rows, [None, na.c_buffer(offsets)], children=[child])
@@ -170,18 +170,18 @@ def _schema(about: About) -> Any:  # noqa: ANN401 - nanoarrow has no types
 
 
 def _spread(lists: Sequence[Sequence[float] | None], columns: Sequence[array[float]]) -> None:
-    """The lists of rows as columns. Raises ValueError for one of another length."""
-    for told in lists:
-        if told and len(told) != len(columns):
-            raise ValueError(f"a list of {len(told)} values, {len(columns)} are due")
+    """Append the lists of rows to columns. Raises ValueError for a list of another length."""
+    for values in lists:
+        if values and len(values) != len(columns):
+            raise ValueError(f"a list must have {len(columns)} values, got {len(values)}")
         for number, column in enumerate(columns):
-            column.append(told[number] if told else math.nan)
+            column.append(values[number] if values else math.nan)
 
 
 def new_about(
     sources: Sequence[Source], missing: dict[str, str], scope: str, interval_s: float, command: Sequence[str]
 ) -> About:
-    """Of a recording that begins now."""
+    """Build the metadata of a recording that starts now."""
     return About(
         format=FORMAT,
         begun_unix_s=time.time(),
@@ -195,16 +195,16 @@ def new_about(
 
 
 def read_recording(file: Path) -> Recorded:
-    """A recording, also one whose end was never written. Raises UsageError for what is none, OSError."""
+    """Read a recording, even without its end. Raises UsageError for another file, OSError."""
     if file.stat().st_size > _MOST_BYTES:
-        raise UsageError(f"{file} is larger than {_MOST_BYTES >> 30} GiB", hint="watch for a shorter time")
+        raise UsageError(f"{file} must be at most {_MOST_BYTES >> 30} GiB", hint="watch for a shorter time")
     with file.open("rb") as stream:
         arrays, about = open_recording(stream, str(file))
         return _read(arrays, about, file)
 
 
 def open_recording(stream: IO[bytes], name: str) -> tuple[Any, About]:
-    """The batches of a recording that is read as it comes, for `rows_of`. Raises UsageError for what is none."""
+    """Open a recording and return its batches, for `rows_of`, and metadata. Raises UsageError for another stream."""
     try:
         arrays = na.ArrayStream.from_readable(stream)
         metadata = dict(arrays.schema.metadata.items())
@@ -213,7 +213,7 @@ def open_recording(stream: IO[bytes], name: str) -> tuple[Any, About]:
         kinds = [field.type for field in arrays.schema.fields[1:]]
     except (KeyError, ValueError, RuntimeError, AttributeError, TypeError, msgspec.MsgspecError) as error:
         why = str(error).partition("\n")[0][:200]
-        raise UsageError(f"{name} is no recording of railwright watch: {why}") from error
+        raise UsageError(f"{name} is not a recording of railwright watch: {why}") from error
     often = [source.name for source in about.sources if not source.seldom]
     is_seldom = len(often) < len(about.sources)
     expected = ["at_s", *often, *[_SELDOM] * is_seldom]
@@ -226,7 +226,7 @@ def open_recording(stream: IO[bytes], name: str) -> tuple[Any, About]:
 
 
 def rows_of(batch: Any, about: About) -> tuple[list[float], list[array[float]]]:  # noqa: ANN401 - nanoarrow has no types
-    """The times and columns of a batch. Raises ValueError, RuntimeError, TypeError for a damaged one."""
+    """Return the times and columns of a batch. Raises ValueError, RuntimeError, TypeError for a damaged batch."""
     moved = [array("f") for _ in about.sources]
     often = sum(not source.seldom for source in about.sources)
     columns = [batch.child(number) for number in range(1 + often + (often < len(moved)))]

@@ -1,4 +1,4 @@
-"""Sampling for a while: sources are opened, what is dear to read is read seldom, and rows are recorded each second."""
+"""A sampling session: opens the sources, reads costly ones less often, and records rows each second."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from railwright.sampling.sources import Found, Source
 INTERVAL_S = 0.01
 BATCH_S = 1.0
 _DEAR_S = 10e-6
-"""A file that takes longer is read at so many ticks that it takes this at each in the mean: a tick has 50 us in all."""
+"""The mean time per tick for a file: a slower file is read at fewer ticks. A tick has 50 us in all."""
 _MOST_TICKS = 100
 _SELDOM_S = 1.0
 _LATE_S, _LATE_POLL_S = 1.5, 0.05
-"""How long the last rows wait for what comes late."""
+"""The time that the last rows wait for late samples, and the interval of polls."""
 
 
 class Session:
-    """Samples from `start` to `end`; `fetch` has to be called each second."""
+    """A context manager that samples while it is open. The caller calls `fetch` each second."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Session:
         interval_s: float = INTERVAL_S,
         gpus: GpuNumbers | None = None,
     ) -> None:
-        """`gpus` has the numbers of those sources that are of GPUs."""
+        """Open the sources. `gpus` holds the numbers of GPU sources. Raises CannotJudge if no source can be read."""
         self._sampler = Sampler()
         self._interval_s = interval_s
         self._gpus = gpus
@@ -43,16 +43,18 @@ class Session:
         sources = self._opened(found.sources, missing)
         if not sources:
             self._sampler.end()
-            raise CannotJudge("nothing can be sampled here", hint="see what /proc and /sys show of this machine")
+            raise CannotJudge(
+                "no counter of this machine can be sampled", hint="check that /proc and /sys are mounted and readable"
+            )
         self._late = Late(sources, gpus.samples if gpus is not None else dict)
         self.recording = Recording(new_about(sources, missing, found.scope, interval_s, command), file)
 
     def _opened(self, sources: Sequence[Source], missing: dict[str, str]) -> list[Source]:
-        """Those whose file could be opened and read, in the order in which the sampler has their values."""
+        """Return the sources that could be opened and read, in the order of the sampler's values."""
         opened: list[Source] = []
         files: dict[tuple[bool, str], int | None] = {}
-        # A file is read once for all its values; what is read seldom comes last, as it is recorded by itself.
-        for source in sorted(sources, key=lambda one: (one.seldom, one.path)):
+        # A file is read once for all its values; sources read seldom come last, as they share a column.
+        for source in sorted(sources, key=lambda source: (source.seldom, source.path)):
             place = (source.seldom, source.path)
             if place not in files:
                 files[place] = self._place(source, missing)
@@ -96,16 +98,16 @@ class Session:
         self.recording.__exit__()
 
     def fetch(self) -> None:
-        """Record what was sampled since the last call, but for what waits for what comes late."""
+        """Record the rows since the last call, except those that wait for late samples."""
         self._late.add(self._sampler.fetch())
         self.recording.add(self._late.ready())
 
     def costs(self) -> Costs:
-        """What sampling took until now."""
+        """Return the cost of sampling so far."""
         return self._sampler.costs()
 
     def finished(self) -> tuple[Recorded, Costs]:
-        """All that was recorded, and what it cost."""
+        """Record the remaining rows. Returns the recording and the cost of sampling."""
         costs = self.costs()
         self.fetch()
         until_s = time.monotonic() + _LATE_S

@@ -1,4 +1,4 @@
-"""What can be sampled here, and what it belongs to; what could not be read is named."""
+"""Lists the counters that this machine can sample, with their devices, and those it could not read."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from railwright.topology.sources.root import Root, Unreadable, live_root
 from railwright.units import count
 
 Kind = Literal["processor", "network", "rdma", "disk", "power", "gpu", "nvlink", "pcie", "held", "clock"]
-"""`held`: time in which a GPU was held below the clocks that it wanted. `clock`: of the host, against another's."""
+"""`held`: time that a GPU spent below its requested clocks. `clock`: the host's clock against another's."""
 _OF_MACHINE = {"user": 0, "nice": 1, "system": 2}
 _OF_PROCESS = {"user": 11, "system": 12}
-"""Fields of proc(5): of /proc/stat behind `cpu`, of /proc/PID/stat behind the name of the program."""
+"""Fields of proc(5): in /proc/stat after `cpu`, in /proc/PID/stat after the name of the program."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _WORD_BYTES = 4
-"""Of port_xmit_data and port_rcv_data: InfiniBand Architecture Specification, PortCountersExtended."""
+"""The unit of port_xmit_data and port_rcv_data: InfiniBand Architecture Specification, PortCountersExtended."""
 _SECTOR_BYTES = 512
-"""Of /proc/diskstats whatever the drive's own: Linux Documentation/admin-guide/iostats.rst."""
+"""The unit of /proc/diskstats for every drive: Linux Documentation/admin-guide/iostats.rst."""
 _POWERCAP = "sys/devices/virtual/powercap/intel-rapl"
 _DISK = re.compile(r"(sd[a-z]+|vd[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+)")
 _SANE = re.compile(r"[A-Za-z0-9_.:@-]{1,32}")
@@ -37,59 +37,59 @@ _OF_ONE = re.compile(r"cpu\.\d+\.")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A counter in a file, or a number in the memory that the program shares which asks NVML."""
+    """A counter in a file, or a number in the memory shared by the program that reads NVML."""
 
     name: str
-    """`net.eth0.tx`."""
+    """The source's name, such as `net.eth0.tx`."""
     kind: Kind
     unit: Literal["s", "bytes", "J", "W", "Hz", "C", "%"]
     scale: float
-    """What one step of the counter is, in its unit."""
+    """The size of a counter step, in `unit`."""
     path: str
     key: str = ""
-    """The word with which the line begins."""
+    """The word at the start of the line."""
     field: int = 0
-    """Of what follows."""
+    """The index of the field after `key`."""
     shared: str = ""
-    """Whose counts it holds as well."""
+    """The other users whose activity it counts as well."""
     gauge: bool = False
-    """Whether it tells what is now, and does not count."""
+    """Whether it holds a current value instead of a count."""
     late: bool = False
-    """Whether it comes later, with times of its own."""
+    """Whether its samples arrive late, with their own timestamps."""
     seldom: bool = False
-    """Whether it is read once a second at most."""
+    """Whether it is read at most once a second."""
 
     @property
     def is_of_a_process(self) -> bool:
-        """Whether it is the processor's time of one process."""
+        """Whether it is the processor time of a single process."""
         return _OF_ONE.match(self.name) is not None
 
 
 @dataclass
 class Found:
-    """The sources, and what could not be read, with the reason."""
+    """The available sources, and those that could not be read, with the reason."""
 
     sources: list[Source] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     scope: str = ""
-    """What the processor's time is of: `this machine`, `process 1234`."""
+    """The owner of the processor time: `this machine`, `process 1234`."""
 
 
 class Whose(NamedTuple):
-    """Whose CPU time is wanted: one of these, else the machine's."""
+    """The owner of the sampled CPU time: one of these fields, else the whole machine."""
 
     pid: int | None = None
     cgroup: str | None = None
     job: int | None = None
-    """Of Slurm."""
+    """The number of a Slurm job."""
     namespace: bool = False
-    """What runs in our network namespace, as the hosts of a lab are such."""
+    """Whether to sample the processes in our network namespace, such as a lab's host."""
 
 
 def find_sources(whose: Whose | None = None, root: Root | None = None) -> Found:
-    """Everything that can be sampled, with the CPU time of the whole machine or a part. Raises UsageError, CannotJudge.
+    """Find all sources, with the CPU time of the machine or a part of it. Raises UsageError, CannotJudge.
 
-    A process can be seen where its owner is us, or we are root.
+    A process is visible to its owner and to root.
     """
     root, whose = root or live_root(), whose or Whose()
     found = Found(scope="this machine")
@@ -104,7 +104,7 @@ def find_sources(whose: Whose | None = None, root: Root | None = None) -> Found:
     elif whose.pid is not None:
         _of_process(root, whose.pid, found)
     if cgroup is None and not whose.namespace:
-        found.sources += _of_machine()  # what processes start later is in there alone
+        found.sources += _of_machine()  # only this counts processes that start later
     _network(root, "self" if whose.pid is None else str(whose.pid), found)
     _rdma(root, found)
     _disks(root, found)
@@ -123,28 +123,30 @@ def _of_machine() -> Iterator[Source]:
 
 
 def _of_process(root: Root, pid: int, found: Found) -> None:
-    """The process and those that it has started until now: utime and stime of proc(5), field 14 and 15."""
+    """Add a process and its present descendants: utime and stime of proc(5), fields 14 and 15."""
     answer = root.read(f"proc/{pid}/stat")
     if isinstance(answer, Unreadable):
-        raise UsageError(f"process {pid} cannot be watched: {answer.reason}", hint="give the --pid of one that runs")
+        raise UsageError(
+            f"process {pid} cannot be watched: {answer.reason}", hint="give the --pid of a running process"
+        )
     started = descendants(pid, root)
     _of_processes([pid, *started], "", found)
     found.scope = f"process {pid}" + (f" and {len(started)} that it started" if started else "")
 
 
-def _of_processes(pids: Sequence[int], of: str, found: Found) -> None:
-    found.scope = of + count(len(pids), "process", "processes")
-    for one in pids[:_MOST_PROCESSES]:
-        found.sources += _cpu(f"proc/{one}/stat", ")", _OF_PROCESS, 1 / _TICKS_PER_S, f"cpu.{one}", "")
+def _of_processes(pids: Sequence[int], owner: str, found: Found) -> None:
+    found.scope = owner + count(len(pids), "process", "processes")
+    for pid in pids[:_MOST_PROCESSES]:
+        found.sources += _cpu(f"proc/{pid}/stat", ")", _OF_PROCESS, 1 / _TICKS_PER_S, f"cpu.{pid}", "")
     if len(pids) > _MOST_PROCESSES:
         found.missing["processes"] = f"only the first {_MOST_PROCESSES} of {len(pids)} are watched"
 
 
 def _of_cgroup(root: Root, cgroup: str, found: Found) -> None:
-    """A control group, by its path below /sys/fs/cgroup or as a whole: cpu.stat of version 2."""
+    """Add a control group, by its full path or below /sys/fs/cgroup: cpu.stat of version 2."""
     path = PurePosixPath("sys/fs/cgroup") / cgroup.removeprefix("/sys/fs/cgroup").strip("/")
     if ".." in path.parts:
-        raise UsageError(f"{cgroup[:80]!r} is no control group", hint="give its path below /sys/fs/cgroup")
+        raise UsageError(f"{cgroup[:80]!r} is not a control group", hint="give its path below /sys/fs/cgroup")
     answer = root.read(f"{path}/cpu.stat")
     if isinstance(answer, Unreadable) or "user_usec" not in answer:
         reason = answer.reason if isinstance(answer, Unreadable) else "it is not of version 2"
@@ -156,7 +158,7 @@ def _of_cgroup(root: Root, cgroup: str, found: Found) -> None:
 
 
 def _network(root: Root, process: str, found: Found) -> None:
-    """Bytes of each interface of the process's network namespace."""
+    """Add the bytes of each interface in the process's network namespace."""
     path = f"proc/{process}/net/dev"
     answer = root.read(path)
     if isinstance(answer, Unreadable):
@@ -180,7 +182,7 @@ def _rdma(root: Root, found: Found) -> None:
 
 
 def _disks(root: Root, found: Found) -> None:
-    """Sectors of whole drives, of /proc/diskstats: its lines begin with two numbers and the name."""
+    """Add the sectors of whole drives from /proc/diskstats, whose lines begin with two numbers and the name."""
     for line in root.text("proc/diskstats").splitlines()[:_MOST]:
         words = line.split()
         if len(words) < 10 or not _DISK.fullmatch(words[2]):
@@ -193,7 +195,7 @@ def _disks(root: Root, found: Found) -> None:
 
 
 def _power(root: Root, found: Found) -> None:
-    """RAPL: energy of each CPU package, which only root may read since Linux 5.10."""
+    """Add RAPL, the energy of each CPU package, which only root may read since Linux 5.10."""
     zones = [name for name in root.names(_POWERCAP) if re.fullmatch(r"intel-rapl:\d{1,3}", name)]
     if not zones:
         found.missing["power of the CPUs"] = "this machine shows no RAPL"
@@ -204,7 +206,7 @@ def _power(root: Root, found: Found) -> None:
 
 
 def _add_number(root: Root, found: Found, source: Source) -> None:
-    """A source whose file holds one number, or why it cannot be read."""
+    """Add a source whose file holds a single number, or the reason why it cannot be read."""
     answer = root.read(source.path[1:])
     if text.number(answer) is not None:
         found.sources.append(source)

@@ -1,1 +1,1 @@
-"""A running job seen from outside: what is sampled while it runs, and what that tells."""
+"""A running job observed from outside: sampling of its counters, and their analysis."""

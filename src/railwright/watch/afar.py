@@ -1,6 +1,6 @@
-"""One host that is watched from here: its recording comes as an Arrow stream, and its clock is asked now and then.
+"""A host watched from this machine: it sends its recording as an Arrow stream, and its clock is polled.
 
-Two programs run there: `railwright watch --record -`, and `railwright.watch.clock`. Both end with their streams.
+Two programs run there: `railwright watch --record -` and `railwright.watch.clock`. Both exit when their streams close.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from railwright.sampling.sources import Source
 from railwright.watch.clock import boot_id
 
 _FIRST, _AGAIN = 32, 8
-"""Exchanges with a host's clock: the shortest of so many counts."""
+"""The exchanges with a host's clock, first and later; the shortest counts."""
 _AGAIN_S = 5.0
 _MOST_CLOCK_BYTES = 100
 _LONGEST_REASON = 200
@@ -32,35 +32,35 @@ _GAUGE = Source(name=CLOCK, kind="clock", unit="s", scale=1.0, path="", gauge=Tr
 
 
 class Afar:
-    """`run` goes on in a thread of its own until the host's stream ends, or `end` is called from another one."""
+    """A watched host. `run` blocks until the host's stream ends or another thread calls `end`."""
 
     def __init__(self, host: str, clock: Sequence[str], watch: Sequence[str], file: Path | None) -> None:
-        """`clock` and `watch`: the command lines that start the two programs there. `file`: of the recording."""
+        """`clock` and `watch` are the command lines that start the two programs there; `file` is for the recording."""
         self.host = host
         self.trouble = ""
-        """Why there is no recording, or it ends early."""
+        """The reason why there is no recording, or why it ends early."""
         self.heard_s = time.monotonic()
-        """When something came last."""
+        """The monotonic time of the last batch."""
         self._clock_argv, self._watch_argv, self._file = clock, watch, file
         self._children: list[Child] = []
         self._is_over = False
         self._recording: Recording | None = None
         self.is_done = False
-        """Whether nothing more comes."""
+        """Whether the stream has ended."""
 
     def recorded(self) -> Recorded | None:
-        """What came until now."""
+        """Return the recording so far."""
         return self._recording.recorded() if self._recording is not None else None
 
     def end(self, why: str = "") -> None:
-        """End the programs: what was received is kept. `why`: it is given up."""
+        """End the programs and keep the rows received. `why` is the reason if the host is given up."""
         self._is_over = True
         self.trouble = self.trouble or why
         for child in self._children:
             child.stop(grace_s=0.5)
 
     def run(self) -> None:
-        """Record; `trouble` says what went wrong."""
+        """Record until the end; `trouble` holds the reason of a failure."""
         try:
             with self._child(self._clock_argv) as clock:
                 offset = self._offset(clock)
@@ -77,7 +77,7 @@ class Afar:
         with Child(argv, by_caller=True) as child:
             self._children.append(child)
             if self._is_over:
-                raise CannotJudge("it was ended before it began")
+                raise CannotJudge("the watch ended before it began")
             yield child
 
     def _offset(self, clock: Child) -> Offset:
@@ -101,22 +101,22 @@ class Afar:
                     changes[-1] = _exchanged(clock, _AGAIN)[0] - offset.seconds
                 self._recording.take(times_s, [*moved, changes])
                 if len(self._recording.times_s) > MOST_ROWS:
-                    raise CannotJudge(f"more than {MOST_ROWS} rows came")
+                    raise CannotJudge(f"a recording must have at most {MOST_ROWS} rows, the host sent more")
         if child.wait(_ENDS_S).returncode and not self._is_over:
             raise CannotJudge(_last_words(child))
 
 
 def _batches(arrays: Any, about: About) -> Iterator[tuple[list[float], list[array[float]]]]:  # noqa: ANN401
-    """What comes, until the stream ends or is cut off."""
+    """Yield batches until the stream ends or is cut off."""
     try:
         for batch in arrays:
             yield rows_of(batch, about)
     except (ValueError, RuntimeError, TypeError):
-        return  # how the program ended says why
+        return  # the program's exit tells the reason
 
 
 def _exchanged(clock: Child, times: int) -> tuple[float, float, str]:
-    """The offset of a host's clock, its half width, and the boot id of its kernel. Raises CannotJudge."""
+    """Measure the offset of a host's clock, its half width, and the boot id of its kernel. Raises CannotJudge."""
     found, boot = [], ""
     for _ in range(times):
         try:
@@ -132,11 +132,11 @@ def _exchanged(clock: Child, times: int) -> tuple[float, float, str]:
 
 
 def _last_words(child: Child) -> str:
-    """What a program said of its failure, else how it ended."""
+    """Return a program's own error message, else how it exited."""
     finished = child.wait(_ENDS_S)
-    said = [line.strip() for line in child.complaints if line.strip()]
-    named = next((line.removeprefix("railwright: ") for line in said if line.startswith("railwright: ")), "")
-    return (named or (said[-1] if said else finished.describe()))[:_LONGEST_REASON]
+    lines = [line.strip() for line in child.complaints if line.strip()]
+    own_message = next((line.removeprefix("railwright: ") for line in lines if line.startswith("railwright: ")), "")
+    return (own_message or (lines[-1] if lines else finished.describe()))[:_LONGEST_REASON]
 
 
 Tell = Callable[[Sequence[Afar]], None]

@@ -1,7 +1,7 @@
-"""Tells this host's monotonic clock and its kernel's boot id, once for each line that it is given.
+"""Prints this host's monotonic clock and its kernel's boot id for each line of input.
 
-`watch.afar` starts `python -m railwright.watch.clock` on each host, and so knows how far their clocks are apart.
-It ends with its input.
+`watch.afar` starts `python -m railwright.watch.clock` on each host to measure the offsets between their clocks.
+It exits when its input closes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 
 
 def boot_id() -> str:
-    """Random, of the kernel's start."""
+    """Return the random id of this boot of the kernel."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def main() -> None:
-    """Answer until nobody asks."""
+    """Answer each line until the input closes."""
     boot = boot_id()
     for _ in iter(sys.stdin.buffer.readline, b""):
         sys.stdout.buffer.write(f"{time.monotonic():.9f} {boot}\n".encode("ascii"))

@@ -1,4 +1,4 @@
-"""What watching costs: a tight load on all cores, alone and beside a monitor, pair after pair."""
+"""The cost of watching: a tight load on all cores, alone and next to a monitor, in pairs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from railwright.sampling.sources import find_sources
 from railwright.watch.gpus import Gpus
 
 THRESHOLD = 0.005
-"""Of the load's time: what monitoring may take. Requirement of ours; nvidia-smi took others 2 to 4 %."""
+"""The largest slowdown of the load that a monitor may cause. Our requirement; nvidia-smi cost others 2 to 4 %."""
 LOAD_S = 2.0
 _FIRST_ROUNDS = 200
 _AGAIN_S = 1.0
@@ -32,27 +32,27 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="w
     """The record of `railwright watch --cost` and `--cost-of`."""
 
     monitor: str
-    """What was run beside the load."""
+    """The monitor that ran next to the load."""
     threads: int
-    """Of the load, on all cores that we may use."""
+    """Threads of the load, on all cores that this process may use."""
     load_s: float
     """The median time of the load alone."""
     pairs: tuple[tuple[float, float], ...]
-    """Seconds of the load alone, and beside the monitor."""
+    """Seconds of the load alone and next to the monitor."""
     slowed_by: float
-    """In the mean, as a part of the load's time."""
+    """The mean slowdown, as a fraction of the load's time."""
     slowed_by_low: float
-    """Of the 95 % interval."""
+    """The lower end of the 95 % interval."""
     slowed_by_high: float
     threshold: float
     pairs_needed: int | None
-    """To show that it is below the threshold; None: it is not below, as far as is seen."""
+    """The pairs needed to show a slowdown below the threshold; None if the mean is not below it."""
     sampling_cpu_share: float | None
-    """CPU time of the sampling thread, as a part of one core; None: of another monitor."""
+    """CPU time of the sampling thread, as a fraction of a core; None for another monitor."""
 
 
 class Own:
-    """Our own sampling, as `railwright watch` does it: rows are fetched each second."""
+    """Railwright's own sampling, as in `railwright watch`: rows are fetched each second."""
 
     name = f"railwright watch at {1 / INTERVAL_S:.0f} Hz"
 
@@ -61,7 +61,7 @@ class Own:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        """Sample meanwhile."""
+        """Sample while the context is open."""
         with Gpus(INTERVAL_S) as gpus:
             yield from self._beside(gpus)
 
@@ -86,12 +86,12 @@ class Own:
 
     @property
     def cpu_share(self) -> float | None:
-        """Of one core."""
+        """CPU time of sampling and of reading NVML, as a fraction of a core."""
         return self._cpu_s / self._seconds if self._seconds else None
 
 
 class Other:
-    """A command of the user's, started again a second after it has ended, as monitors ask."""
+    """A user's command, restarted one second after it exits."""
 
     cpu_share = None
 
@@ -101,7 +101,7 @@ class Other:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        """Run it meanwhile. Raises UsageError where it cannot be started."""
+        """Run the command while the context is open. Raises UsageError if it cannot be started."""
         with Child(self._words):
             pass
         stops = threading.Event()
@@ -123,10 +123,10 @@ class Other:
 
 
 def cost(monitor: Own | Other, pairs: int, tell: Callable[[str], None], seconds: float = LOAD_S) -> Cost:
-    """Measure so many pairs, each in an order that is drawn. Raises UsageError, CannotJudge."""
+    """Measure pairs, each in random order. Raises UsageError, CannotJudge."""
     threads = len(os.sched_getaffinity(0))
     rounds = _FIRST_ROUNDS
-    for _ in range(2):  # the first is cold
+    for _ in range(2):  # the first run is cold
         rounds = max(1, round(rounds * seconds / load_s(threads, rounds)))
     random, found = Random(0), []
     for number in range(pairs):
@@ -136,7 +136,7 @@ def cost(monitor: Own | Other, pairs: int, tell: Callable[[str], None], seconds:
             beside_s = load_s(threads, rounds)
         alone_s = alone_s or load_s(threads, rounds)
         found.append((alone_s, beside_s))
-        tell(f"pair {number + 1} of {pairs}: {alone_s:.3f} s alone, {beside_s:.3f} s beside it")
+        tell(f"pair {number + 1} of {pairs}: {alone_s:.3f} s alone, {beside_s:.3f} s with the monitor")
     slowed = added(found, THRESHOLD)
     return Cost(
         monitor=monitor.name,

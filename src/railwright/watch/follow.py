@@ -1,4 +1,4 @@
-"""Sampling while a command, a process or a given time lasts."""
+"""Sampling for the duration of a command, a process or a given time."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from railwright.watch.gpus import CPU_SHARE, Gpus
 from railwright.watch.seen import Run
 
 _LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.2, 3, 25
-"""A command is watched once it has started no further process for 0.6 s, after 5 s at most."""
+"""Watching starts once the command has started no process for 0.6 s, after 5 s at most."""
 _LOOK_EVERY_S = 5
 
 Tell = Callable[[Recorded], None]
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
-    """What to watch, how long, and what becomes of it."""
+    """The target of a watch, its duration and its outputs."""
 
     whose: Whose = Whose()
     command: tuple[str, ...] = ()
@@ -40,15 +40,15 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the command's standard output goes to our standard error."""
     interval_s: float = INTERVAL_S
     gpu_cpu_share: float = CPU_SHARE
-    """Of a core, for asking NVML."""
+    """The fraction of a core that reading NVML may take."""
 
 
 def follow(watch: Watch, tell: Tell) -> tuple[Recorded, Run]:
-    """Sample until the command or the process ends, the time is over, or somebody interrupts.
+    """Sample until the command or process ends, the time is over, or an interrupt arrives.
 
-    `tell` gets each second what was recorded until then. Raises UsageError, CannotJudge.
+    `tell` gets the recording so far each second. Raises UsageError, CannotJudge.
     """
-    with Gpus(watch.interval_s, watch.gpu_cpu_share) as gpus:  # first: to open them takes seconds
+    with Gpus(watch.interval_s, watch.gpu_cpu_share) as gpus:  # first, since opening them takes seconds
         return _follow(watch, tell, gpus)
 
 
@@ -78,7 +78,7 @@ def _follow(watch: Watch, tell: Tell, gpus: Gpus) -> tuple[Recorded, Run]:
 def _record(
     watch: Watch, session: Session, child: Attached | None, pid: int | None, end_s: float | None, tell: Tell
 ) -> int:
-    """Until the end; how many processes the watched one has started meanwhile."""
+    """Record until the end. Returns the number of processes that the watched one started meanwhile."""
     known = {source.path for source in session.recording.about.sources}
     of_processes = any(source.is_of_a_process for source in session.recording.about.sources)
     later: set[int] = set()
@@ -89,18 +89,20 @@ def _record(
             session.fetch()
             tell(session.recording.recorded())
             if second % _LOOK_EVERY_S == 0 and of_processes:
-                later |= {one for one in _now(watch.whose._replace(pid=pid)) if f"/proc/{one}/stat" not in known}
+                later |= {
+                    process for process in _now(watch.whose._replace(pid=pid)) if f"/proc/{process}/stat" not in known
+                }
             over = end_s is not None and time.monotonic() >= end_s
             if ended or over or (watch.whose.pid is not None and not _is_there(watch.whose.pid)):
                 break
-    except KeyboardInterrupt:  # what was sampled until now is the answer
+    except KeyboardInterrupt:  # the samples so far are the answer
         pass
     return len(later)
 
 
 def _now(whose: Whose) -> list[int]:
-    """The processes that there are now of those that are wanted."""
-    with contextlib.suppress(RailwrightError):  # they may all have ended
+    """Return the target's present processes."""
+    with contextlib.suppress(RailwrightError):  # all of them may have ended
         if whose.job:
             return of_job(whose.job, live_root())
         if whose.namespace:
@@ -109,7 +111,7 @@ def _now(whose: Whose) -> list[int]:
 
 
 def settled(child: Attached) -> int | None:
-    """The command's process, once it has started no other for a while, as launchers do; None if it has ended."""
+    """Return the command's process once it has stopped starting others, as launchers do; None if it has ended."""
     before: list[int] = []
     same = 0
     for _ in range(_MOST_LOOKS):
@@ -124,7 +126,7 @@ def settled(child: Attached) -> int | None:
 
 
 def wait_for(child: Attached | None, seconds: float) -> bool:
-    """Whether the command has ended."""
+    """Wait up to `seconds` and report whether the command has ended."""
     if child is None:
         time.sleep(seconds)
         return False

@@ -1,6 +1,6 @@
-"""Several hosts watched at once, each by a railwright of its own there; one that dies or is silent costs itself alone.
+"""Watches several hosts at once, each by its own railwright; a host that dies or falls silent affects no other.
 
-Reached as `prove --hosts` reaches them: `launch.hosts.Reach` gives the program that takes a host and a command line.
+Hosts are reached as in `prove --hosts`: `launch.hosts.Reach` gives the program that takes a host and a command line.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from railwright.watch.follow import Watch, settled, wait_for
 
 _PYTHON = (sys.executable, "-P", "-m")
 _SILENT_S = 20.0
-"""A host sends a batch each second; ssh itself gives one up after 15 s without a sign."""
+"""A host sends a batch each second; ssh itself gives up after 15 s of silence."""
 _FIRST_S = 60.0
-"""Until the first batch: drivers of GPUs may take half a minute to open."""
+"""The time until the first batch: GPU drivers may take half a minute to open."""
 _OVERTIME_S = 90.0
 _ENDED_S = 15.0
 
 
 def follow_hosts(hosts: Hosts, watch: Watch, folder: Path | None, tell: Tell) -> tuple[list[Afar], int | None]:
-    """Watch all hosts until a command of ours ends, the time is over, or somebody interrupts.
+    """Watch all hosts until our command ends, the time is over, or an interrupt arrives.
 
-    What each has told, in the order of the hosts, and the command's status. `folder`: where recordings are kept.
+    Returns the hosts in order, with their recordings, and the command's status. `folder` receives the recordings.
     """
     child = Attached(watch.command, output_to_error=watch.output_to_error) if watch.command else None
     try:
@@ -67,12 +67,12 @@ def _started(hosts: Hosts, watch: Watch, folder: Path | None) -> Iterator[list[A
 
 
 def file_of(folder: Path, host: str) -> Path:
-    """Where a host's recording is kept."""
+    """Return the file of a host's recording."""
     return folder / f"{host.replace('/', '_').replace(':', '_')}.arrows"
 
 
 def _words(hosts: Hosts, watch: Watch) -> list[str]:
-    """Of the command on each host."""
+    """Return the arguments of the command on each host."""
     whose = watch.whose._replace(namespace=True) if hosts.reach.shares_files and watch.whose == Whose() else watch.whose
     given = {
         "--seconds": watch.seconds,
@@ -103,12 +103,12 @@ def _until_the_end(afar: Sequence[Afar], child: Attached | None, seconds: float 
             over_s = 0.0 if child is not None else _OVERTIME_S
             if ended or (seconds is not None and now_s - begun_s > seconds + over_s):
                 break
-    except KeyboardInterrupt:  # what came until now is the answer
+    except KeyboardInterrupt:  # the rows so far are the answer
         pass
 
 
 def _end(afar: Sequence[Afar]) -> None:
-    """End all of them, side by side."""
+    """End all hosts in parallel."""
     enders = [threading.Thread(target=one.end) for one in afar]
     for ender in enders:
         ender.start()

@@ -1,4 +1,4 @@
-"""What the counters of GPUs tell of a job: when they work, and when one is held back or slower than its siblings."""
+"""Analyses GPU counters of a job: work over time, throttled GPUs, and GPUs slower than their siblings."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from railwright.results.statistics import quantile
 from railwright.sampling.recording import Recorded
 
 _AT_WORK_PERCENT = 5.0
-"""Of the time, with a kernel: below, what a GPU does is no part of the job. Our choice."""
+"""The least share of time with a kernel running for a GPU to count as part of the job. Our choice."""
 _HELD_MATTERS = 0.01
-"""Of the time; below, that a GPU was held back is not worth a line. Our choice."""
+"""The least share of time that a GPU was held back to be reported. Our choice."""
 _READINGS = 3
-"""So many in a row make a slower GPU; one alone may have been between two kernels."""
+"""The consecutive readings that make a GPU slower; a single one may fall between two kernels."""
 
 
 class HeldBack(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU whose clocks were lower than it wanted."""
+    """A GPU whose clocks were below the requested ones."""
 
     gpu: str
     by: str
     """`power` or `heat`."""
     from_s: float
-    """Since the begin of the recording."""
+    """Seconds since the start of the recording."""
     fraction: float
-    """Of the time since then."""
+    """The fraction of the time since then."""
 
 
 class SlowerGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU whose SM clock was lower than that of its siblings, all at work."""
+    """A GPU whose SM clock was below that of its siblings, all of them working."""
 
     gpu: str
     from_s: float
@@ -42,11 +42,11 @@ class SlowerGpu(msgspec.Struct, frozen=True, kw_only=True):
     clock_hz: float
     siblings_hz: float
     why: tuple[str, ...]
-    """What held it back meanwhile, by its own counters; empty: they name nothing."""
+    """The reasons by the GPU's own throttle counters; empty if they show none."""
 
 
 def gpus_at_work(recorded: Recorded) -> list[str]:
-    """The GPUs on which kernels ran, as far as NVML tells; all whose power is known, where it tells of none."""
+    """Return the GPUs on which kernels ran; an empty list if NVML reports no use."""
     use = {name: recorded.moved[number] for name, number in _numbers(recorded, "use.kernels").items()}
     if not use:
         return []
@@ -54,14 +54,14 @@ def gpus_at_work(recorded: Recorded) -> list[str]:
 
 
 def power_of(recorded: Recorded, gpus: Sequence[str]) -> list[int]:
-    """The sources that are the power of those GPUs."""
+    """Return the power sources of those GPUs."""
     return [number for name, number in _numbers(recorded, "power").items() if name in gpus]
 
 
 def energy(recorded: Recorded, numbers: Sequence[int]) -> Steps:
-    """Energy that GPUs took together, in joules, at the pace of the power that is updated most seldom.
+    """Return the energy of the GPUs together, in joules, at the pace of the slowest update of power.
 
-    Each GPU's power holds until it changes. GPUs are updated at different times, so their sum is taken at its own.
+    Each GPU's power holds until it changes. GPUs update at different times, so the sum is taken at its own times.
     """
     times = recorded.times_s
     begin_s = times[0] if times else 0.0
@@ -83,7 +83,7 @@ def energy(recorded: Recorded, numbers: Sequence[int]) -> Steps:
 
 
 def steps_of_gauge(recorded: Recorded, number: int) -> Steps:
-    """A gauge as a counter that moves where the gauge changes."""
+    """Return a gauge as a counter that moves when the gauge changes."""
     begin_s = recorded.times_s[0] if recorded.times_s else 0.0
     moved, before = [], math.nan
     for told in recorded.moved[number]:
@@ -93,14 +93,14 @@ def steps_of_gauge(recorded: Recorded, number: int) -> Steps:
 
 
 def held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
-    """The GPUs that were, by the time that each reason has counted."""
+    """Return the GPUs that were held back, by the time that each reason has counted."""
     found = []
     for by in ("power", "heat"):
         for gpu, number in _numbers(recorded, f"held_back.{by}").items():
             told = [(at_s, step) for at_s, step in _read(recorded, number) if step > 0]
             if not told:
                 continue
-            first_s = told[0][0] - told[0][1]  # it began at the latest so long before it was read
+            first_s = told[0][0] - told[0][1]  # it began at least this long before it was read
             lasts_s = max(recorded.times_s[-1] - recorded.times_s[0] - first_s, told[0][1])
             fraction = min(1.0, math.fsum(step for _, step in told) / lasts_s)
             if fraction >= _HELD_MATTERS:
@@ -109,7 +109,7 @@ def held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
 
 
 def slower_gpus(recorded: Recorded) -> tuple[SlowerGpu, ...]:
-    """The GPUs at work whose clock was lower than their siblings', the first time of each."""
+    """Return the working GPUs whose clock was below their siblings', with the first period of each."""
     working = gpus_at_work(recorded)
     clocks = {gpu: dict(_read(recorded, number)) for gpu, number in _numbers(recorded, "clock").items()}
     clocks = {gpu: told for gpu, told in clocks.items() if gpu in working}
@@ -120,7 +120,7 @@ def slower_gpus(recorded: Recorded) -> tuple[SlowerGpu, ...]:
             others = sorted(told[at_s] for name, told in clocks.items() if name != gpu and at_s in told)
             due = quantile(others, 0.5) if others else 0.0
             readings.append((at_s, clock, due, clock < (1 - SLOWER_BY) * due))
-        for is_slow, run in groupby(readings, key=lambda one: one[3]):
+        for is_slow, run in groupby(readings, key=lambda reading: reading[3]):
             those = list(run)
             if is_slow and len(those) >= _READINGS:
                 found.append(_slower(recorded, gpu, those))
@@ -146,19 +146,19 @@ def _slower(recorded: Recorded, gpu: str, those: Sequence[tuple[float, float, fl
     )
 
 
-def _numbers(recorded: Recorded, what: str) -> dict[str, int]:
-    """The source of each GPU that tells this."""
+def _numbers(recorded: Recorded, kind: str) -> dict[str, int]:
+    """Return the number of each GPU's source of this name."""
     split = ((number, *source.name.partition(".")) for number, source in enumerate(recorded.about.sources))
-    return {gpu: number for number, gpu, _, rest in split if rest == what and gpu.startswith("gpu")}
+    return {gpu: number for number, gpu, _, rest in split if rest == kind and gpu.startswith("gpu")}
 
 
 def _read(recorded: Recorded, number: int) -> list[tuple[float, float]]:
-    """When it was read, since the begin, and what it told."""
+    """Return the readings of a source: seconds since the start, and value."""
     begin_s = recorded.times_s[0] if recorded.times_s else 0.0
     pairs = zip(recorded.times_s, recorded.moved[number], strict=True)
     return [(at_s - begin_s, told) for at_s, told in pairs if told == told]
 
 
 def _mean(told: Sequence[float]) -> float:
-    read = [one for one in told if one == one]
+    read = [value for value in told if value == value]
     return math.fsum(read) / len(read) if read else 0.0

@@ -1,9 +1,9 @@
-"""The program that asks NVML for the counters of all GPUs, started by `gpus`, never by a user.
+"""The program that reads the counters of all GPUs from NVML. `gpus` starts it, never a user.
 
     python -m railwright.watch.gpu_program FILE INTERVAL_S CPU_SHARE
 
-It prints one line of JSON, which counters there are, and then keeps their numbers in FILE up to date.
-It is a process of its own because a driver may hang or crash in any call, and dies with its parent.
+It prints a line of JSON with the available counters, and then keeps their numbers in FILE up to date.
+It is a separate process because a driver may hang or crash in any call. It dies with its parent.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from railwright.topology.sources.nvidia_nvml import handles
 _ALL_LINKS = 0xFFFFFFFF
 """The scope that adds all NVLinks up (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)."""
 _FOR_OFTEN = 0.8
-"""Of the CPU that asking may take; the rest is for what is asked seldom."""
+"""The share of the CPU budget for frequent calls; the rest is for seldom ones."""
 _SELDOM_S, _SAMPLES_S = 1.0, 0.5
-"""How often is asked for what changes slowly, and for what the driver samples itself and keeps for two seconds."""
+"""The intervals of calls for slowly changing values, and for the driver's own samples, which it keeps for 2 s."""
 _SHARED = "all that runs on this GPU"
 
 
 class Column(NamedTuple):
-    """What one number is."""
+    """The name and unit of a number."""
 
     name: str
     kind: str
@@ -57,7 +57,7 @@ class Column(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """One call of NVML, and its numbers."""
+    """A call of NVML, and its numbers."""
 
     function: str
     kind: int
@@ -77,8 +77,8 @@ _VALUES = "nvmlDeviceGetFieldValues"
 # By the numbers of nvml.h: instant power, NVLink data, PCIe bytes, time below the wanted clocks.
 ASKED = (
     Asked("nvmlDeviceGetSamples", SAMPLES, (_POWER,)),  # NVML_TOTAL_POWER_SAMPLES
-    Asked(_VALUES, FIELDS, (_POWER,), (186,)),  # of drivers without samples
-    Asked("nvmlDeviceGetPowerUsage", TWO, (_POWER,)),  # of GPUs without instant power
+    Asked(_VALUES, FIELDS, (_POWER,), (186,)),  # for drivers without samples
+    Asked("nvmlDeviceGetPowerUsage", TWO, (_POWER,)),  # for GPUs without instant power
     Asked(_VALUES, FIELDS, _LINK, (138, 139), scope=_ALL_LINKS),
     Asked("nvmlDeviceGetClockInfo", ONE, (Column("clock", "gpu", "Hz", 1e6, gauge=True),), argument=1, seldom=True),
     Asked("nvmlDeviceGetTemperature", ONE, (Column("temperature", "gpu", "C", 1, gauge=True),), seldom=True),
@@ -89,9 +89,9 @@ ASKED = (
 
 
 def found_here(library: ctypes.CDLL, numbers: int) -> tuple[list[Question], GpusFound]:
-    """The questions that NVML has answers to, at the pace that they may have, and what they tell.
+    """Find the calls that NVML answers, with their cost, and the sources that they provide.
 
-    `numbers`: the address of the numbers.
+    `numbers` is the address of the shared numbers.
     """
     questions: list[Question] = []
     sources: list[Source] = []
@@ -148,7 +148,7 @@ def _sources(asked: Asked, names: Sequence[str], place: int) -> Iterator[Source]
 
 
 def pace(questions: Sequence[Question], found: GpusFound, interval_s: float, cpu_share: float) -> float:
-    """Set at every how many passes each is asked, so that they take that share of a core; seconds between passes."""
+    """Set how often each question is asked, within that share of a core. Returns the seconds between passes."""
     often_s = max(interval_s, found.often_s / (_FOR_OFTEN * cpu_share))
     seldom_s = max(_SELDOM_S, often_s, found.seldom_s / ((1 - _FOR_OFTEN) * cpu_share))
     slow = {source.field for source in found.sources if source.seldom}
@@ -163,7 +163,7 @@ def pace(questions: Sequence[Question], found: GpusFound, interval_s: float, cpu
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Keep the numbers up to date until the parent ends it; what NVML prints itself is kept out of the one line."""
+    """Keep the numbers up to date until the parent ends. NVML's own output is discarded."""
     die_with_parent()
     stream = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,4 +1,4 @@
-"""The GPUs' counters while a job is watched: a child asks NVML, and its numbers are read out of shared memory."""
+"""The GPU counters of a watched job: a child reads NVML and publishes the numbers in shared memory."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from railwright.sampling.sources import Found
 
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.watch.gpu_program")
 CPU_SHARE = 0.005
-"""Of a core: NVML's calls take up to 1.5 ms each, and more of them would show more."""
+"""The share of a core for NVML's calls, which take up to 1.5 ms each; more CPU gives finer readings."""
 _WITHIN_S = 30.0
 """Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
 _POLL_S = 0.02
 
 
 class Gpus:
-    """A context manager around sampling, which must end before it does. Without GPUs it does nothing."""
+    """A context manager that must enclose the sampling session. Without GPUs it does nothing."""
 
     def __init__(self, interval_s: float, cpu_share: float = CPU_SHARE) -> None:
-        """`cpu_share`: of a core, for asking."""
+        """`cpu_share` is the fraction of a core for reading NVML."""
         self._arguments = (f"{interval_s}", f"{cpu_share}")
         self.found = GpusFound()
         self._taken: dict[str, int] = {}
@@ -55,7 +55,7 @@ class Gpus:
         self._memory.close()
 
     def add_to(self, found: Found) -> Found:
-        """The sources, with those of the GPUs."""
+        """Add the GPUs' sources to `found` and return it."""
         found.sources += self.found.sources
         found.missing |= self.found.missing
         if self.found.problem:
@@ -64,11 +64,11 @@ class Gpus:
 
     @property
     def address(self) -> int:
-        """Of the numbers."""
+        """The address of the shared numbers."""
         return ctypes.addressof(self._numbers)
 
     def samples(self) -> dict[str, list[tuple[float, int]]]:
-        """What has come of each late source since the last call: times of the monotonic clock, and numbers."""
+        """Return each late source's samples since the last call: times of the monotonic clock, and numbers."""
         since_1970_s = time.time() - time.monotonic()
         found = {}
         for source in self.found.sources:
@@ -83,19 +83,19 @@ class Gpus:
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds that asking took until now."""
+        """CPU seconds that reading NVML took so far."""
         taken = self._numbers[1]
         return 0.0 if taken == NO_VALUE else taken * 1e-9
 
     def trouble(self) -> str:
-        """Why the numbers are no longer kept up to date; empty while they are."""
+        """Return why the numbers are no longer updated; empty while they are."""
         if not self.found.sources or self._child.poll() is None:
             return ""
-        return f"the program that asks NVML {self._child.wait(1.0).describe()}: what follows is not known"
+        return f"the program that reads NVML {self._child.wait(1.0).describe()}: later values are unknown"
 
 
 def _answer(child: Child) -> GpusFound:
-    """What it tells first; nothing where it does not answer."""
+    """Read the child's first line, or report the reason if it does not answer."""
     until_s = time.monotonic() + _WITHIN_S
     while time.monotonic() < until_s:
         ended = child.poll() is not None
@@ -105,6 +105,6 @@ def _answer(child: Child) -> GpusFound:
             except msgspec.DecodeError:
                 continue
         if ended:
-            return GpusFound(problem=f"the program that asks NVML {child.wait(1.0).describe()}")
+            return GpusFound(problem=f"the program that reads NVML {child.wait(1.0).describe()}")
         time.sleep(_POLL_S)
     return GpusFound(problem=f"NVML gave no answer within {_WITHIN_S:.0f} s")

@@ -1,6 +1,6 @@
-"""What goes on while it is recorded: the rates of each kind of counter, in bins of a tenth of a second.
+"""The rates of each kind of counter during a recording, in bins of a tenth of a second.
 
-The bins grow with the recording, so that an hour is drawn again each second without reading it all.
+The bins grow with the recording, so that an hour can be redrawn each second without rereading it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from railwright.sampling.sources import Source
 BIN_S = 0.1
 _ROUNDING = 1e-6
 _LONGEST_STEP_S = 60.0
-"""What moved since a reading longer ago is counted as if it had moved in the last minute."""
+"""An increase since an older reading counts as if it had happened in the last minute."""
 
 Kind = tuple[str, str]
 """A kind of counter and its unit: processor time in s, network traffic in bytes, power in J or W."""
 
 
 class Bins:
-    """How far the counters of each kind moved together; of gauges in W the energy."""
+    """The total increase of the counters of each kind by time; for gauges in W, the energy."""
 
     def __init__(self) -> None:
         self.kinds: dict[Kind, array[float]] = {}
         self.seconds = 0.0
-        """From the first tick to the last."""
+        """The seconds from the first tick to the last."""
         self._rows = 0
         self._read_s: list[float] = []
-        """When each source was read last, from the first tick on."""
+        """The time of each source's last reading, from the first tick on."""
 
     def take(self, recorded: Recorded) -> None:
-        """Add the rows that have come since the last call."""
+        """Add the rows since the last call."""
         sources, times = recorded.about.sources, recorded.times_s
         rows = len(times)
         if not rows:
@@ -57,7 +57,7 @@ class Bins:
         self._read_s[number] = before_s
 
     def rates(self, kind: Kind, begin_s: float, end_s: float, columns: int) -> list[float]:
-        """The mean rates, in the unit a second, of that many equal parts of a stretch that was recorded."""
+        """Return the mean rates, in units per second, of equal parts of a recorded period."""
         bins = self.kinds[kind]
         step_s = (end_s - begin_s) / columns
         edges = [int((begin_s + step_s * column) / BIN_S + _ROUNDING) for column in range(columns + 1)]
@@ -66,7 +66,7 @@ class Bins:
 
 
 def newest_s(watched: Iterable[tuple[str, Bins | str]]) -> float:
-    """The seconds of the longest of them; 0 where there are none."""
+    """Return the seconds of the longest recording; 0 if there are none."""
     return max((one.seconds for _, one in watched if isinstance(one, Bins)), default=0.0)
 
 
@@ -75,7 +75,7 @@ def _is_shown(source: Source) -> bool:
 
 
 def _spread(bins: array[float], begin_s: float, end_s: float, amount: float) -> None:
-    """Add an amount evenly to the bins of a stretch of time."""
+    """Add an amount evenly to the bins of a period."""
     begin_s = max(begin_s, end_s - _LONGEST_STEP_S)
     first, last = int(begin_s / BIN_S), int(end_s / BIN_S)
     if last >= len(bins):

@@ -1,4 +1,4 @@
-"""What a recording tells: which curves stand for computing and for traffic, and the iterations in them."""
+"""The analysis of a recording: the curves for computing and traffic, and the iterations in them."""
 
 from __future__ import annotations
 
@@ -27,75 +27,75 @@ from railwright.watch.gpu_curves import (
 )
 
 _MATTERS = 0.05
-"""A counter that moves less than this part of the busiest of its kind is left out: it would set the pace alone."""
-_LATER = "{} that it started later; so computing is told by the whole machine's time"
+"""A counter below this fraction of the busiest of its kind is left out: it would dictate the pace."""
+_LATER = "{} that it started later; computing is therefore the whole machine's processor time"
 _TOO_SELDOM = 3.0
-"""Traffic that is read so many times more seldom than computing is left out where it hides the iterations."""
+"""Traffic read this many times less often than computing is left out if it hides the iterations."""
 _QUIET_CPU = 0.05
-"""CPU seconds a second, below which nothing is computed. Our choice."""
+"""CPU seconds per second below which nothing is computed. Our choice."""
 _QUIET_W = 1.0
-"""GPUs at work are on, where their power never changes."""
+"""Constant power of working GPUs counts as idle only below this."""
 _QUIET_BYTES_PER_S = 1e6
-"""Below, traffic is that of shells and monitors. Our choice."""
+"""Lower traffic comes from shells and monitors. Our choice."""
 
 
 class SeenSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One counter, over the whole recording."""
+    """A counter over the whole recording."""
 
     name: str
     unit: str
     update_s: float
-    """How often it really changes while it moves; 0: it hardly moved."""
+    """The interval at which it changes while it moves; 0 if it hardly moved."""
     mean_per_s: float
-    """Of a gauge: the mean of what it told, in its own unit."""
+    """The mean rate; for a gauge the mean value, in its own unit."""
     shared: str
-    """Whose counts it holds as well."""
+    """The other users whose activity it counts as well."""
     stands_for: str = ""
-    """`compute` or `traffic`, where the iterations were found in it."""
+    """`compute` or `traffic` if the iterations were found in it."""
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="watch"):
     """The record of `railwright watch`."""
 
     scope: str
-    """What the processor's time is of."""
+    """The owner of the processor time."""
     command: tuple[str, ...]
     command_status: int | None
-    """The exit status of the command; negative: by that signal. None: none was started."""
+    """The exit status of the command, negative for a signal; None if none was started."""
     begun_unix_s: float
     seconds: float
     ticks: int
     interval_s: float
     lost_ticks: int | None
-    """Late, or without room; None: from a recording."""
+    """Ticks that were late or found no room; None for a recording from a file."""
     sampling_cpu_share: float | None
-    """CPU time of the sampling thread, as a part of one core; None: from a recording."""
+    """CPU time of the sampling thread, as a fraction of a core; None for a recording from a file."""
     sources: tuple[SeenSource, ...]
     missing: dict[str, str]
-    """What could not be read, and why."""
+    """Sources that could not be read, with the reason."""
     estimates: tuple[Estimate, ...]
-    """The longest stretch first; times count from the begin of the recording."""
+    """The estimates, longest period first; times count from the start of the recording."""
     why_none: str
     held_back: tuple[HeldBack, ...] = ()
     slower_gpus: tuple[SlowerGpu, ...] = ()
     cut: str = ""
-    """Why the recording ends early."""
+    """The reason why the recording ends early."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """How it was recorded, where that is known."""
+    """Facts about the recording process, if known."""
 
     started_later: int = 0
-    """Processes of the command that are not among the sources."""
+    """The number of the command's processes that are not among the sources."""
     command_status: int | None = None
     lost_ticks: int | None = None
     sampling_cpu_s: float | None = None
     gpus_trouble: str = ""
-    """Why the GPUs were not looked at to the end."""
+    """The reason why the GPUs were not sampled to the end."""
 
 
 def seen(recorded: Recorded, run: Run) -> Watched:
-    """All that the recording tells."""
+    """Analyse a recording."""
     about = recorded.about
     chosen = {role: chosen_sources(recorded, role, run) for role in ("compute", "traffic")}
     curves = curves_of(recorded, run)
@@ -104,7 +104,10 @@ def seen(recorded: Recorded, run: Run) -> Watched:
     if not found.estimates and slow == ["traffic"]:
         alone = told(curves[:1])
         if alone.estimates:
-            found, too_seldom = alone, f"every {format_duration(interval_s(curves))}: too seldom for these iterations"
+            found, too_seldom = (
+                alone,
+                f"read every {format_duration(interval_s(curves))}: too seldom for these iterations",
+            )
     seconds = recorded.times_s[-1] - recorded.times_s[0] if len(recorded.times_s) > 1 else 0.0
     share = run.sampling_cpu_s / seconds if run.sampling_cpu_s is not None and seconds else None
     missing = dict(about.missing)
@@ -149,7 +152,7 @@ def _source(recorded: Recorded, number: int, seconds: float, chosen: dict[str, l
 
 
 def curves_of(recorded: Recorded, run: Run) -> list[Curve]:
-    """The curve of computing and that of traffic, where there is one; times count from the begin of the recording."""
+    """Return the curves of computing and of traffic that exist; times count from the start of the recording."""
     found = []
     quiet: dict[Role, float] = {"compute": _QUIET_CPU, "traffic": _QUIET_BYTES_PER_S}
     for role, quiet_below in quiet.items():
@@ -162,9 +165,9 @@ def curves_of(recorded: Recorded, run: Run) -> list[Curve]:
 
 
 def chosen_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
-    """Power of the GPUs at work, else user time of the job; the interfaces and NVLinks that carry the traffic.
+    """Return the sources of a role: power of the working GPUs, else the job's user time; or interfaces and NVLinks.
 
-    The loopback is among these where it carries most.
+    The loopback is included if it carries a substantial part of the traffic.
     """
     if role == "compute" and (powers := power_of(recorded, gpus_at_work(recorded))):
         return powers
@@ -178,7 +181,7 @@ def chosen_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
 
 
 def _is_of(source: Source, role: Role) -> bool:
-    if role == "compute":  # a rank that waits for a message is busy in the kernel's sockets, or asks again and again
+    if role == "compute":  # a rank that waits for a message spends system time in sockets, or polls
         return source.kind == "processor" and source.name.endswith((".user", ".nice"))
     return source.kind in ("network", "rdma", "nvlink")
 

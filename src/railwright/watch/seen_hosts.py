@@ -1,4 +1,4 @@
-"""What the recordings of several hosts tell together, on one time axis."""
+"""The joint analysis of several hosts' recordings, on a common time axis."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from railwright.sampling.offset import CLOCK, changes_between, known_changes
 from railwright.sampling.recording import Recorded
 from railwright.watch.seen import Run, Watched, curves_of, seen
 
-_OF_DAY = "by the time of day that each host has: who begins later is not told"
-_ONE_MACHINE = "{} run on the same CPUs, so whose computing it was is not told: watch each host's --job or --cgroup"
+_OF_DAY = "clocks were not measured, only each host's time of day: later starts cannot be compared"
+_ONE_MACHINE = "{} share CPUs, so computing cannot be told apart: watch each host's --job or --cgroup"
 
 
 class SeenHost(msgspec.Struct, frozen=True, kw_only=True):
-    """One host."""
+    """A watched host."""
 
     host: str
     trouble: str
-    """Why it was not watched, or not to the end; empty where nothing is wrong."""
+    """The reason why it was not watched, or not to the end; empty if there is none."""
     begins_s: float | None = None
-    """When its recording begins, on the time axis of all; None where there is none."""
+    """The start of its recording on the common time axis; None without a recording."""
     clock_offset_s: float | None = None
-    """What was added to its monotonic clock for that of the machine that watched; None: its time of day was taken."""
+    """The offset added to its monotonic clock for the watching machine's; None if its time of day was used."""
     clock_half_width_s: float | None = None
     """Half of the shortest round trip."""
     clock_drift_s: float | None = None
-    """By how much the offset has changed until its last measurement."""
+    """The change of the offset until its last measurement."""
     compared: Compared | None = None
     watched: Watched | None = None
-    """Times in it count from the begin of its own recording."""
+    """The host's analysis; times count from the start of its own recording."""
 
 
 class WatchedHosts(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="watch-hosts"):
@@ -46,23 +46,23 @@ class WatchedHosts(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     command_status: int | None
     hosts: tuple[SeenHost, ...]
     stragglers: tuple[Straggler, ...]
-    """Hosts that are unlike the others."""
+    """Hosts that differ from the others."""
     why_not: str
-    """What of the hosts could not be held against each other, and why."""
+    """The reason why the hosts could not be compared; empty if they were."""
 
 
 class OneHost(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one host."""
+    """The recording received from a host."""
 
     recorded: Recorded | None
-    """None where nothing came."""
+    """None if nothing was received."""
     trouble: str = ""
 
 
 def seen_together(
     hosts: Mapping[str, OneHost], command: tuple[str, ...] = (), command_status: int | None = None
 ) -> WatchedHosts:
-    """All that the recordings tell."""
+    """Analyse the recordings of all hosts."""
     there = {name: one.recorded for name, one in hosts.items() if one.recorded is not None and one.recorded.times_s}
     one_clock = has_one_clock(list(there.values()))
     zero_s = min((CommonTime(one, one_clock)(one.times_s[0]) for one in there.values()), default=0.0)
@@ -90,13 +90,13 @@ def seen_together(
 
 
 def has_one_clock(recordings: Sequence[Recorded]) -> bool:
-    """Whether the clocks of all were measured against the same one."""
+    """Report whether all clocks were measured against the same clock."""
     to = {one.about.offset.to_boot if one.about.offset is not None else "" for one in recordings}
     return len(to) == 1 and "" not in to
 
 
 class CommonTime:
-    """From times of a host's clock to those of all: by its measured offset, or by its time of day."""
+    """Converts times of a host's clock to the common time, by its measured offset or its time of day."""
 
     def __init__(self, recorded: Recorded, one_clock: bool) -> None:
         about = recorded.about
@@ -110,12 +110,12 @@ class CommonTime:
             self._changes = [(recorded.times_s[0], 0.0), *known_changes(recorded.times_s, column)]
 
     def __call__(self, at_s: float) -> float:
-        """The common time of a time of the host's monotonic clock."""
+        """Return the common time of a time on the host's monotonic clock."""
         return at_s + self._offset_s + changes_between(self._changes, at_s)
 
     @property
     def drift_s(self) -> float:
-        """How much the offset has changed."""
+        """The change of the offset, in seconds."""
         return self._changes[-1][1] if self._changes else 0.0
 
 
@@ -125,7 +125,7 @@ def _column(recorded: Recorded) -> array[float] | None:
 
 
 def common_curves(recorded: Recorded, zero_s: float, *, one_clock: bool) -> list[Curve]:
-    """A host's curves on the time axis of all."""
+    """Return a host's curves on the common time axis."""
     axis, first_s = CommonTime(recorded, one_clock), recorded.times_s[0]
     return [
         curve._replace(
@@ -137,7 +137,7 @@ def common_curves(recorded: Recorded, zero_s: float, *, one_clock: bool) -> list
 
 
 def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock: bool) -> HostIterations:
-    """Those of the longest stretch."""
+    """Return the iterations of the longest period."""
     axis, first_s, offset = CommonTime(recorded, one_clock), recorded.times_s[0], recorded.about.offset
 
     def common(at_s: float) -> float:
@@ -161,7 +161,7 @@ def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock
 
 
 def _on_shared_cpus(there: Mapping[str, Recorded]) -> list[str]:
-    """Two hosts of one kernel whose computing is that of the whole machine; empty where there are no such."""
+    """Return two hosts with the same kernel that sampled the whole machine's CPUs; empty if there are none."""
     of_boot: dict[str, str] = {}
     for name, one in there.items():
         whole = any(source.kind == "processor" and source.shared for source in one.about.sources)
@@ -182,7 +182,7 @@ def _host(
     *,
     one_clock: bool,
 ) -> SeenHost:
-    trouble = one.trouble or ("" if recorded is not None else "nothing came")
+    trouble = one.trouble or ("" if recorded is not None else "no data was received")
     if recorded is None or watched is None:
         return SeenHost(host=name, trouble=trouble)
     axis, offset = CommonTime(recorded, one_clock), recorded.about.offset

@@ -78,7 +78,7 @@ def _times_of_theirs(raw: Path) -> Times:
 
 
 def _times_of_ours(raw: Path) -> Times:
-    """Where a size has a latency and a bandwidth both are of the same requests: one of them counts."""
+    """Latency and bandwidth of a size come from the same requests: only one of them counts."""
     found: Times = defaultdict(list)
     for path in sorted(raw.rglob(f"{_NAME}-*-ours/results.jsonl")):
         seconds: dict[tuple[str, int], float] = {}

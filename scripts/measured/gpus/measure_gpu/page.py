@@ -91,7 +91,7 @@ def _folded(notes: list[str]) -> Iterator[str]:
 
 
 def _title(raw: Path) -> list[str]:
-    """Which machine, by the run that knows of the most GPUs; with the commands."""
+    """Describe the machine, by the run with the most GPUs, and the commands."""
     runs = [load(path).run for path in raw.rglob("results.jsonl")]
     if not runs:
         return ["# Nothing was measured", ""]
@@ -195,7 +195,7 @@ def _table(curve: Curve) -> list[str]:
 
 
 def _summary(curve: Curve) -> str:
-    """One line: how many points are within, and the worst of each kind."""
+    """Return a line with the number of points within, and the worst of each kind."""
     verdicts = [point.verdict for point in curve.points]
     small, large = (
         _spread([point.ratio for point in curve.points if (point.size < MIB) is is_small]) for is_small in (True, False)

@@ -1,4 +1,4 @@
-"""Which CPUs two ranks sit on, and what a small operation then takes: nccl-tests and ours alike."""
+"""The time of a small operation by the CPUs of its two ranks, for nccl-tests and ours."""
 
 from __future__ import annotations
 

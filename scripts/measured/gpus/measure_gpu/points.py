@@ -30,7 +30,7 @@ K = TypeVar("K")
 
 
 class Way(NamedTuple):
-    """How the ranks run, and how nccl-tests is told so."""
+    """A placement of ranks, with the options of nccl-tests for it."""
 
     ranks_in: str
     launched: str
@@ -52,7 +52,7 @@ WAYS = {
 
 
 def itself(values: list[float]) -> float:
-    """How far a yardstick is from itself between rounds."""
+    """The spread of a yardstick between rounds."""
     return max(values) / min(values) - 1
 
 
@@ -63,7 +63,7 @@ def medians(theirs: Mapping[K, list[float]], ours: Mapping[K, list[float]]) -> I
 
 
 class Point(NamedTuple):
-    """One size and placement, times in seconds of each round."""
+    """A size and placement, with the times of each round in seconds."""
 
     placement: str
     size: int
@@ -82,7 +82,7 @@ class Point(NamedTuple):
 
     @property
     def itself(self) -> float:
-        """How far nccl-tests is from itself between rounds."""
+        """The spread of nccl-tests between rounds."""
         return itself(self.theirs)
 
     @property
@@ -100,7 +100,7 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """One collective, one way to run its ranks, on so many GPUs."""
+    """A collective with a placement of ranks on a number of GPUs."""
 
     operation: str
     way: Way
@@ -125,7 +125,7 @@ class Curve(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """What was found of one curve, by placement and size."""
+    """The results of a curve, by placement and size."""
 
     theirs: dict[tuple[str, int], list[float]]
     ours: dict[tuple[str, int], list[float]]

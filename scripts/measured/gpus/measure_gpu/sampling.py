@@ -1,4 +1,4 @@
-"""What the sampling of clocks and power costs: NCCL's time with the sampler running and held still, in turn.
+"""The cost of sampling clocks and power: NCCL's time with the sampler running and held still, in turn.
 
 Both within one process, because two processes launch small operations at speeds of their own that differ by more than
 any cost. Run as a program it measures on the first GPUs that CUDA shows and prints a line of JSON for each size:

@@ -1,4 +1,4 @@
-"""One go of measurements: its time, its folder of raw records, and how a program is run and kept."""
+"""A session of measurements: its time budget, its folder of raw records, and its runs of programs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 
 NOTES, COMMANDS = "notes.txt", "commands.txt"
 NOT_RUN = ": not run, the time was up"
-"""How the note of a run ends for which no time was left."""
+"""The end of the note on a run for which no time was left."""
 _LEAST_S = 5.0
 _PATIENCE_S = 5.0
 _WEB_PAGES = ("report.html", "metrics.txt")
-"""What every run of ours writes beside its records; made again from them at any time, and larger than they are."""
+"""Files that our runs write next to their records; larger, and reproducible from them."""
 
 
 @dataclass
 class Session:
-    """What every step needs. `left_s` says how much of the time that was given is left."""
+    """The state that every step needs. `left_s` is the remaining time."""
 
     output: Path
     seconds: float
@@ -31,9 +31,9 @@ class Session:
     rounds_small: int
     nccl_tests: Path | None
     sizes: str
-    """Of collectives, first:last:xSTEP as for `railwright run`."""
+    """The sizes of collectives, first:last:xSTEP as for `railwright run`."""
     gpus: int
-    """How many the host has."""
+    """The number of GPUs of the host."""
     counts: tuple[int, ...]
     """On how many of them collectives run."""
     started: float = field(default_factory=time.monotonic)

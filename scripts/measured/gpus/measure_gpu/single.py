@@ -1,4 +1,4 @@
-"""What has no yardstick of another project: our own records of copies, NIXL, NCCL's choice, steps, files, prove."""
+"""Measurements without another project's yardstick: copies, NIXL, NCCL's choice, steps, files, prove."""
 
 from __future__ import annotations
 
@@ -133,6 +133,6 @@ def files(session: Session) -> None:
 
 
 def prove(session: Session) -> None:
-    """What `railwright prove` says of this machine, one launch of each benchmark, with the report that it writes."""
+    """Run `railwright prove` with a launch of each benchmark, and keep its report."""
     folder = session.raw / f"prove-{session.free_number('prove')}"
     session.run(folder.name, ["railwright", "prove", "--launches", "1", "--output", str(folder), "--force"], _LONG_S)

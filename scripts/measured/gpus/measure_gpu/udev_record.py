@@ -22,7 +22,7 @@ _DEVICE, _TYPE = 2, 0
 
 
 def records(mountinfo: str, sys_block: Path = Path("/sys/dev/block")) -> dict[str, str]:
-    """What udev would know of each mounted drive: the name of a record and its text."""
+    """Return udev's record of each mounted drive: its name and text."""
     found = {}
     for line in mountinfo.splitlines():
         front, _, behind = line.partition(" - ")

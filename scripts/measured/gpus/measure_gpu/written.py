@@ -1,4 +1,4 @@
-"""What an operation takes of memory that nothing has written, which is what nccl-tests moves without its data check.
+"""The time of an operation on memory that was never written, as nccl-tests moves without its data check.
 
 `-c 0` allocates buffers and writes nothing into them; `-c 1` writes numbers and checks what arrives, as ours does.
 """

@@ -24,7 +24,7 @@ MOST_URGENT = -20
 
 @dataclass(frozen=True)
 class Fabric:
-    """What the child says of it: see node/test/lab/hold_test.go."""
+    """The child's description of the fabric: see node/test/lab/hold_test.go."""
 
     told: dict[str, Any]
 
@@ -38,7 +38,7 @@ class Fabric:
         return found[0], found[1]
 
     def face(self, rail: int) -> str:
-        """What an interface of that rail is called in every pod."""
+        """The name of the rail's interface in every pod."""
         return next(one["name"] for one in self.told["pods"][0]["interfaces"] if one["rail"] in (rail, f"rail{rail}"))
 
     def leaf(self, rail: int) -> str:
@@ -53,7 +53,7 @@ class Fabric:
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), MOST_URGENT)
 
     def switched_bytes(self, rail: int) -> int:
-        """What Open vSwitch of all nodes has sent and received by that rail's uplink so far."""
+        """Return the bytes that all nodes' Open vSwitch has sent and received over that rail's uplink."""
         total = 0
         for node in self.told["nodes"]:
             of_rail = node["rails"][rail]
@@ -131,7 +131,7 @@ def mtu_of(namespace: str, face: str) -> int:
 
 
 def ran(words: Sequence[str]) -> str:
-    """What a program prints; ends with its complaint where it fails."""
+    """Return the output of a program; exit with its error message if it fails."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     if done.returncode:
         sys.exit(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")

@@ -59,7 +59,7 @@ class Way:
     planned: list[Planned] = field(default_factory=list)
     measurement: Measurement | None = None
     switched_bytes: int = 0
-    """What Open vSwitch's uplinks counted meanwhile."""
+    """The bytes that Open vSwitch's uplinks counted meanwhile."""
 
     def prepare(self, topology: Topology, rounds: int, transfers: Transfers) -> None:
         """Plan all its launches."""
@@ -138,7 +138,7 @@ def _launch(way: Way, index: int, writer: Writer) -> None:
 
 
 def command(words: Sequence[str]) -> tuple[str, ...]:
-    """What repeats it; where somebody wrote his records to concerns nobody else."""
+    """Return the command that repeats the measurement, without the local output folder."""
     kept = [word for word, before in zip(words, ["", *words], strict=False) if "--output" not in (word, before)]
     return ("scripts/measured/node-network/measure-pf-switchdev", *kept)
 

@@ -1,1 +1,1 @@
-"""Faults that can be put into a lab and taken out again: one file for each says, purely, what it changes."""
+"""Faults that can be injected into a lab and healed. Each has a file that computes its effects. Pure."""

@@ -1,7 +1,7 @@
-"""Puts faults into a lab and takes them out. The caller holds the lab's lock.
+"""Injects faults into a lab and heals them. The caller holds the lab's lock.
 
-`faults.json` in the lab's folder names a fault before anything of it is made, and until everything of it is gone: what
-was cut short can be healed.
+`faults.json` in the lab's folder names a fault from before its first change until after its last is undone, so an
+interrupted change can be healed.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _FILE = "faults.json"
 _MOST_FAULTS = 64
 _CHANGE_S = 30.0
 _ONE_OF_A_KIND = {PortDown: "switched", PortFlaps: "switched", PortBusy: "busy", SlowCpu: "slow"}
-"""Two effects of a kind at one place would undo each other."""
+"""Two effects of the same kind at one place would undo each other."""
 _ROLES = {PortFlaps: "flap", PortBusy: "busy", SlowCpu: "follow"}
-"""What the child of an effect does in `child.py`."""
+"""The role in `child.py` that keeps an effect going."""
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault that is in the lab now."""
+    """A fault that is currently in the lab."""
 
     id: str
-    """Short and random; `heal` takes it."""
+    """A short random word, for `heal`."""
     fault: str
     words: dict[str, str]
 
     def describe(self) -> str:
-        """`link_slow from=leaf0 to=spine1 rate=20Mb/s`."""
+        """Return the fault as text: `link_slow from=leaf0 to=spine1 rate=20Mb/s`."""
         return " ".join([self.fault, *(f"{name}={value}" for name, value in self.words.items() if value)])
 
 
 def applied(lab: Lab) -> tuple[Applied, ...]:
-    """The faults that are in the lab, in the order in which they came. Raises UsageError for a broken file."""
+    """Return the faults in the lab, oldest first. Raises UsageError if faults.json cannot be decoded."""
     try:
         return msgspec.json.decode(state.read(lab.folder / _FILE), type=tuple[Applied, ...])
     except FileNotFoundError:
@@ -54,21 +54,21 @@ def applied(lab: Lab) -> tuple[Applied, ...]:
 
 
 def apply(lab: Lab, fault: Fault, words: list[str]) -> Applied:
-    """Put one fault into the lab. Raises UsageError for words that do not fit, CannotJudge if it is impossible here."""
+    """Inject a fault. Raises UsageError for arguments that do not fit the lab, CannotJudge if a tool fails here."""
     before = applied(lab)
     new = Applied(id=secrets.token_hex(2), fault=fault.name, words=fault.read(words))
     changes = _effects(lab, [new])
     standing = _effects(lab, before)
     _refuse_conflict(standing, changes)
     if len(before) >= _MOST_FAULTS or any(other.words == new.words and other.fault == new.fault for other in before):
-        raise UsageError(f"{new.describe()} is there already", hint="see railwright lab fault")
+        raise UsageError(f"{new.describe()} is already in the lab", hint="see railwright lab fault")
     _write(lab, (*before, new))
     try:
         _settle_ports(lab, (*standing, *changes), changes)
         for effect in changes:
             _begin(lab, new, effect)
     except BaseException:
-        # Half a fault would be no known fault. What cannot be undone now stays in the list.
+        # Half of a fault matches no description. A change that cannot be undone now stays in the list.
         with contextlib.suppress(RailwrightError, OSError):
             heal(lab, [new.id])
         raise
@@ -76,22 +76,22 @@ def apply(lab: Lab, fault: Fault, words: list[str]) -> Applied:
 
 
 def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
-    """Take faults out, by id or by name; without any, all. Returns the faults that were healed.
+    """Heal the faults with these ids or names; all of them if none is given. Returns the healed faults.
 
-    Raises UsageError for one that is not there, CannotJudge where something could not be put back; then the fault
+    Raises UsageError for a fault that is not in the lab, CannotJudge if a change could not be undone; the fault then
     stays in the list, and healing can be tried again.
     """
     standing = applied(lab)
-    known = [*(one.id for one in standing), *(one.fault for one in standing)]
+    known = [*(fault.id for fault in standing), *(fault.fault for fault in standing)]
     wanted = {word.replace("-", "_"): word for word in which}
     for name, word in wanted.items():
         if name not in known:
             raise unknown_name(f"fault in lab {lab.name}", word, known)
-    ending = tuple(one for one in standing if not which or one.id in wanted or one.fault in wanted)
-    staying = tuple(one for one in standing if one not in ending)
+    ending = tuple(fault for fault in standing if not which or fault.id in wanted or fault.fault in wanted)
+    staying = tuple(fault for fault in standing if fault not in ending)
     changes = _effects(lab, ending)
-    for one in ending:
-        background.end(_token(lab, one))
+    for fault in ending:
+        background.end(_token(lab, fault))
     _settle_ports(lab, _effects(lab, staying), changes)
     for effect in changes:
         if isinstance(effect, SlowCpu):
@@ -100,30 +100,32 @@ def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
     return ending
 
 
-def _token(lab: Lab, one: Applied) -> str:
-    return f"railwright-fault:{lab.identity}:{one.id}"
+def _token(lab: Lab, fault: Applied) -> str:
+    return f"railwright-fault:{lab.identity}:{fault.id}"
 
 
 def _effects(lab: Lab, faults: Iterable[Applied]) -> tuple[Effect, ...]:
     return tuple(
-        effect for one in faults for effect in fault_named(one.fault).effects(Values(plan=lab.plan, words=one.words))
+        effect
+        for fault in faults
+        for effect in fault_named(fault.fault).effects(Values(plan=lab.plan, words=fault.words))
     )
 
 
 def _refuse_conflict(standing: Iterable[Effect], changes: Iterable[Effect]) -> None:
-    """Refuse a fault that would undo another one, or could not be told apart from it."""
+    """Refuse a fault that would undo another, or whose effect could not be told apart from it."""
     kept: set[tuple[str, str]] = set()
     for effect in (*standing, *changes):
         if kind := _ONE_OF_A_KIND.get(type(effect)):
             where = f"{effect.node} port {effect.port}" if isinstance(effect, OnPort) else effect.node
             if (kind, where) in kept:
                 hint = "heal it first: railwright lab heal"
-                raise UsageError(f"a fault of that kind is on {where} already", hint=hint)
+                raise UsageError(f"{where} already has a fault of that kind", hint=hint)
             kept.add((kind, where))
 
 
 def _settle_ports(lab: Lab, standing: tuple[Effect, ...], changes: tuple[Effect, ...]) -> None:
-    """Make every port that `changes` touch what the plan and all `standing` effects say."""
+    """Set every port in `changes` to the state that the plan and all `standing` effects give it."""
     for node, ports in touched(changes).items():
         for tool, script in port_scripts(lab.plan, standing, node, ports).items():
             _run_script(lab, node, tool, script)
@@ -137,19 +139,19 @@ def _run_script(lab: Lab, node: str, tool: str, text: str) -> None:
         if ended.returncode != 0:
             why = " ".join(ended.output)[:300] or ended.describe()
             hint = f"is {tool} installed? then: railwright lab heal"
-            raise CannotJudge(f"{tool} changed nothing in {node}: {why}", hint=hint)
+            raise CannotJudge(f"{tool} failed in {node}: {why}", hint=hint)
     finally:
         script.unlink(missing_ok=True)
 
 
-def _begin(lab: Lab, one: Applied, effect: Effect) -> None:
+def _begin(lab: Lab, fault: Applied, effect: Effect) -> None:
     """Start the child that keeps an effect going."""
     role = _ROLES.get(type(effect))
     if role is not None:
         settings = {"role": role, **msgspec.structs.asdict(effect)}
         if isinstance(effect, SlowCpu):
             settings["cgroup"] = str(cpu.slow(lab, effect.node, effect.share))
-        background.start(lab, effect.node, _token(lab, one), settings)
+        background.start(lab, effect.node, _token(lab, fault), settings)
 
 
 def _write(lab: Lab, faults: tuple[Applied, ...]) -> None:

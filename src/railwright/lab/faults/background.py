@@ -24,8 +24,8 @@ _TOKEN_ARGUMENT_BYTES = 64 * 2**10
 
 
 def start(lab: Lab, node: str, token: str, settings: dict[str, str | float | int]) -> None:
-    """Start a child, which works when this returns. Raises CannotJudge with its own words if it does not."""
-    # nsenter and not `ip netns exec`, which would hide the cgroups under a /sys of its own.
+    """Start a child and wait until it works. Raises CannotJudge with the child's own message if it does not."""
+    # `ip netns exec` would mount a new /sys and hide the cgroups; nsenter does not.
     enter = ["nsenter", f"--net={NETNS / lab.namespace(node)}"]
     argv = [*enter, sys.executable, "-I", str(_CHILD), token, msgspec.json.encode(settings).decode()]
     ended = run(argv, timeout_s=_START_S)
@@ -35,7 +35,7 @@ def start(lab: Lab, node: str, token: str, settings: dict[str, str | float | int
 
 
 def end(token: str) -> int:
-    """End all children that carry the token, wait until they are gone, and return their number."""
+    """End all children that carry the token and wait until they are gone. Returns their number."""
     handles = list(_handles(token))
     try:
         for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
@@ -57,7 +57,7 @@ def _handles(token: str) -> Iterator[int]:
             continue
         with contextlib.suppress(ProcessLookupError):
             handle = os.pidfd_open(int(entry.name))
-            # Once more: now that we hold the process, its number cannot become another's.
+            # Check again: while the pidfd is open, the number cannot pass to another process.
             if _carries(entry, token):
                 yield handle
             else:

@@ -1,9 +1,9 @@
-"""A child that a fault needs while it lasts. Runs alone inside a namespace, by path, with the standard library only.
+"""The background process of a fault. Started by its path in a namespace; uses the standard library only.
 
     python -I child.py TOKEN '{"role": "flap", ...}'
 
-It ends with status 0 once the child works in the background, else it says why not. TOKEN is in the argument list so
-that whoever heals the fault, after whatever crash, finds the child; the lab's end finds it by its namespace.
+It exits with status 0 once the child works in the background, else it prints the reason. TOKEN is in the argument list
+so that `heal` finds the child even after a crash; `lab down` finds it by its namespace.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _DISCARD_PORT = 9  # RFC 863
 _UDP_IPV6_HEADERS_BYTES = 48
 _ETHERNET_BYTES = 14
 _FOLLOW_S = 0.1
-_CATCH_UP_S = 0.02  # a sender that was held up sends this much at once at most
+_CATCH_UP_S = 0.02  # a delayed sender catches up with at most this much at once
 
 Settings = dict[str, Any]
 
 
 class _Ended(Exception):
-    """SIGTERM came."""
+    """Raised on SIGTERM."""
 
 
 def main() -> None:
-    """Start the child in the background and say whether it works."""
+    """Start the child in the background and report whether it works."""
     settings: Settings = json.loads(sys.argv[2])
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
-        with os.fdopen(reader) as told:
-            said = told.read(4096)
-        if said != "ready":
-            sys.stdout.write(said or "the child ended at once")
+        with os.fdopen(reader) as pipe:
+            answer = pipe.read(4096)
+        if answer != "ready":
+            sys.stdout.write(answer or "the child ended at once")
             sys.exit(1)
         return
     os.close(reader)
@@ -73,7 +73,7 @@ def _end(_number: int, _frame: object) -> None:
     raise _Ended
 
 
-# Each begins its work, yields once it works, and goes on until SIGTERM.
+# Each role starts its work, yields once it works, and continues until SIGTERM.
 
 
 def _flap(settings: Settings) -> Iterator[None]:
@@ -103,7 +103,7 @@ def _busy(settings: Settings) -> Iterator[None]:
     sock = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 0)
     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
-    # Otherwise the sender would wait for its own packets in the queue, and so give way to others.
+    # With a small buffer the sender would wait for its own packets in the queue, and so yield to other traffic.
     sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER_BYTES)
     sock.connect(("ff02::1", _DISCARD_PORT, 0, index))
     data = bytes(settings["packet_bytes"] - _UDP_IPV6_HEADERS_BYTES)
@@ -122,14 +122,14 @@ def _busy(settings: Settings) -> Iterator[None]:
 
 
 def _follow(settings: Settings) -> Iterator[None]:
-    """Keep every process of this namespace in the cgroup, also those that start later."""
+    """Move every process of this namespace into the cgroup, and later ones as they start."""
     members = Path(settings["cgroup"]) / "cgroup.procs"
     namespace = Path("/proc/self/ns/net").readlink()
 
     def gather() -> None:
-        there = set(members.read_text().split())
+        members_now = set(members.read_text().split())
         for entry in Path("/proc").iterdir():
-            if not entry.name.isdecimal() or entry.name in there or int(entry.name) == os.getpid():
+            if not entry.name.isdecimal() or entry.name in members_now or int(entry.name) == os.getpid():
                 continue
             with contextlib.suppress(OSError):  # it ended meanwhile
                 if (entry / "ns/net").readlink() == namespace:

@@ -1,4 +1,4 @@
-"""A cgroup that holds all processes of a node to a share of one CPU, with either version of cgroups."""
+"""A cgroup that limits all processes of a node to a share of one CPU, with cgroups v1 or v2."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from railwright.lab.state import Lab
 
 _ROOT = Path("/sys/fs/cgroup")
 _SHORTEST_PERIOD_US = 10_000
-"""Ranks of several hosts wait for each other: in periods that are long beside their steps, each stands for all."""
-_LEAST_QUOTA_US = 1000  # the kernel's
+"""Ranks of several hosts wait for each other. In periods longer than their steps, one throttled rank stalls all."""
+_LEAST_QUOTA_US = 1000  # the kernel's minimum
 _UNLIMITED = ("max", "-1")
 _EMPTY_S = 5.0
 
 
 def group_of(lab: Lab, node: str) -> Path:
-    """The path of the node's cgroup. Raises CannotJudge if this machine has no CPU cgroups."""
+    """Return the path of the node's cgroup. Raises CannotJudge if this machine has no CPU cgroups."""
     return _hierarchy() / lab.namespace(node)
 
 
 def slow(lab: Lab, node: str, share: float) -> Path:
-    """Make the node's cgroup, limited to the share of one CPU. Raises CannotJudge if that fails."""
+    """Create the node's cgroup, limited to the share of one CPU. Raises CannotJudge if that fails."""
     group = group_of(lab, node)
     period_us = max(_SHORTEST_PERIOD_US, math.ceil(_LEAST_QUOTA_US / share))
     quota = str(max(int(share * period_us), _LEAST_QUOTA_US))
@@ -42,13 +42,13 @@ def slow(lab: Lab, node: str, share: float) -> Path:
             (group / "cpu.cfs_period_us").write_text(str(period_us))
             (group / "cpu.cfs_quota_us").write_text(quota)
     except OSError as error:
-        what = f"no CPU can be taken from {node}: {group}: {error.strerror}"
-        raise CannotJudge(what, hint="cgroups must be writable here") from error
+        reason = f"cannot limit the CPU of {node}: {group}: {error.strerror}"
+        raise CannotJudge(reason, hint="cgroups must be writable here") from error
     return group
 
 
 def quota_of(lab: Lab, node: str) -> float | None:
-    """The CPUs that the node's processes may take together; None where nothing holds them back."""
+    """Return the number of CPUs that the node's processes may use together; None if there is no limit."""
     try:
         group = group_of(lab, node)
         if _is_unified(group.parent):
@@ -61,19 +61,19 @@ def quota_of(lab: Lab, node: str) -> float | None:
 
 
 def release(group: Path) -> None:
-    """Move the node's processes to where we are ourselves, and remove the cgroup. Raises CannotJudge if it stays."""
+    """Move the node's processes to this process's cgroup and remove theirs. Raises CannotJudge if it stays."""
     home = _own(group.parent) / "cgroup.procs"
     if not emptied(group, home.write_text, _EMPTY_S):
         raise CannotJudge(f"{group} cannot be removed", hint=f"see {group}/cgroup.procs")
 
 
 def emptied(group: Path, let_go: Callable[[str], object], within_s: float) -> bool:
-    """Let go of every process of a cgroup and remove it; False where it is still there in the end."""
+    """Call `let_go` for every process of a cgroup and remove it. Returns False if it still exists after `within_s`."""
     end = time.monotonic() + within_s
     while group.exists():
         with contextlib.suppress(OSError):
             for process in (group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(OSError):  # it ended meanwhile
+                with contextlib.suppress(OSError):  # the process has ended
                     let_go(process)
         with contextlib.suppress(OSError):
             group.rmdir()
@@ -99,11 +99,11 @@ def _is_unified(root: Path) -> bool:
 
 
 def _own(root: Path) -> Path:
-    """The cgroup of this process in that hierarchy; its root if that is unknown."""
+    """Return the cgroup of this process in that hierarchy; its root if unknown."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if (_is_unified(root) and not controllers) or "cpu" in controllers.split(","):
-                own = root / path.lstrip("/")
-                return own if own.is_dir() else root
+                group = root / path.lstrip("/")
+                return group if group.is_dir() else root
     return root

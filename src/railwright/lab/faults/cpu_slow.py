@@ -1,7 +1,7 @@
-"""A host with little CPU, while its NICs stay as they are: `share` is of one CPU, for all of its processes together.
+"""A host with little CPU and full-speed NICs: `share` is the part of one CPU that all of its processes get together.
 
-With the same share on every host, as many of them as there are CPUs for do not take anything from each other: so hosts
-that share a machine can be twice as fast as half of them.
+With the same share on every host, hosts do not take CPU from each other while the machine's CPUs cover all shares.
+Twice as many hosts are then twice as fast, even on one machine.
 """
 
 from __future__ import annotations

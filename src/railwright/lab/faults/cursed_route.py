@@ -1,8 +1,8 @@
 """A route that is slow for one source and destination only, on one leaf-spine-leaf combination.
 
-All other pairs are well on the same links, and so is this pair over the other spines: ECMP sends only some of its
-flows there, so that a rerun with other source ports is sometimes fast. Without `spine` it is the first one, without
-`rail` all rails of the source; `rate` is what is left of the uplink, a tenth of its rate without it.
+All other pairs are fast on the same links, and so is this pair over the other spines: ECMP sends only some of its
+flows there, so a rerun with other source ports is sometimes fast. `spine` defaults to the first spine, `rail` to all
+rails of the source, and `rate`, the remaining rate of the uplink, to a tenth of its full rate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from railwright.lab.nodes import Cable, Node
 def _effects(values: Values) -> tuple[Effect, ...]:
     source, destination = values.node("source", "host"), values.node("destination", "host")
     near, far = _leaves(values, source), _leaves(values, destination)
-    # A rail's packets stay on their rail: where both hosts have the same leaf there, they meet no spine.
+    # A rail's packets stay on their rail: if both hosts have the same leaf there, they cross no spine.
     uplinks = [
         (rail, cable)
         for rail in _rails(values, source)
@@ -36,7 +36,7 @@ def _effects(values: Values) -> tuple[Effect, ...]:
 
 
 def _leaves(values: Values, host: Node) -> dict[int, str]:
-    """The leaf of each rail of a host."""
+    """Return the leaf of each rail of a host."""
     cables = values.plan.cables_of(host.name)
     return {cable.rail: cable.peer_of(host.name) for cable in cables if cable.rail is not None}
 

@@ -1,7 +1,7 @@
-"""A host that is slow in all it does: little CPU for its processes, and NICs that are slow both ways.
+"""A host that is slow in every way: little CPU for its processes, and NICs that are slow in both directions.
 
-`share` is of one CPU, for all processes of the host together; `rate` is what is left of each NIC, a tenth of its rate
-without it.
+`share` is the part of one CPU that all processes of the host get together. `rate` is the remaining rate of each NIC; it
+defaults to a tenth of the full rate.
 """
 
 from __future__ import annotations

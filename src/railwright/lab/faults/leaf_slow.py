@@ -1,6 +1,6 @@
-"""A switch whose every port sends slowly: a shared buffer, a linecard or a CPU that forwards in software.
+"""A switch with slow ports: a shared buffer, a line card or a CPU that forwards in software.
 
-`rate` is what is left of each port, a tenth of its rate without it.
+`rate` is the remaining rate at which each port sends; it defaults to a tenth of the full rate.
 """
 
 from __future__ import annotations

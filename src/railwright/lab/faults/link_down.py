@@ -1,4 +1,4 @@
-"""A link that is down, at once and for good; routing sees it and goes around."""
+"""A link that is down at once and permanently; routing notices and goes around it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from railwright.lab.faults.effects import Effect, Fault, PortDown, Values
 
 def _effects(values: Values) -> tuple[Effect, ...]:
     cable, _, _ = values.cable("one", "other")
-    # The upper end: a host's port that goes down itself could lose its addresses.
+    # The upper end: a host's port could lose its addresses if it were set down.
     return (PortDown(cable.b, cable.b_port),)
 
 

@@ -1,6 +1,6 @@
-"""A link that is slow in one direction: a lane that failed, a bad optic, a port that negotiated less.
+"""A link that is slow in one direction: a failed lane, a bad optic, a port that negotiated a lower rate.
 
-`from` is the end that sends slowly; `rate` is what is left, a tenth of the link's rate without it.
+`from` is the end that sends slowly. `rate` is the remaining rate; it defaults to a tenth of the link's rate.
 """
 
 from __future__ import annotations

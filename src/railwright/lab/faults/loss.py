@@ -1,7 +1,7 @@
 """A link that loses packets at random in one direction: a dirty fibre, a bad cable.
 
-`from` is the end that sends, `to` the end where packets are missing. `routing` says whether BGP and neighbour
-discovery are spared or hit.
+`from` is the sending end and `to` the end that drops packets. With `routing=spared`, BGP and neighbour discovery pass;
+with `routing=hit` they are dropped like the rest.
 """
 
 from __future__ import annotations

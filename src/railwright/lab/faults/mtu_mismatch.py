@@ -1,8 +1,8 @@
-"""A port with a smaller MTU than its peer: long packets towards it vanish without a word, short ones pass.
+"""A port with a smaller MTU than its peer: long packets towards it vanish silently, short ones pass.
 
-In the other direction the port's own node knows its MTU and answers that a packet is too long. Linux's veth drops on
-arrival what is longer than the receiving port's MTU, as a switch does. `low` is the end with the smaller MTU, `mtu` its
-MTU in bytes; `high` keeps the link's.
+In the other direction the port's own node knows its MTU and answers that a packet is too long. Linux's veth drops
+arriving packets that are longer than the receiving port's MTU, as a switch does. `low` is the end with the smaller MTU,
+`mtu` its MTU in bytes; `high` keeps the link's MTU.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ def _effects(values: Values) -> tuple[Effect, ...]:
     cable, low, high = values.cable("low", "high")
     mtu = int(values.number("mtu", LEAST_MTU_BYTES, 65535))
     if mtu >= cable.mtu_bytes:
-        raise UsageError(f"mtu={mtu} is no mismatch: the link has {cable.mtu_bytes}", hint="give a lower MTU")
-    # Without the second, TCP would cross as 64 KiB packets, which a veth lets pass whatever its MTU.
+        raise UsageError(f"mtu must be below the link's {cable.mtu_bytes}, got {mtu}", hint="give a lower MTU")
+    # Without PortSegments, TCP would cross in 64 KiB packets, which a veth passes regardless of its MTU.
     return (PortMtu(low.name, cable.port_of(low.name), mtu), PortSegments(high.name, cable.port_of(high.name)))
 
 

@@ -1,4 +1,4 @@
-"""What a node's ports must be under the faults that are applied: lines for `tc`, `ip` and `nft`. Pure."""
+"""Scripts for `tc`, `ip` and `nft` that set a node's ports as the plan and the applied faults require. Pure."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from railwright.lab.faults.queues import pair_priority, queue_commands
 from railwright.lab.nodes import Cable, LabPlan
 
 NFT_TABLE = "railwright_fault"
-# Before connection tracking and everything else that could count a packet that will be lost.
+# Before connection tracking and every other hook that could count a packet before it is dropped.
 _LOSS_HOOK_PRIORITY = -400
 _LOSS_GRAIN = 1_000_000
 _BGP_PORT = 179  # IANA; RFC 4271
-_DEFAULT_GSO_SEGMENTS = 65535  # of a veth
+_DEFAULT_GSO_SEGMENTS = 65535  # the default of a veth
 
 
 def touched(effects: Iterable[Effect]) -> dict[str, tuple[str, ...]]:
-    """The nodes that have a changed port or filter, and those ports."""
+    """Return the nodes with a changed port or filter, each with these ports."""
     found: dict[str, dict[str, None]] = {}
     for effect in effects:
         if isinstance(effect, OnPort) and not isinstance(effect, PortBusy):
@@ -37,18 +37,18 @@ def touched(effects: Iterable[Effect]) -> dict[str, tuple[str, ...]]:
 
 
 def port_scripts(plan: LabPlan, effects: Iterable[Effect], node: str, ports: Iterable[str]) -> dict[str, str]:
-    """By tool the script that makes `ports` of a node what the plan and `effects`, all that are applied, say.
+    """Return, by tool, the script that sets `ports` of a node as the plan and `effects` (all that are applied) require.
 
-    Each can be run again. That of nft replaces all that faults have in this node, in one transaction.
+    Every script is idempotent. The one for nft replaces all rules of faults in this node, in one transaction.
     """
     mine = [effect for effect in effects if isinstance(effect, OnPort) and effect.node == node]
     cables = {cable.port_of(node): cable for cable in plan.cables_of(node)}
     tc: list[tuple[str, ...]] = []
     ip: list[tuple[str, ...]] = []
     for port in ports:
-        of_port = [effect for effect in mine if effect.port == port]
-        tc += _queue(of_port, port, cables[port])
-        ip.append(_link(of_port, port, cables[port]))
+        port_effects = [effect for effect in mine if effect.port == port]
+        tc += _queue(port_effects, port, cables[port])
+        ip.append(_link(port_effects, port, cables[port]))
     return {"tc": _lines(tc), "ip": _lines(ip), "nft": _nft(mine)}
 
 
@@ -71,12 +71,12 @@ def _link(effects: Sequence[OnPort], port: str, cable: Cable) -> tuple[str, ...]
     words = ("link", "set", "dev", port, "mtu", str(mtu), "gso_max_segs", str(segments))
     if PortDown in kinds:
         return (*words, "down")
-    # A port that flaps is its child's to take down and up.
+    # The child process of PortFlaps takes the port down and up.
     return words if PortFlaps in kinds else (*words, "up")
 
 
 def _nft(effects: Sequence[OnPort]) -> str:
-    """Names of ports and addresses come from the plan; still they are quoted, and nothing else is text."""
+    """Return the nft script. Port names are quoted although they come from the plan."""
     lines = [f"table {family} {NFT_TABLE} {{}}\ndelete table {family} {NFT_TABLE}" for family in ("inet", "netdev")]
     losses = [effect for effect in effects if isinstance(effect, PortLoss)]
     if losses:
@@ -89,7 +89,7 @@ def _nft(effects: Sequence[OnPort]) -> str:
             index = numbers[pair.port] = numbers.get(pair.port, -1) + 1
             rules += _pair_rules(pair, index)
     if rules:
-        # Priority after all others: routing itself sets a forwarded packet's priority from its TOS.
+        # The last priority: routing itself sets a forwarded packet's priority from its TOS.
         chain = "chain pairs {\ntype filter hook postrouting priority 300;\n" + "\n".join(rules) + "\n}"
         lines.append(f"table inet {NFT_TABLE} {{\n{chain}\n}}")
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """The queue of a port under faults: a lower rate, and slower classes for single source-destination pairs.
 
-Pure: lines for `tc -batch`. A port without a fault gets what the build gave it (`lab.links`). Only tbf, htb and pfifo
-are used, which every distribution's kernel has; netem is often not there.
+Pure: lines for `tc -batch`. A port without a fault gets the queue that the build gave it (`lab.links`). The lines use
+only tbf, htb and pfifo, which every distribution's kernel has; netem is often missing.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _LEAST_QUEUE_PACKETS = 16
 _MOST_QUEUE_PACKETS = 10_000
 _OTHERS_CLASS = 1
 _FIRST_PAIR_CLASS = 16
-# For the traffic beside a slow pair on a port that has no rate: more than a veth carries.
+# For other traffic on a port without a rate that has a slow pair: more than a veth carries.
 _UNLIMITED_BITS_PER_S = 100e9
 
 
 def queue_commands(
     port: str, cable: Cable, rate_bits_per_s: float | None, pair_rates_bits_per_s: Sequence[float]
 ) -> list[tuple[str, ...]]:
-    """Arguments of `tc` that give a port exactly this queue, whatever it had before.
+    """Return the arguments of `tc` that give a port exactly this queue, regardless of its previous one.
 
-    The packets of pair i must carry the priority `pair_priority(i)`: htb takes a priority that is the number of one
-    of its classes as that class.
+    The packets of pair i must carry the priority `pair_priority(i)`: htb selects the class whose number equals the
+    packet's priority.
     """
-    # A queue is not replaced by one of another kind under the same handle, so another one stands between.
+    # tc cannot replace a queue by one of another kind under the same handle, so pfifo goes in first.
     commands: list[tuple[str, ...]] = [("qdisc", "replace", "dev", port, "root", "pfifo")]
     if not pair_rates_bits_per_s:
         return [*commands, shape(port, msgspec.structs.replace(cable, rate_bits_per_s=rate_bits_per_s))]
@@ -44,7 +44,7 @@ def queue_commands(
 
 
 def pair_priority(index: int) -> str:
-    """The priority of the packets of pair `index` of a port, as nft and tc write it: `1:10`."""
+    """Return the priority of the packets of pair `index` of a port, as nft and tc write it: `1:10`."""
     return f"1:{_FIRST_PAIR_CLASS + index:x}"
 
 

@@ -1,4 +1,4 @@
-"""All faults, in the order in which they are listed. A new fault is a file of its own and a line here."""
+"""All faults, in the order of listings. A new fault is a file and a line here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from railwright.lab.faults import (
 from railwright.lab.faults.effects import Fault
 
 FAULTS: tuple[Fault, ...] = tuple(
-    each.FAULT
-    for each in (
+    module.FAULT
+    for module in (
         link_slow,
         link_down,
         leaf_slow,
@@ -35,7 +35,7 @@ FAULTS: tuple[Fault, ...] = tuple(
 
 
 def fault_named(name: str) -> Fault:
-    """The fault of that name, `-` as good as `_`. Raises UsageError with the nearest names."""
+    """Return the fault of that name; `-` counts as `_`. Raises UsageError with the nearest names."""
     for fault in FAULTS:
         if fault.name == name.replace("-", "_"):
             return fault

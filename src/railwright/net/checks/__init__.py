@@ -1,1 +1,1 @@
-"""One file for each check; `registry` has their order."""
+"""The checks, each in a file; `registry` has their order."""

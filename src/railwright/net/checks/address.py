@@ -1,4 +1,4 @@
-"""The interface's addresses: those that were attached, and no others, usable."""
+"""The interface's addresses: exactly those that were attached, and usable."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from railwright.net.view import Address, Attached, Bad, Check, Note, View
 
 def _judge(view: View, note: Note) -> str:
     port, attached = view.existing_port(), view.attached
-    there = {one.address: one for one in port.addresses if one.is_global}
+    present = {one.address: one for one in port.addresses if one.is_global}
     device = shlex.quote(port.name)
     words = " ".join(f"{one.address}/{one.prefix_length}" for one in port.addresses if one.is_global) or "none"
     note("addresses", words, "ip address")
     if isinstance(attached, Attached):
         note("attached", _list(attached.addresses), "railwrightd list")
-        if missing := [one for one in attached.addresses if one not in there]:
+        if missing := [one for one in attached.addresses if one not in present]:
             says = f"{port.name} lacks {_list(missing)}, which was attached and is routed here"
             command = f"ip address add {missing[0]}/{missing[0].max_prefixlen} dev {device}"
-            raise Bad(says, f"{view.inside(command)}; who took it away?")
-        if strange := [one for one in there if one not in attached.addresses]:
-            says = f"{port.name} has {_list(strange)} too, which was not attached: what it sends from there is dropped"
-            raise Bad(says, view.inside(f"ip address del {strange[0]}/{there[strange[0]].prefix_length} dev {device}"))
+            raise Bad(says, f"{view.inside(command)}; find out what removed it")
+        if strange := [one for one in present if one not in attached.addresses]:
+            says = f"{port.name} has {_list(strange)} too, which was not attached: packets from there are dropped"
+            raise Bad(
+                says, view.inside(f"ip address del {strange[0]}/{present[strange[0]].prefix_length} dev {device}")
+            )
     else:
-        words += "; whether that is what was attached is not known here"
-    if not there:
-        raise Bad(f"{port.name} has no address but link-local ones", "see the network's ipam, then start the pod anew")
-    for one in there.values():
+        words += "; the attached addresses are not known here"
+    if not present:
+        raise Bad(f"{port.name} has only link-local addresses", "check the network's ipam, then restart the pod")
+    for one in present.values():
         if one.trouble:
             says = f"{one.address} is {one.trouble}: the kernel does not send from it"
             raise Bad(says, "does another interface have it? " + view.inside(f"ip -6 address show dev {device}"))

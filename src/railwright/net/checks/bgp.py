@@ -8,23 +8,23 @@ from railwright.net.view import NOT_ATTACHED, Address, Attached, Bad, Check, Not
 
 _PART = "PART_ROUTES"
 _REMEDY = "railwrightd status; vtysh -c 'show bgp summary' on the node; is the leaf's port up?"
-_START_ANEW = "are frr-provider or railwright-cni in the network's chain? start the pod anew"
+_START_ANEW = "are frr-provider or railwright-cni in the network's chain? restart the pod"
 
 
 def _judge(view: View, note: Note) -> str:
     attached = view.attached
     if attached is None:
-        raise Bad(f"{NOT_ATTACHED.why}: nothing of it is announced", _START_ANEW)
+        raise Bad(f"{NOT_ATTACHED.why}: its addresses are not announced", _START_ANEW)
     by_frr = {} if isinstance(view.announced, Unseen) else view.announced
     if isinstance(attached, Unseen) or isinstance(view.rail, Unseen):
         _note_what_frr_says(by_frr, note)
-        # Without the daemon FRR still tells what it has sent; what it has not sent need not be a fault.
+        # Without the daemon FRR still reports its advertisements; a missing one need not be a fault.
         if isinstance(attached, Unseen) and by_frr and all(by_frr.values()):
             return f"FRR has sent them to {' and '.join(sorted({peer for peers in by_frr.values() for peer in peers}))}"
     attached, rail = seen(attached), seen(view.rail)
     prefixes = " ".join(_prefix(one) for one in attached.addresses)
     later = view.attached_after if isinstance(view.attached_after, Attached) else attached
-    # As it is after all packets: a session that was down before them may have come back by itself.
+    # The state after all packets: a session that was down before may have come back.
     now = view.rail_after if isinstance(view.rail_after, Rail) else rail
     note(f"session of {attached.rail}", _session(rail, now), "railwrightd status")
     note("sent to the leaf", "yes" if later.advertised else "no", "railwrightd list")
@@ -33,10 +33,12 @@ def _judge(view: View, note: Note) -> str:
         if "BGP" in problem:
             note("problem", problem, "railwrightd status")
     if _PART not in attached.parts:
-        raise Bad("no plugin asked for routes: nothing of it is announced", _START_ANEW)
+        raise Bad("no plugin requested routes: its addresses are not announced", _START_ANEW)
     if not now.session_established:
-        raise Bad(f"the session of {attached.rail} with its leaf is down: nobody else knows {prefixes}", _REMEDY)
-    # The daemon also says no where FRR answered too slowly: it is asked twice, seconds apart, and FRR as well.
+        raise Bad(
+            f"the session of {attached.rail} with its leaf is down: other nodes have no route to {prefixes}", _REMEDY
+        )
+    # The daemon also reports False if FRR answered too slowly. It is asked twice, seconds apart, and FRR as well.
     sent = isinstance(view.announced, dict) and all(by_frr.get(one) for one in attached.addresses)
     if not (attached.advertised or later.advertised or sent):
         raise Bad(f"{prefixes} were not sent to the leaf of {attached.rail}", _REMEDY)

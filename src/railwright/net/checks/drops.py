@@ -1,4 +1,4 @@
-"""The packets of the interface that the bridge dropped meanwhile, by reason. None may count as another pod's."""
+"""The packets of the interface that the bridge dropped during the check, by reason."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ def _judge(view: View, note: Note) -> str:
     before, after = seen(before or NOT_ATTACHED), seen(after or NOT_ATTACHED)
     rail, rail_after = seen(view.rail), seen(view.rail_after)
     if not after.dropped or not rail_after.dropped:
-        seen(Unseen("railwrightd tells no counters of it", "railwrightd status"))
+        seen(Unseen("railwrightd has no counters for it", "railwrightd status"))
     own, of_rail = _moved(before.dropped, after.dropped), _moved(rail.dropped, rail_after.dropped)
     note("of it alone", _words(after.dropped, own), "railwrightd list")
     note(f"of all on {after.rail}", _words(rail_after.dropped, of_rail), "railwrightd status")
     if count := own.get(_SPOOFED, 0):
-        says = f"{count} packets of it were dropped meanwhile as {_SPOOFED}: not from its own MAC and address"
-        raise Bad(says, f"who in the pod sends from other addresses? {view.inside('ip address')}")
+        says = f"{count} of its packets were dropped meanwhile as {_SPOOFED}: not from its own MAC and address"
+        raise Bad(says, f"find the program in the pod that sends from other addresses; {view.inside('ip address')}")
     if count := of_rail.get(_NO_LEAF, 0):
         says = f"{count} packets were dropped on {after.rail} meanwhile: the leaf's MAC address is not known"
         raise Bad(says, "railwrightd status; ip neighbour on the node: does the leaf answer?")

@@ -1,4 +1,4 @@
-"""The flows of the interface: the rail's bridge has as many as railwrightd wants."""
+"""The flows of the interface: the rail's bridge has as many as railwrightd requires."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from railwright.errors import CannotJudge
 from railwright.net.view import NOT_ATTACHED, Attached, Bad, Check, Note, Rail, View, seen
 
 _PART = "PART_FLOWS"
-_START_ANEW = "are ovs-provider or railwright-cni in the network's chain? start the pod anew"
+_START_ANEW = "are ovs-provider or railwright-cni in the network's chain? restart the pod"
 
 
 def _judge(view: View, note: Note) -> str:
     attached = seen(view.attached)
     if attached is None:
         raise Bad(f"{NOT_ATTACHED.why}: no flow lets its packets pass", _START_ANEW)
-    # The later look, once all packets were sent, is the one that counts, unless only the first could be taken.
+    # The state after all packets counts, or the first if the later one could not be read.
     looks = [one for one in (view.attached_after, attached) if isinstance(one, Attached) and one.counted]
     if not looks:
         raise CannotJudge("railwrightd could not ask the bridge for its flows", hint="railwrightd status")
@@ -24,15 +24,15 @@ def _judge(view: View, note: Note) -> str:
         for problem in view.rail.problems:
             note("problem", problem, "railwrightd status")
     if _PART not in attached.parts:
-        raise Bad("no plugin asked for flows: nothing lets its packets pass", _START_ANEW)
+        raise Bad("no plugin requested flows: its packets cannot pass", _START_ANEW)
     if isinstance(view.rail, Rail) and not view.rail.switch_ready:
         raise Bad(f"the bridge of {attached.rail} is not ready", "railwrightd status says why")
     if not wanted:
-        says = f"railwrightd can make no flow for it: is {port} still a port of the rail's bridge?"
-        raise Bad(says, "ovs-vsctl list-ports of the rail's bridge; railwrightd's log; start the pod anew")
+        says = f"railwrightd can install no flow for it: is {port} still a port of the rail's bridge?"
+        raise Bad(says, "ovs-vsctl list-ports of the rail's bridge; railwrightd's log; restart the pod")
     if installed != wanted:
         says = f"{installed} of {wanted} flows are on the bridge"
-        raise Bad(says, "railwrightd puts them right within seconds; if it does not, its log says why")
+        raise Bad(says, "railwrightd repairs them within seconds; otherwise its log has the reason")
     return f"all {wanted} are on the bridge, for its port {port}"
 
 

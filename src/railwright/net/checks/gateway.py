@@ -1,4 +1,4 @@
-"""The gateway: it answers ARP and ND now, and the neighbour table has the MAC address of the rail's bridge for it."""
+"""The gateway: it answers ARP and ND, and its neighbour entry has the MAC address of the rail's bridge."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from railwright.net.view import Address, Attached, Bad, Check, Neighbour, Note, 
 def _judge(view: View, note: Note) -> str:
     port, answers = view.existing_port(), seen(view.gateways)
     if not answers:
-        raise CannotJudge(f"no route of {port.name} has a gateway that could be asked", hint="see route")
+        raise CannotJudge(f"no route of {port.name} has a gateway to ask", hint="see the check route")
     known = view.attached.gateway_mac if isinstance(view.attached, Attached) else ""
-    # Where the daemon does not know the bridge's MAC, an ARP answer tells it, for gateways of both families.
+    # If the daemon does not know the bridge's MAC, an ARP answer gives it for gateways of both families.
     right = known or next(filter(None, answers.values()), "")
     for gateway, mac in answers.items():
         note(str(gateway), _words(mac, port.entry(gateway)), f"{_protocol(gateway)}; ip neighbour")
@@ -22,7 +22,7 @@ def _judge(view: View, note: Note) -> str:
     for gateway, mac in answers.items():
         _judge_one(view, port, gateway, mac, right)
     if not right:
-        why = f"no gateway answers, and whether {port.name} has their right MAC address cannot be told"
+        why = f"no gateway answers, so the MAC addresses that {port.name} has for them cannot be verified"
         raise CannotJudge(why, hint="on the node: railwrightd status")
     return f"{' and '.join(map(str, answers))} at {right}"
 
@@ -39,15 +39,15 @@ def _protocol(gateway: Address) -> str:
 def _judge_one(view: View, port: Port, gateway: Address, answer: str | None, right: str) -> None:
     entry = port.entry(gateway)
     if answer is not None and answer.lower() != right.lower():
-        says = f"{gateway} answers {answer}, and the rail's bridge is {right}: somebody else answers in its place"
+        says = f"{gateway} answers {answer}, and the rail's bridge is {right}: another device answers in its place"
         raise Bad(says, "on the node: ovs-vsctl list-ports of the rail's bridge; railwrightd status")
     if entry is not None and entry.mac and right and entry.mac.lower() != right.lower():
         says = f"the neighbour table has {entry.mac} for {gateway}, and the rail's bridge is {right}"
         command = f"ip neighbour replace {gateway} lladdr {shlex.quote(right)} dev {shlex.quote(port.name)}"
         raise Bad(says, view.inside(f"{command} nud permanent"))
-    # A datapath that cannot answer ND is no fault where the plugin has written the entry for good.
+    # A datapath that cannot answer ND is fine if the plugin has written a permanent entry.
     if answer is None and not (gateway.version == 6 and entry is not None and entry.is_permanent):
-        says = f"{gateway} does not answer {_protocol(gateway)}: nothing that {port.name} sends gets to it"
+        says = f"{gateway} does not answer {_protocol(gateway)}: no packet of {port.name} gets to it"
         raise Bad(says, "on the node: railwrightd list, are its flows installed? railwrightd status")
 
 

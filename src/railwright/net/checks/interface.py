@@ -1,4 +1,4 @@
-"""The pod's interface: there, up, with a carrier, and with the MAC address that the flows know."""
+"""The pod's interface: present, up, with a carrier, and with the MAC address that the flows expect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _judge(view: View, note: Note) -> str:
     port = view.port
     if port is None:
         says = f"the pod has no interface {view.interface}, though railwrightd has an attachment of that name"
-        raise Bad(says, "somebody took it away since the pod started: start the pod anew")
+        raise Bad(says, "it was removed after the pod started: restart the pod")
     name, attached = shlex.quote(port.name), view.attached if isinstance(view.attached, Attached) else None
     state = ("up" if port.up else "down") + ("" if port.carrier else ", no carrier")
     note(port.name, f"{state}, {port.mac}, MTU {port.mtu_bytes} bytes, {port.kind or 'hardware'}", "ip address")
@@ -24,11 +24,11 @@ def _judge(view: View, note: Note) -> str:
         says = f"{port.name} has no carrier: its other end{f', {other},' if other else ''} is down or gone"
         raise Bad(says, f"on the node: ip link set {shlex.quote(other or 'PORT')} up")
     if attached and port.mac.lower() != attached.mac.lower():
-        says = f"{port.name} has the MAC address {port.mac}, and the flows let {attached.mac} send alone"
+        says = f"{port.name} has the MAC address {port.mac}, and the flows accept only {attached.mac}"
         raise Bad(says, view.inside(f"ip link set {name} address {shlex.quote(attached.mac)}"))
     if attached and attached.device_id and port.pci.lower() != attached.device_id.lower():
         says = f"{port.name} is {port.pci or 'no PCI function'}, and {attached.device_id} was attached"
-        raise Bad(says, "another interface has taken its name: start the pod anew")
+        raise Bad(says, "another interface has taken its name: restart the pod")
     return f"up with {port.mac}, {'a VF' if port.is_vf else port.kind or 'no VF'}"
 
 

@@ -1,4 +1,4 @@
-"""The leaf's own table: it forwards the pod's addresses. Only where the leaf can be asked."""
+"""The leaf's routes: it forwards to the pod's addresses. Only for a leaf that can be asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MTU from end to end: a packet as large as the interface sends arrives whole, with fragmenting forbidden."""
+"""The end-to-end MTU: a packet at the interface's MTU arrives unfragmented."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _judge(view: View, note: Note) -> str:
     if narrow := [one for one in echoes if not one.full_answered]:
         worst = min(narrow, key=lambda one: one.largest_bytes)
         if not worst.largest_bytes:
-            raise Bad(f"{worst.target} answers no packet of any size", "see reach")
+            raise Bad(f"{worst.target} answers no packet of any size", "see the check reach")
         says = f"{port.name} sends {port.mtu_bytes} bytes, and {worst.target} answers none above {worst.largest_bytes}"
         lower = view.inside(f"ip link set {shlex.quote(port.name)} mtu {worst.largest_bytes}")
-        raise Bad(says, f"{lower}; or raise the MTU of what lies between")
+        raise Bad(says, f"{lower}; or raise the MTU of the path")
     return f"packets of {port.mtu_bytes} bytes arrive and come back"
 
 

@@ -1,4 +1,4 @@
-"""Where the flows of the interface run: those of a VF in the NIC; or why not."""
+"""The datapath of the interface's flows: a VF's run in the NIC, or the reason why not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from railwright.errors import CannotJudge
 from railwright.net.view import NOT_ATTACHED, Bad, Check, Note, View, seen
 
 _SHOWN = 3
-# What ovs-vswitchd answers itself on every datapath: ARP, and neighbour discovery (ICMPv6 133 to 137).
+# ovs-vswitchd itself answers ARP and neighbour discovery (ICMPv6 133 to 137) on every datapath.
 _ANSWERED = re.compile(r"eth_type\(0x0806\)|icmpv6\(type=13[3-7]")
 
 
@@ -18,7 +18,7 @@ def _judge(view: View, note: Note) -> str:
     data = [flow for flow in mine if flow.actions != "drop" and not _ANSWERED.search(flow.match)]
     if not data:
         why = f"the datapath has no flow of {attached.host_interface} now: it has sent no data"
-        raise CannotJudge(why, hint="look while the pod sends, or name a peer with --to")
+        raise CannotJudge(why, hint="repeat while the pod sends, or name a peer with --to")
     software = [flow for flow in data if not flow.offloaded]
     for flow in (software or data)[:_SHOWN]:
         where = f"{'hardware' if flow.offloaded else 'software'} ({flow.layer})"
@@ -26,10 +26,10 @@ def _judge(view: View, note: Note) -> str:
     counted = f"{len(data) - len(software)} of {len(data)} cached flows run in hardware"
     if not software:
         return counted
-    why = "; ".join(sorted({flow.why for flow in software if flow.why})) or "the datapath does not say why"
+    why = "; ".join(sorted({flow.why for flow in software if flow.why})) or "the datapath gives no reason"
     if attached.device_id:
-        raise Bad(f"{counted}: {why}", "What a NIC can take, in the docs of railwrightd")
-    return f"{counted}; {attached.host_interface} is no VF's, so that there is no NIC to run them: {why}"
+        raise Bad(f"{counted}: {why}", "see the docs of railwrightd for the flows that a NIC can offload")
+    return f"{counted}; {attached.host_interface} does not belong to a VF, so no NIC can run them: {why}"
 
 
 CHECK = Check("offload", _judge)

@@ -1,4 +1,4 @@
-"""The RDMA device of the interface: a VF has one, and the pod sees it and may open it."""
+"""The RDMA device of the interface: a VF has one, and the pod can see and open it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _judge(view: View, note: Note) -> str:
     note("RDMA devices", devices or "none", f"/sys/class/net/{port.name}/device/infiniband")
     note("RDMA namespaces", mode, "/sys/module/ib_core/parameters/netns_mode")
     if not port.pci and isinstance(view.attached, Unseen):
-        why = f"none: {port.name} is {port.kind or 'virtual'}; whether a VF was to be attached is not known here"
+        why = f"none: {port.name} is {port.kind or 'virtual'}; it is not known here whether a VF was due"
         raise CannotJudge(why, hint=view.attached.remedy)
     if not port.pci and not (isinstance(view.attached, Attached) and view.attached.device_id):
-        return f"none: {port.name} is {port.kind or 'virtual'} and has no PCI function, so that transfers go by TCP"
+        return f"none: {port.name} is {port.kind or 'virtual'} and has no PCI function, so transfers use TCP"
     _judge_devices(view, port)
     if isinstance(view.verbs_files, Unseen):
         raise CannotJudge(f"{devices}; {view.verbs_files.why}", hint=view.verbs_files.remedy)
@@ -29,14 +29,16 @@ def _judge_devices(view: View, port: Port) -> None:
     if not port.rdma:
         says = f"{port.name} ({port.pci or 'no PCI function'}) has no RDMA device in this namespace"
         if view.rdma_shared is False:
-            raise Bad(says, "each device is in one namespace here: add the plugin `rdma` to the network's chain")
+            raise Bad(
+                says, "RDMA devices are exclusive to a namespace here: add the plugin `rdma` to the network's chain"
+            )
         raise Bad(says, "on the node: rdma link; is the RDMA driver loaded (mlx5_ib)?")
     for name, state in port.rdma.items():
         if state and state != _ACTIVE:
             raise Bad(f"{name} of {port.name} is {state}", f"rdma link show {name}; it follows the interface's carrier")
     if view.verbs_files == ():
-        says = "the pod has no /dev/infiniband/uverbs*, so that no program in it can open the device"
-        raise Bad(says, "ask for the resource of the device plugin in the pod's manifest")
+        says = "the pod has no /dev/infiniband/uverbs*, so no program in it can open the device"
+        raise Bad(says, "request the device plugin's resource in the pod's manifest")
 
 
 CHECK = Check("rdma", _judge, after=("interface",))

@@ -1,4 +1,4 @@
-"""The one registry of the checks, in the order of the report: from the pod outwards."""
+"""The registry of the checks, in the order of the report: from the pod outwards."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ from railwright.net.checks import (
 from railwright.net.view import Check
 
 CHECKS: tuple[Check, ...] = tuple(
-    each.CHECK
-    for each in (interface, address, flows, route, gateway, rdma, bgp, leaf, reach, mtu, isolation, drops, offload)
+    module.CHECK
+    for module in (interface, address, flows, route, gateway, rdma, bgp, leaf, reach, mtu, isolation, drops, offload)
 )

@@ -1,4 +1,4 @@
-"""The pod's routes: what goes to the rail's prefixes, and to each peer, leaves by this interface."""
+"""The pod's routes: packets to the rail's prefixes and to each peer leave by this interface."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def _judge(view: View, note: Note) -> str:
     for way in view.ways:
         note(f"to {way.target}", way.interface or way.why or "nowhere", "ip route get")
     if isinstance(view.rail, Unseen) and not view.ways:
-        why = "where the rail's pods are is not known here"
+        why = "the prefixes of the rail's pods are not known here"
         raise CannotJudge(why, hint=f"{ON_THE_NODE}, or name a peer with --to")
     for prefix in _missing(view, port):
         says = f"no route of {port.name} leads to {prefix}, where the rail's pods are"
-        raise Bad(says, _add(view, port, prefix, "for good: among the routes of the network's ipam"))
+        raise Bad(says, _add(view, port, prefix, "permanently: add it to the routes of the network's ipam"))
     for way in view.ways:
         if way.interface != port.name:
-            says = f"what goes to {way.target} leaves by {way.interface or 'no interface'}, and not by {port.name}"
-            raise Bad(says, _add(view, port, way.target, "which route takes it away? ip route show table all; ip rule"))
+            says = f"packets to {way.target} leave by {way.interface or 'no interface'}, not by {port.name}"
+            raise Bad(says, _add(view, port, way.target, "find the route that wins: ip route show table all; ip rule"))
     return words
 
 
@@ -39,7 +39,7 @@ def _words(port: Port) -> str:
 
 
 def _missing(view: View, port: Port) -> list[Network]:
-    """The rail's prefixes that the routes do not cover, for the families of the interface's addresses."""
+    """Return the rail's prefixes that the routes do not cover, for the families of the interface's addresses."""
     if isinstance(view.rail, Unseen):
         return []
     routes = [route.destination for route in port.routes if route.table == "main"]
@@ -47,7 +47,7 @@ def _missing(view: View, port: Port) -> list[Network]:
 
 
 def _covers(routes: Iterable[Network], prefix: Network) -> bool:
-    """Whether the routes cover the whole prefix. Two halves cover it as well."""
+    """Report whether the routes cover the whole prefix, alone or together."""
     if isinstance(prefix, IPv4Network):
         return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv4Network)))
     return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv6Network)))
