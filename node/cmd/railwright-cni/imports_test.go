@@ -19,24 +19,24 @@ func TestThePluginIsSmall(t *testing.T) {
 	}
 	var own []string
 	for decoder := json.NewDecoder(strings.NewReader(string(listed))); ; {
-		var one struct {
+		var pkg struct {
 			ImportPath string
 			Imports    []string
 		}
-		if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
+		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(one.ImportPath, "k8s.io/") {
-			t.Errorf("%s is linked", one.ImportPath)
+		if strings.Contains(pkg.ImportPath, "k8s.io/") {
+			t.Errorf("%s is linked", pkg.ImportPath)
 		}
-		name, ours := strings.CutPrefix(one.ImportPath, "railwright/node/")
+		name, ours := strings.CutPrefix(pkg.ImportPath, "railwright/node/")
 		if !ours {
 			continue
 		}
 		own = append(own, name)
-		if slices.Contains(one.Imports, "regexp") {
+		if slices.Contains(pkg.Imports, "regexp") {
 			t.Errorf("%s imports regexp", name)
 		}
 	}

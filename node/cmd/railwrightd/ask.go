@@ -40,37 +40,37 @@ func ask(ctx context.Context, socket, method string, request, reply proto.Messag
 }
 
 // list the attachments.
-func list(ctx context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("list", arguments, 0, "socket", "json")
+func list(ctx context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("list", arguments, 0, "socket", "json")
 	if err != nil {
 		return 0, err
 	}
 	reply := &nodev1.ListReply{}
-	err = ask(ctx, given.socket, nodev1.NodeNetwork_List_FullMethodName, &nodev1.ListRequest{}, reply)
+	err = ask(ctx, opts.socket, nodev1.NodeNetwork_List_FullMethodName, &nodev1.ListRequest{}, reply)
 	if err != nil {
 		return 0, err
 	}
-	if given.json {
-		return exitOK, tellJSON(told, reply)
+	if opts.json {
+		return exitOK, tellJSON(out, reply)
 	}
-	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row(table, "NAMESPACE/POD", "INTERFACE", "RAIL", "TENANT", "ADDRESSES", "PORT", "FLOWS", "ADVERTISED")
-	for _, one := range reply.GetAttached() {
-		row(table, one.GetPod().GetNamespace()+"/"+one.GetPod().GetName(), one.GetKey().GetInterface(), one.GetRail(),
-			one.GetTenant(), strings.Join(one.GetAddresses(), " "), one.GetHostInterface(),
-			fmt.Sprintf("%d of %d", one.GetFlowsInstalled(), one.GetFlowsWanted()), yes(one.GetAdvertised()))
+	for _, attached := range reply.GetAttached() {
+		row(table, attached.GetPod().GetNamespace()+"/"+attached.GetPod().GetName(), attached.GetKey().GetInterface(), attached.GetRail(),
+			attached.GetTenant(), strings.Join(attached.GetAddresses(), " "), attached.GetHostInterface(),
+			fmt.Sprintf("%d of %d", attached.GetFlowsInstalled(), attached.GetFlowsWanted()), yes(attached.GetAdvertised()))
 	}
 	return exitOK, table.Flush()
 }
 
 // status of the rails and of the daemon; 1 where there is a problem.
-func status(ctx context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("status", arguments, 0, "socket", "json")
+func status(ctx context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("status", arguments, 0, "socket", "json")
 	if err != nil {
 		return 0, err
 	}
 	reply := &nodev1.StatusReply{}
-	err = ask(ctx, given.socket, nodev1.NodeNetwork_Status_FullMethodName, &nodev1.StatusRequest{}, reply)
+	err = ask(ctx, opts.socket, nodev1.NodeNetwork_Status_FullMethodName, &nodev1.StatusRequest{}, reply)
 	if err != nil {
 		return 0, err
 	}
@@ -87,28 +87,28 @@ func status(ctx context.Context, arguments []string, told io.Writer) (int, error
 	if len(problems) > 0 {
 		code = exitBad
 	}
-	if given.json {
-		return code, tellJSON(told, reply)
+	if opts.json {
+		return code, tellJSON(out, reply)
 	}
-	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row(table, "RAIL", "SWITCH READY", "UPLINK UP", "BGP ESTABLISHED")
 	for _, rail := range reply.GetRails() {
 		row(table, rail.GetRail(), yes(rail.GetSwitchReady()), yes(rail.GetUplinkUp()), yes(rail.GetSessionEstablished()))
 	}
 	err = table.Flush()
 	for _, problem := range problems {
-		_, failed := fmt.Fprintln(told, "problem: "+problem)
+		_, failed := fmt.Fprintln(out, "problem: "+problem)
 		err = errors.Join(err, failed)
 	}
 	return code, err
 }
 
-func tellJSON(told io.Writer, message proto.Message) error {
+func tellJSON(out io.Writer, message proto.Message) error {
 	content, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(message)
 	if err != nil {
 		return fmt.Errorf("the answer cannot be written as JSON: %w", err)
 	}
-	_, err = fmt.Fprintf(told, "%s\n", content)
+	_, err = fmt.Fprintf(out, "%s\n", content)
 	return err
 }
 

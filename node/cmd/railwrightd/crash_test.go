@@ -59,8 +59,8 @@ func (nl *nodeLab) mustDieAt(step failpoint.Name, request func() error) {
 	nl.MustBeKilled(nl.t, step)
 }
 
-func (nl *nodeLab) add(one *pod) error {
-	_, err := nl.Client.Add(railnode.Soon(nl.t), one.add)
+func (nl *nodeLab) add(p *pod) error {
+	_, err := nl.Client.Add(railnode.Soon(nl.t), p.add)
 	return err
 }
 
@@ -101,23 +101,23 @@ func TestADaemonKilledAtAnyStepLeavesNoOrphan(t *testing.T) {
 // killAtEach step of ADD and of DEL. An ADD that is asked again leaves what the next DEL is killed at.
 func (nl *nodeLab) killAtEach(adds, deletes []failpoint.Name) {
 	nl.t.Helper()
-	one := nl.newPod(3, "tenant-a")
+	pod := nl.newPod(3, "tenant-a")
 	for n := range max(len(adds), len(deletes)) {
 		step := failpoint.Name("")
 		if n < len(adds) {
 			step = adds[n]
-			nl.mustDieAt(step, func() error { return nl.add(one) })
+			nl.mustDieAt(step, func() error { return nl.add(pod) })
 		}
 		nl.restart()
-		if err := nl.add(one); err != nil {
+		if err := nl.add(pod); err != nil {
 			nl.t.Fatalf("ADD after a kill at %q: %v %v", step, err, detailsOf(err))
 		}
-		testlab.Eventually(nl.t, "the leaf has the routes", func() bool { return nl.leafHas(one) })
-		nl.mustWork(one)
+		testlab.Eventually(nl.t, "the leaf has the routes", func() bool { return nl.leafHas(pod) })
+		nl.mustWork(pod)
 		if n < len(deletes) {
 			nl.kill()
-			nl.killDELAt(one, deletes[n])
-		} else if err := nl.remove(one); err != nil {
+			nl.killDELAt(pod, deletes[n])
+		} else if err := nl.remove(pod); err != nil {
 			nl.t.Fatal(err)
 		} else {
 			nl.kill()
@@ -125,9 +125,9 @@ func (nl *nodeLab) killAtEach(adds, deletes []failpoint.Name) {
 	}
 }
 
-func (nl *nodeLab) killDELAt(one *pod, step failpoint.Name) {
+func (nl *nodeLab) killDELAt(p *pod, step failpoint.Name) {
 	nl.t.Helper()
-	nl.mustDieAt(step, func() error { return nl.remove(one) })
+	nl.mustDieAt(step, func() error { return nl.remove(p) })
 	nl.restart()
 	if step == failpoint.DeleteAccepted {
 		// Nothing was stored: the runtime's next DEL, or the pod's end, is what undoes it.
@@ -135,9 +135,9 @@ func (nl *nodeLab) killDELAt(one *pod, step failpoint.Name) {
 			nl.t.Fatalf("after a kill at %s: %v %v", step, reply, err)
 		}
 	}
-	if err := nl.remove(one); err != nil {
+	if err := nl.remove(p); err != nil {
 		nl.t.Fatalf("DEL again after a kill at %s: %v", step, err)
 	}
-	nl.mustBeGone(one)
+	nl.mustBeGone(p)
 	nl.kill()
 }

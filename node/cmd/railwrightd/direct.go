@@ -38,12 +38,12 @@ type cachedFlow struct {
 }
 
 // flows that the datapath has cached, and where they run.
-func flows(ctx context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("flows", arguments, 0, "config", "json")
+func flows(ctx context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("flows", arguments, 0, "config", "json")
 	if err != nil {
 		return 0, err
 	}
-	read, err := readConfig(given)
+	read, err := readConfig(opts)
 	if err != nil {
 		return 0, err
 	}
@@ -64,10 +64,10 @@ func flows(ctx context.Context, arguments []string, told io.Writer) (int, error)
 	if err != nil {
 		return 0, err
 	}
-	if given.json {
-		return exitOK, tellFlowsJSON(told, cached)
+	if opts.json {
+		return exitOK, tellFlowsJSON(out, cached)
 	}
-	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row(table, "IN PORT", "RUNS IN", "PACKETS", "BYTES", "WHY NOT IN HARDWARE", "MATCH -> ACTIONS")
 	for _, flow := range cached {
 		where := flow.Layer
@@ -90,28 +90,28 @@ func plain(text string) string {
 	}, text)
 }
 
-func tellFlowsJSON(told io.Writer, cached []openvswitch.CachedFlow) error {
+func tellFlowsJSON(out io.Writer, cached []openvswitch.CachedFlow) error {
 	all := make([]cachedFlow, 0, len(cached))
 	for _, flow := range cached {
-		one := cachedFlow{
+		entry := cachedFlow{
 			InPort: flow.InPort, Offloaded: flow.Offloaded, Layer: flow.Layer, Why: flow.Why, Packets: flow.Packets,
 			Bytes: flow.Bytes, Match: flow.Match, Actions: flow.Actions,
 		}
 		if flow.UsedSeconds >= 0 {
-			one.UsedSeconds = &flow.UsedSeconds
+			entry.UsedSeconds = &flow.UsedSeconds
 		}
-		all = append(all, one)
+		all = append(all, entry)
 	}
-	return json.NewEncoder(told).Encode(all)
+	return json.NewEncoder(out).Encode(all)
 }
 
 // forget a node that is off for good, so that its addresses may be others'.
-func forget(_ context.Context, arguments []string, told io.Writer) (int, error) {
-	given, words, err := parse("forget", arguments, 1, "config")
+func forget(_ context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, operands, err := parse("forget", arguments, 1, "config")
 	if err != nil {
 		return 0, err
 	}
-	read, err := readConfig(given)
+	read, err := readConfig(opts)
 	if err != nil {
 		return 0, err
 	}
@@ -119,10 +119,10 @@ func forget(_ context.Context, arguments []string, told io.Writer) (int, error) 
 		return 0, misuse{fmt.Errorf("the tenants are of kind %s; nodes are forgotten where it is %s", read.Tenants.Kind,
 			config.Folder)}
 	}
-	records, err := kinds.Forget(read.Tenants.Folder, words[0])
+	records, err := kinds.Forget(read.Tenants.Folder, operands[0])
 	if err != nil {
 		return 0, err
 	}
-	_, err = fmt.Fprintf(told, "%s is forgotten: %d records of it were deleted\n", words[0], records)
+	_, err = fmt.Fprintf(out, "%s is forgotten: %d records of it were deleted\n", operands[0], records)
 	return exitOK, err
 }

@@ -12,35 +12,35 @@ import (
 )
 
 // frrConfig prints FRR's configuration for the rails that railwrightd's own one names: the operator gives it to FRR.
-func frrConfig(_ context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("frr-config", arguments, 0, "config", "asn", "router-id", "bfd")
+func frrConfig(_ context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("frr-config", arguments, 0, "config", "asn", "router-id", "bfd")
 	if err != nil {
 		return 0, err
 	}
-	read, err := readConfig(given)
+	read, err := readConfig(opts)
 	if err != nil {
 		return 0, err
 	}
-	node, err := frrOf(read, given)
+	node, err := frrOf(read, opts)
 	if err != nil {
 		return 0, misuse{err}
 	}
-	_, err = io.WriteString(told, node.Text())
+	_, err = io.WriteString(out, node.Text())
 	return exitOK, err
 }
 
 // frrOf a node: what its configuration says, and what that leaves to be given.
-func frrOf(read config.Config, given options) (frrconfig.Node, error) {
-	asn, err := asnOf(read.FRR, given.asn)
+func frrOf(read config.Config, opts options) (frrconfig.Node, error) {
+	asn, err := asnOf(read.FRR, opts.asn)
 	if err != nil {
 		return frrconfig.Node{}, err
 	}
-	routerID, err := netip.ParseAddr(given.routerID)
+	routerID, err := netip.ParseAddr(opts.routerID)
 	if err != nil || !routerID.Is4() || routerID.IsUnspecified() || routerID.IsMulticast() || routerID.IsLoopback() {
 		return frrconfig.Node{}, fmt.Errorf("--router-id %.40q: give an IPv4 address that no other BGP speaker of the fabric "+
-			"has as its router id, as --router-id 10.255.1.1", given.routerID)
+			"has as its router id, as --router-id 10.255.1.1", opts.routerID)
 	}
-	node := frrconfig.Node{Backend: frrconfig.KernelTable, ASN: asn, RouterID: routerID, BFD: given.bfd}
+	node := frrconfig.Node{Backend: frrconfig.KernelTable, ASN: asn, RouterID: routerID, BFD: opts.bfd}
 	if read.FRR.Backend == config.Vty {
 		node.Backend = frrconfig.Vty
 	}

@@ -33,14 +33,14 @@ func deployed(t *testing.T) string {
 }
 
 // frrConfigOf a configuration, as the program prints it.
-func frrConfigOf(t *testing.T, configuration string, options ...string) (told, complained string, code int) {
+func frrConfigOf(t *testing.T, configuration string, options ...string) (stdout, complained string, code int) {
 	t.Helper()
 	file := t.TempDir() + "/railwrightd.yaml"
 	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	words := append([]string{"frr-config", "--config", file}, options...)
-	return outputs(t, exec.Command(railnode.Daemon(t), words...))
+	arguments := append([]string{"frr-config", "--config", file}, options...)
+	return outputs(t, exec.Command(railnode.Daemon(t), arguments...))
 }
 
 var numberedLeaves = strings.NewReplacer("leaf: unnumbered           #", "leaf: 192.0.2.0 #", "leaf: unnumbered\n", "leaf: 192.0.2.2\n")
@@ -53,23 +53,23 @@ func TestWhatIsDeployedGivesTheExamplesOfFRR(t *testing.T) {
 		"node-frr8-unnumbered.conf":  strings.Replace(deployed(t), "backend: kernel-table", vty, 1),
 		"node-frr8-numbered.conf":    numberedLeaves.Replace(strings.Replace(deployed(t), "backend: kernel-table", vty, 1)),
 	} {
-		wanted, err := os.ReadFile(deployFolder + "frr/" + example)
+		want, err := os.ReadFile(deployFolder + "frr/" + example)
 		if err != nil {
 			t.Fatal(err)
 		}
-		told, complained, code := frrConfigOf(t, configuration, "--router-id", "10.255.1.1", "--asn", "4200000101")
-		if code != exitOK || complained != "" || told != string(wanted) {
-			t.Errorf("%s: status %d, %q\n%s", example, code, complained, told)
+		stdout, complained, code := frrConfigOf(t, configuration, "--router-id", "10.255.1.1", "--asn", "4200000101")
+		if code != exitOK || complained != "" || stdout != string(want) {
+			t.Errorf("%s: status %d, %q\n%s", example, code, complained, stdout)
 		}
 	}
 }
 
 func TestFRRConfigSaysWhatItLacks(t *testing.T) {
 	vty := strings.Replace(deployed(t), "backend: kernel-table", "backend: vty\n  asn: 65001\n#", 1)
-	for _, one := range []struct {
+	for _, test := range []struct {
 		configuration string
 		options       []string
-		told          string
+		want          string
 	}{
 		{deployed(t), []string{"--asn", "65001"}, `--router-id "": give an IPv4 address`},
 		{deployed(t), []string{"--asn", "65001", "--router-id", "fd00::1"}, `--router-id "fd00::1"`},
@@ -79,18 +79,18 @@ func TestFRRConfigSaysWhatItLacks(t *testing.T) {
 		{vty, []string{"--router-id", "10.255.1.1", "--asn", "65002"}, "--asn 65002 is not the configuration's frr.asn 65001"},
 		{"rails: []\n", []string{"--router-id", "10.255.1.1", "--asn", "65002"}, "rails: 0 are given"},
 	} {
-		told, complained, code := frrConfigOf(t, one.configuration, one.options...)
-		if code != exitMisuse || told != "" || !strings.Contains(complained, one.told) {
-			t.Errorf("%v: status %d, %q %q", one.options, code, told, complained)
+		stdout, complained, code := frrConfigOf(t, test.configuration, test.options...)
+		if code != exitMisuse || stdout != "" || !strings.Contains(complained, test.want) {
+			t.Errorf("%v: status %d, %q %q", test.options, code, stdout, complained)
 		}
 	}
 }
 
 func TestBFDIsAskedFor(t *testing.T) {
 	plain, _, _ := frrConfigOf(t, deployed(t), "--router-id", "10.255.1.1", "--asn", "65001")
-	told, _, code := frrConfigOf(t, deployed(t), "--router-id", "10.255.1.1", "--asn", "65001", "--bfd")
+	stdout, _, code := frrConfigOf(t, deployed(t), "--router-id", "10.255.1.1", "--asn", "65001", "--bfd")
 	for _, part := range []string{"bgpd=yes, bfdd=yes\n", "\n neighbor LEAVES bfd\n"} {
-		if code != exitOK || !strings.Contains(told, part) || strings.Contains(plain, part) {
+		if code != exitOK || !strings.Contains(stdout, part) || strings.Contains(plain, part) {
 			t.Errorf("%q is not there with --bfd alone: status %d", part, code)
 		}
 	}
@@ -152,8 +152,8 @@ func TestNothingWrongLeavesAnFRRThatWasConfiguredSo(t *testing.T) {
 					node.IP(t, "addr", "add", "192.0.2.1/31", "dev", "br-rail0")
 				}
 				known, _, _ := strings.Cut(leaf, " ")
-				told := strings.ReplaceAll(fmt.Sprintf(permissive, known, rail+1, leaf), "interface 192.0.2.1\n", "interface swp1\n")
-				leaves = append(leaves, testlab.StartFRR(t, namespace, release.Version, told))
+				config := strings.ReplaceAll(fmt.Sprintf(permissive, known, rail+1, leaf), "interface 192.0.2.1\n", "interface swp1\n")
+				leaves = append(leaves, testlab.StartFRR(t, namespace, release.Version, config))
 			}
 			frr := testlab.StartFRR(t, node, release.Version, text)
 			takenWhole(t, text, frr.Show(t, "show running-config"))
@@ -204,14 +204,14 @@ func heard(t *testing.T, leaf *testlab.FRR) []string {
 	var found []string
 	for _, family := range []string{"ipv4", "ipv6"} {
 		for line := range strings.Lines(leaf.Show(t, "show bgp "+family+" unicast")) {
-			words := strings.Fields(line)
-			if len(words) < 2 || !strings.HasPrefix(words[0], "*") {
+			fields := strings.Fields(line)
+			if len(fields) < 2 || !strings.HasPrefix(fields[0], "*") {
 				continue
 			}
 			// A prefix may touch the marks before it.
-			prefix := strings.TrimLeft(words[0], "*>=")
+			prefix := strings.TrimLeft(fields[0], "*>=")
 			if prefix == "" {
-				prefix = words[1]
+				prefix = fields[1]
 			}
 			if strings.Contains(prefix, "/") {
 				found = append(found, prefix)

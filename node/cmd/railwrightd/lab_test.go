@@ -116,11 +116,11 @@ func (nl *nodeLab) newPod(n int, namespace string) *pod {
 	nl.t.Helper()
 	face, mac := fmt.Sprintf("veth%d", n), fmt.Sprintf("02:00:00:01:%02x:%02x", n>>8, n&0xff)
 	made := &pod{Namespace: nl.OVS.AddPod(nl.t, nl.rail.Bridge(), face, mac), n: n}
-	for _, words := range []string{
+	for _, want := range []string{
 		fmt.Sprintf("addr add 10.1.0.%d/16 dev eth0", n), fmt.Sprintf("addr add fd00:1::%x/64 dev eth0 nodad", n),
 		"route add default via 10.1.0.1", "-6 route add default via fe80::1 dev eth0",
 	} {
-		made.IP(nl.t, strings.Fields(words)...)
+		made.IP(nl.t, strings.Fields(want)...)
 	}
 	made.add = &nodev1.AddRequest{
 		Key:   &nodev1.Key{Network: "rail0", ContainerId: fmt.Sprintf("c%d", n), Interface: "eth0"},
@@ -135,15 +135,15 @@ func (nl *nodeLab) newPod(n int, namespace string) *pod {
 
 func (nl *nodeLab) mustAdd(pods ...*pod) {
 	nl.t.Helper()
-	for _, one := range pods {
-		if _, err := nl.Client.Add(railnode.Soon(nl.t), one.add); err != nil {
+	for _, p := range pods {
+		if _, err := nl.Client.Add(railnode.Soon(nl.t), p.add); err != nil {
 			nl.t.Fatalf("%v: %v", err, detailsOf(err))
 		}
 	}
 }
 
-func (nl *nodeLab) remove(one *pod) error {
-	_, err := nl.Client.Delete(railnode.Soon(nl.t), &nodev1.DeleteRequest{Key: one.add.GetKey(), Parts: one.add.GetParts()})
+func (nl *nodeLab) remove(p *pod) error {
+	_, err := nl.Client.Delete(railnode.Soon(nl.t), &nodev1.DeleteRequest{Key: p.add.GetKey(), Parts: p.add.GetParts()})
 	return err
 }
 

@@ -35,14 +35,14 @@ func (links) Within(prefixes []netip.Prefix) ([]string, error) {
 		return nil, err
 	}
 	var own []string
-	for _, one := range found {
-		address, _ := netip.AddrFromSlice(one.IP)
+	for _, assigned := range found {
+		address, _ := netip.AddrFromSlice(assigned.IP)
 		address = address.Unmap()
 		if !slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(address) }) {
 			continue
 		}
-		name := fmt.Sprintf("interface %d", one.LinkIndex)
-		if link, err := netlink.LinkByIndex(one.LinkIndex); err == nil {
+		name := fmt.Sprintf("interface %d", assigned.LinkIndex)
+		if link, err := netlink.LinkByIndex(assigned.LinkIndex); err == nil {
 			name = link.Attrs().Name
 		}
 		own = append(own, fmt.Sprintf("%v (%s)", address, name))

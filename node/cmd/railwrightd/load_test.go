@@ -14,7 +14,7 @@ func BenchmarkAttachAndDetach(b *testing.B) {
 	lab := newLab(b, railnode.NewFRR)
 	lab.restart()
 	pods := lab.bulk(100, 101)
-	lab.all(pods[1:], func(one *pod) error { return lab.add(one) })
+	lab.all(pods[1:], func(p *pod) error { return lab.add(p) })
 	before := lab.Resident(b) >> 10
 	var adds, deletes []time.Duration
 	for b.Loop() {

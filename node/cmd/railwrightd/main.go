@@ -40,7 +40,7 @@ const usage = `railwrightd: the pods' GPU network of this node
 `
 
 // verb is one of the things to do; it gives the exit status.
-type verb func(ctx context.Context, arguments []string, told io.Writer) (int, error)
+type verb func(ctx context.Context, arguments []string, out io.Writer) (int, error)
 
 // misuse is an error in what was typed or configured.
 type misuse struct{ error }
@@ -86,21 +86,21 @@ type options struct {
 }
 
 // parse the arguments, up to as many plain words as are wanted.
-func parse(verb string, arguments []string, words int, named ...string) (options, []string, error) {
-	var given options
+func parse(verb string, arguments []string, operands int, named ...string) (options, []string, error) {
+	var opts options
 	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	define := map[string]func(){
-		"config":       func() { flags.StringVar(&given.config, "config", "/etc/railwright/railwrightd.yaml", "") },
-		"node":         func() { flags.StringVar(&given.node, "node", "", "") },
-		"socket":       func() { flags.StringVar(&given.socket, "socket", config.DefaultSocket, "") },
-		"log-level":    func() { flags.StringVar(&given.logLevel, "log-level", "info", "") },
-		"asn":          func() { flags.StringVar(&given.asn, "asn", "", "") },
-		"router-id":    func() { flags.StringVar(&given.routerID, "router-id", "", "") },
-		"bfd":          func() { flags.BoolVar(&given.bfd, "bfd", false, "") },
-		"check-config": func() { flags.BoolVar(&given.check, "check-config", false, "") },
-		"version":      func() { flags.BoolVar(&given.version, "version", false, "") },
-		"json":         func() { flags.BoolVar(&given.json, "json", false, "") },
+		"config":       func() { flags.StringVar(&opts.config, "config", "/etc/railwright/railwrightd.yaml", "") },
+		"node":         func() { flags.StringVar(&opts.node, "node", "", "") },
+		"socket":       func() { flags.StringVar(&opts.socket, "socket", config.DefaultSocket, "") },
+		"log-level":    func() { flags.StringVar(&opts.logLevel, "log-level", "info", "") },
+		"asn":          func() { flags.StringVar(&opts.asn, "asn", "", "") },
+		"router-id":    func() { flags.StringVar(&opts.routerID, "router-id", "", "") },
+		"bfd":          func() { flags.BoolVar(&opts.bfd, "bfd", false, "") },
+		"check-config": func() { flags.BoolVar(&opts.check, "check-config", false, "") },
+		"version":      func() { flags.BoolVar(&opts.version, "version", false, "") },
+		"json":         func() { flags.BoolVar(&opts.json, "json", false, "") },
 	}
 	for _, name := range named {
 		define[name]()
@@ -110,9 +110,9 @@ func parse(verb string, arguments []string, words int, named ...string) (options
 	for rest := arguments; ; rest = flags.Args()[1:] {
 		if err := flags.Parse(rest); err != nil {
 			if errors.Is(err, flag.ErrHelp) {
-				return given, nil, err
+				return opts, nil, err
 			}
-			return given, nil, misuse{fmt.Errorf("%w; the options are --%s", err,
+			return opts, nil, misuse{fmt.Errorf("%w; the options are --%s", err,
 				strings.Join(slices.Sorted(slices.Values(named)), ", --"))}
 		}
 		if flags.NArg() == 0 {
@@ -120,8 +120,8 @@ func parse(verb string, arguments []string, words int, named ...string) (options
 		}
 		plain = append(plain, flags.Arg(0))
 	}
-	if len(plain) != words {
-		return given, nil, misuse{fmt.Errorf("%s takes %d words, %d are given: %q", verb, words, len(plain), plain)}
+	if len(plain) != operands {
+		return opts, nil, misuse{fmt.Errorf("%s takes %d words, %d are given: %q", verb, operands, len(plain), plain)}
 	}
-	return given, plain, nil
+	return opts, plain, nil
 }

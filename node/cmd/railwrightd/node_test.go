@@ -92,8 +92,8 @@ func (nl *nodeLab) bulk(first, count int) []*pod {
 	}
 	batch := nl.Host.Command("ip", "-batch", "-")
 	batch.Stdin = strings.NewReader(links.String())
-	if told, err := batch.CombinedOutput(); err != nil {
-		nl.t.Fatalf("%v\n%s", err, told)
+	if output, err := batch.CombinedOutput(); err != nil {
+		nl.t.Fatalf("%v\n%s", err, output)
 	}
 	nl.OVS.Vsctl(nl.t, ports[1:]...)
 	return made
@@ -102,8 +102,8 @@ func (nl *nodeLab) bulk(first, count int) []*pod {
 // leafRoutes counts the pods that the leaf has an IPv4 route to.
 func (nl *nodeLab) leafRoutes(pods []*pod) int {
 	var addresses []string
-	for _, one := range pods {
-		addresses = append(addresses, one.add.GetAddresses()[0])
+	for _, p := range pods {
+		addresses = append(addresses, p.add.GetAddresses()[0])
 	}
 	return nl.leaf.Count(addresses...)
 }
@@ -113,7 +113,7 @@ func (nl *nodeLab) hold(t *testing.T) {
 	pods := nl.bulk(100, 200)
 	for i := 0; i < len(pods); i += 50 {
 		began := time.Now()
-		nl.all(pods[i:i+50], func(one *pod) error { return nl.add(one) })
+		nl.all(pods[i:i+50], func(p *pod) error { return nl.add(p) })
 		t.Logf("50 ADDs at once, %d held before: %v", i, time.Since(began))
 	}
 	testlab.Eventually(t, "the leaf has all routes", func() bool { return nl.leafRoutes(pods) == len(pods) })
@@ -129,13 +129,13 @@ func (nl *nodeLab) hold(t *testing.T) {
 		t.Errorf("the leaf has %d of the routes", count)
 	}
 	began = time.Now()
-	nl.all(pods, func(one *pod) error { return nl.remove(one) })
+	nl.all(pods, func(p *pod) error { return nl.remove(p) })
 	t.Logf("200 DELs at once: %v", time.Since(began))
 	testlab.Eventually(t, "the leaf has none of them", func() bool { return nl.leafRoutes(pods) == 0 })
-	for _, one := range []*pod{pods[0], pods[99], pods[199]} {
-		address := "=" + one.add.GetAddresses()[0]
+	for _, p := range []*pod{pods[0], pods[99], pods[199]} {
+		address := "=" + p.add.GetAddresses()[0]
 		testlab.Eventually(t, "no flow names "+address, func() bool {
-			return nl.flowsNaming(address+",", address+" ", one.add.GetMac()) == 0
+			return nl.flowsNaming(address+",", address+" ", p.add.GetMac()) == 0
 		})
 	}
 }
@@ -143,10 +143,10 @@ func (nl *nodeLab) hold(t *testing.T) {
 func (nl *nodeLab) all(pods []*pod, act func(*pod) error) {
 	nl.t.Helper()
 	var group sync.WaitGroup
-	for _, one := range pods {
+	for _, p := range pods {
 		group.Go(func() {
-			if err := act(one); err != nil {
-				nl.t.Errorf("pod %d: %v %v", one.n, err, detailsOf(err))
+			if err := act(p); err != nil {
+				nl.t.Errorf("pod %d: %v %v", p.n, err, detailsOf(err))
 			}
 		})
 	}

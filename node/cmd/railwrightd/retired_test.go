@@ -17,17 +17,17 @@ func TestARailThatIsTakenOutOfTheConfiguration(t *testing.T) {
 			lab := &nodeLab{node, t, node.Rails[0], node.Leaves[0]}
 			lab.Configure(t, "{kind: local}")
 			lab.restart()
-			one, two := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a")
-			lab.mustAdd(one, two)
+			p, two := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a")
+			lab.mustAdd(p, two)
 			lab.kill()
 			lab.withoutRail(t, lab.rail.Name())
 			lab.Rails = lab.Rails[1:]
 			lab.restart()
-			if !one.reaches(two.add.GetAddresses()[0]) {
+			if !p.reaches(two.add.GetAddresses()[0]) {
 				t.Error("pods of the rail do not reach each other any more")
 			}
-			testlab.Eventually(t, "the leaf has their routes", func() bool { return lab.leafHas(one) && lab.leafHas(two) })
-			for _, pod := range []*pod{one, two} {
+			testlab.Eventually(t, "the leaf has their routes", func() bool { return lab.leafHas(p) && lab.leafHas(two) })
+			for _, pod := range []*pod{p, two} {
 				if err := lab.remove(pod); err != nil {
 					t.Fatal(err, detailsOf(err))
 				}

@@ -36,20 +36,20 @@ func deployedCapabilities(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := manifest.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities
-	if !slices.Equal(given.Drop, []string{"ALL"}) || len(given.Add) == 0 {
-		t.Fatalf("the DaemonSet's capabilities are %+v", given)
+	test := manifest.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities
+	if !slices.Equal(test.Drop, []string{"ALL"}) || len(test.Add) == 0 {
+		t.Fatalf("the DaemonSet's capabilities are %+v", test)
 	}
-	return given.Add
+	return test.Add
 }
 
 // with these capabilities alone, and no way to more.
-func with(capabilities []string, words ...string) []string {
+func with(capabilities []string, arguments ...string) []string {
 	set := "-all"
-	for _, one := range capabilities {
-		set += ",+" + strings.ToLower(one)
+	for _, capability := range capabilities {
+		set += ",+" + strings.ToLower(capability)
 	}
-	return append([]string{"setpriv", "--bounding-set=" + set, "--inh-caps=-all", "--no-new-privs"}, words...)
+	return append([]string{"setpriv", "--bounding-set=" + set, "--inh-caps=-all", "--no-new-privs"}, arguments...)
 }
 
 // TestEachCapabilityThatIsDeployedIsNeededAndNoOther: FRR's socket is another user's, as it is where FRR is installed.
@@ -59,15 +59,15 @@ func TestEachCapabilityThatIsDeployedIsNeededAndNoOther(t *testing.T) {
 	lab.giveSocket(t, frrUser)
 	all := deployedCapabilities(t)
 	check := []string{railnode.Daemon(t), "--check-config", "--config", lab.Config()}
-	if told, _, code := outputs(t, lab.Host.Command(with(all, check...)...)); code != exitOK || strings.Contains(told, "problem") {
-		t.Errorf("with what is deployed: status %d, %q", code, told)
+	if stdout, _, code := outputs(t, lab.Host.Command(with(all, check...)...)); code != exitOK || strings.Contains(stdout, "problem") {
+		t.Errorf("with what is deployed: status %d, %q", code, stdout)
 	}
 	for _, missing := range all {
 		t.Run("without "+missing, func(t *testing.T) {
-			rest := slices.DeleteFunc(slices.Clone(all), func(one string) bool { return one == missing })
-			told, _, code := outputs(t, lab.Host.Command(with(rest, check...)...))
-			t.Log(told)
-			if code != exitBad || !strings.Contains(told, "the capability "+missing+" is missing") || strings.Count(told, "problem: ") != 1 {
+			rest := slices.DeleteFunc(slices.Clone(all), func(capability string) bool { return capability == missing })
+			stdout, _, code := outputs(t, lab.Host.Command(with(rest, check...)...))
+			t.Log(stdout)
+			if code != exitBad || !strings.Contains(stdout, "the capability "+missing+" is missing") || strings.Count(stdout, "problem: ") != 1 {
 				t.Errorf("--check-config: status %d", code)
 			}
 			lab.serveWith(t, rest, func() {
@@ -76,9 +76,9 @@ func TestEachCapabilityThatIsDeployedIsNeededAndNoOther(t *testing.T) {
 				if !strings.Contains(answer, "503") || !strings.Contains(answer, "the capability "+missing+" is missing") {
 					t.Error("it says that it is ready")
 				}
-				told, _, code := lab.call(t, "status", "--socket", lab.Socket())
-				if code != exitBad || !strings.Contains(told, "problem: the capability "+missing) {
-					t.Errorf("status: %d %q", code, told)
+				stdout, _, code := lab.call(t, "status", "--socket", lab.Socket())
+				if code != exitBad || !strings.Contains(stdout, "problem: the capability "+missing) {
+					t.Errorf("status: %d %q", code, stdout)
 				}
 			})
 		})
@@ -101,9 +101,9 @@ func TestEachCapabilityThatIsDeployedIsNeededAndNoOther(t *testing.T) {
 	if err := os.Remove(lab.FRR.Socket("bgpd")); err != nil {
 		t.Fatal(err)
 	}
-	told, _, code := outputs(t, lab.Host.Command(check...))
-	if code != exitFailure || !strings.Contains(told, "whether "+lab.FRR.Socket("bgpd")+" may be connected to cannot be told") {
-		t.Errorf("--check-config with no bgpd: status %d, %q", code, told)
+	stdout, _, code := outputs(t, lab.Host.Command(check...))
+	if code != exitFailure || !strings.Contains(stdout, "whether "+lab.FRR.Socket("bgpd")+" may be connected to cannot be told") {
+		t.Errorf("--check-config with no bgpd: status %d, %q", code, stdout)
 	}
 }
 
@@ -134,8 +134,8 @@ func (nl *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
 	defer func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
-		if told, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("%s", told)
+		if output, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("%s", output)
 		}
 		_ = log.Close()
 	}()
@@ -143,14 +143,14 @@ func (nl *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
 }
 
 // awaitReady until /readyz tells these words, and none of the others; it gives all that it tells.
-func (nl *nodeLab) awaitReady(t *testing.T, words string, others ...string) string {
+func (nl *nodeLab) awaitReady(t *testing.T, want string, more ...string) string {
 	t.Helper()
 	var answer string
-	testlab.Eventually(t, "/readyz tells "+words, func() bool {
-		told, err := nl.Host.Try("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3; cat <&3`)
-		answer = told
-		return err == nil && strings.Contains(told, words) &&
-			!slices.ContainsFunc(others, func(other string) bool { return strings.Contains(told, other) })
+	testlab.Eventually(t, "/readyz tells "+want, func() bool {
+		response, err := nl.Host.Try("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3; cat <&3`)
+		answer = response
+		return err == nil && strings.Contains(response, want) &&
+			!slices.ContainsFunc(more, func(other string) bool { return strings.Contains(response, other) })
 	})
 	return answer
 }

@@ -31,30 +31,30 @@ var write = flag.Bool("write", false, "write the schemas and samples instead of 
 type schema map[string]any
 
 func TestSchemasAndSamplesAreWhatTheVerbsPrint(t *testing.T) {
-	for verb, one := range map[string]struct {
+	for verb, test := range map[string]struct {
 		schema schema
 		tell   func(*bytes.Buffer) error
 	}{
-		"list":   {messageSchema(t, sampleList), func(told *bytes.Buffer) error { return tellJSON(told, sampleList) }},
-		"status": {messageSchema(t, sampleStatus), func(told *bytes.Buffer) error { return tellJSON(told, sampleStatus) }},
+		"list":   {messageSchema(t, sampleList), func(out *bytes.Buffer) error { return tellJSON(out, sampleList) }},
+		"status": {messageSchema(t, sampleStatus), func(out *bytes.Buffer) error { return tellJSON(out, sampleStatus) }},
 		"flows": {
 			schema{"type": "array", "items": structSchema(t, reflect.TypeFor[cachedFlow]())},
-			func(told *bytes.Buffer) error { return tellFlowsJSON(told, sampleFlows) },
+			func(out *bytes.Buffer) error { return tellFlowsJSON(out, sampleFlows) },
 		},
 	} {
-		one.schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-		one.schema["title"] = "What `railwrightd " + verb + " --json` prints"
-		var described, told, sample bytes.Buffer
+		test.schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+		test.schema["title"] = "What `railwrightd " + verb + " --json` prints"
+		var described, printed, sample bytes.Buffer
 		encoder := json.NewEncoder(&described)
 		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(one.schema); err != nil {
+		if err := encoder.Encode(test.schema); err != nil {
 			t.Fatal(err)
 		}
-		if err := one.tell(&told); err != nil {
+		if err := test.tell(&printed); err != nil {
 			t.Fatal(err)
 		}
 		// protojson puts spaces where it likes, so that nobody compares its bytes.
-		if err := json.Indent(&sample, told.Bytes(), "", "  "); err != nil {
+		if err := json.Indent(&sample, printed.Bytes(), "", "  "); err != nil {
 			t.Fatal(err)
 		}
 		keep(t, schemaFolder+"railwrightd-"+verb+".schema.json", described.Bytes())

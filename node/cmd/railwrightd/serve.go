@@ -29,25 +29,25 @@ import (
 )
 
 // serve the plugins until ctx ends.
-func serve(ctx context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("railwrightd", arguments, 0, "config", "node", "log-level", "check-config", "version")
+func serve(ctx context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("railwrightd", arguments, 0, "config", "node", "log-level", "check-config", "version")
 	if err != nil {
 		return 0, err
 	}
-	if given.version {
-		_, err = fmt.Fprintln(told, "railwrightd "+release.Version)
+	if opts.version {
+		_, err = fmt.Fprintln(out, "railwrightd "+release.Version)
 		return exitOK, err
 	}
-	read, err := readConfig(given)
+	read, err := readConfig(opts)
 	if err != nil {
 		return 0, err
 	}
-	if given.check {
-		return tellCheck(told, given.config, read)
+	if opts.check {
+		return tellCheck(out, opts.config, read)
 	}
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(given.logLevel)); err != nil {
-		return 0, misuse{fmt.Errorf("--log-level %.40q: give debug, info, warn or error", given.logLevel)}
+	if err := level.UnmarshalText([]byte(opts.logLevel)); err != nil {
+		return 0, misuse{fmt.Errorf("--log-level %.40q: give debug, info, warn or error", opts.logLevel)}
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", read.Node)
 	if failpoint.Armed {
@@ -61,8 +61,8 @@ func serve(ctx context.Context, arguments []string, told io.Writer) (int, error)
 	return exitOK, serveWith(ctx, read, log)
 }
 
-func readConfig(given options) (config.Config, error) {
-	read, err := config.Read(given.config, given.node)
+func readConfig(opts options) (config.Config, error) {
+	read, err := config.Read(opts.config, opts.node)
 	if err == nil {
 		err = announceSettings(read).Check()
 	}
@@ -73,11 +73,11 @@ func readConfig(given options) (config.Config, error) {
 }
 
 // tellCheck of a file that has no mistakes: whether this process may do what it asks for.
-func tellCheck(told io.Writer, file string, read config.Config) (int, error) {
-	_, err := fmt.Fprintf(told, "%s: %d rails, no mistakes\n", file, len(read.Rails))
+func tellCheck(out io.Writer, file string, read config.Config) (int, error) {
+	_, err := fmt.Fprintf(out, "%s: %d rails, no mistakes\n", file, len(read.Rails))
 	found := rightsFor(read)
 	for _, problem := range slices.Concat(found.missing, found.unknown, found.away) {
-		_, failed := fmt.Fprintln(told, "problem: "+problem)
+		_, failed := fmt.Fprintln(out, "problem: "+problem)
 		err = errors.Join(err, failed)
 	}
 	switch {
@@ -208,7 +208,7 @@ func openParts(
 		return parts, closeAll, err
 	}
 	parts.Config, parts.Forget = read, func(rail string) error { return forgetRail(read, rail) }
-	err = openFabric(ctx, &parts, func(one func()) { closers = append(closers, one) })
+	err = openFabric(ctx, &parts, func(closer func()) { closers = append(closers, closer) })
 	return parts, closeAll, err
 }
 

@@ -151,7 +151,7 @@ func manyWait(t *testing.T, bench *bench) {
 }
 
 // mustSay why a prefix is not advertised, once FRR has had the time to tell it.
-func (bn *bench) mustSay(t *testing.T, rail int, prefix string, words ...string) {
+func (bn *bench) mustSay(t *testing.T, rail int, prefix string, want ...string) {
 	t.Helper()
 	testlab.UntilRight(t, func() string {
 		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
@@ -160,7 +160,7 @@ func (bn *bench) mustSay(t *testing.T, rail int, prefix string, words ...string)
 		if !errors.Is(err, ErrNotAdvertised) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
-		for _, each := range words {
+		for _, each := range want {
 			if !strings.Contains(err.Error(), each) {
 				return err.Error()
 			}

@@ -38,8 +38,8 @@ func TestBFDNoticesADeadPath(t *testing.T) {
 	t.Logf("routes of a silent path were gone after %.2f s", time.Since(began).Seconds())
 	for _, leaf := range fabric.leaves {
 		// Cease, BFD Down: RFC 9384.
-		if told := leaf.frr.Show(t, "show bgp neighbors json"); !strings.Contains(told, `"lastErrorCodeSubcode":"060A"`) {
-			t.Errorf("it was not BFD that noticed: %s", told)
+		if neighbors := leaf.frr.Show(t, "show bgp neighbors json"); !strings.Contains(neighbors, `"lastErrorCodeSubcode":"060A"`) {
+			t.Errorf("it was not BFD that noticed: %s", neighbors)
 		}
 	}
 }

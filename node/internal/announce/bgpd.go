@@ -30,12 +30,12 @@ type conversation struct {
 
 // refusal is bgpd's own no to a command.
 type refusal struct {
-	command, answer string
-	status          byte
+	command, reply string
+	status         byte
 }
 
 func (r refusal) Error() string {
-	return fmt.Sprintf("bgpd refuses %q: %s (status %d)", r.command, brief(r.answer), r.status)
+	return fmt.Sprintf("bgpd refuses %q: %s (status %d)", r.command, brief(r.reply), r.status)
 }
 
 // open a conversation with the right to configure; close it. It ends with ctx.
@@ -73,7 +73,7 @@ func (c *conversation) say(command string) (string, error) {
 	if _, err := c.connection.Write(append([]byte(command), 0)); err != nil {
 		return "", c.failed(command, err)
 	}
-	text, status, err := c.answer()
+	text, status, err := c.readReply()
 	if err != nil {
 		return "", c.failed(command, err)
 	}
@@ -83,20 +83,20 @@ func (c *conversation) say(command string) (string, error) {
 	return text, nil
 }
 
-func (c *conversation) answer() (string, byte, error) {
-	var told []byte
+func (c *conversation) readReply() (string, byte, error) {
+	var text []byte
 	chunk := make([]byte, 64<<10)
 	for {
 		count, err := c.connection.Read(chunk)
-		seen := max(0, len(told)-3)
-		told = append(told, chunk[:count]...)
-		if end := bytes.IndexByte(told[seen:], 0) + seen; end >= seen && len(told) >= end+4 {
-			if len(told) > end+4 || !bytes.Equal(told[end:end+3], []byte{0, 0, 0}) {
+		seen := max(0, len(text)-3)
+		text = append(text, chunk[:count]...)
+		if end := bytes.IndexByte(text[seen:], 0) + seen; end >= seen && len(text) >= end+4 {
+			if len(text) > end+4 || !bytes.Equal(text[end:end+3], []byte{0, 0, 0}) {
 				return "", 0, errors.New("the answer is not of FRR's kind: a NUL within it")
 			}
-			return string(told[:end]), told[end+3], nil
+			return string(text[:end]), text[end+3], nil
 		}
-		if len(told) > answerLimit {
+		if len(text) > answerLimit {
 			return "", 0, fmt.Errorf("the answer is above %d MiB", answerLimit>>20)
 		}
 		if err != nil {

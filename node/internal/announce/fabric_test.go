@@ -191,7 +191,7 @@ func (f *fabric) wait(t *testing.T, announcer Announcer, rail int, prefixes []ne
 }
 
 // event waits for one whose reason has these words.
-func event(t *testing.T, events <-chan Event, words string) {
+func event(t *testing.T, events <-chan Event, want string) {
 	t.Helper()
 	late := time.After(testlab.Patience)
 	var heard []string
@@ -199,14 +199,14 @@ func event(t *testing.T, events <-chan Event, words string) {
 		select {
 		case event, open := <-events:
 			if !open {
-				t.Fatalf("events ended before %q; heard %q", words, heard)
+				t.Fatalf("events ended before %q; heard %q", want, heard)
 			}
-			if strings.Contains(event.Why, words) {
+			if strings.Contains(event.Why, want) {
 				return
 			}
 			heard = append(heard, event.Why)
 		case <-late:
-			t.Fatalf("no event %q within %v; heard %q", words, testlab.Patience, heard)
+			t.Fatalf("no event %q within %v; heard %q", want, testlab.Patience, heard)
 		}
 	}
 }

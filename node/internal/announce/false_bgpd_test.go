@@ -81,7 +81,7 @@ const noAnswer = "no answer"
 type hostileCase struct {
 	name   string
 	answer func(net.Conn, string) bool
-	words  string
+	want   string
 }
 
 func hostileCases() []hostileCase {
@@ -120,10 +120,10 @@ func hostileCases() []hostileCase {
 
 func TestHostileAnswersAreErrorsInBoundedTime(t *testing.T) {
 	t.Parallel()
-	for _, one := range hostileCases() {
-		t.Run(one.name, func(t *testing.T) {
+	for _, test := range hostileCases() {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			one.run(t)
+			test.run(t)
 		})
 	}
 }
@@ -134,13 +134,13 @@ func (h hostileCase) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	limit := time.Minute // the exchange's own limits are those that count
-	if h.words == noAnswer {
+	if h.want == noAnswer {
 		limit = 300 * time.Millisecond
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	_, err = vty.Session(ctx, falseRail)
-	if err == nil || !regexp.MustCompile(h.words).MatchString(err.Error()) || len(err.Error()) > 400 || strings.ContainsAny(err.Error(), "\x1b\n\x00") {
+	if err == nil || !regexp.MustCompile(h.want).MatchString(err.Error()) || len(err.Error()) > 400 || strings.ContainsAny(err.Error(), "\x1b\n\x00") {
 		t.Errorf("session: %v", err)
 	}
 	if limit == time.Minute && ctx.Err() != nil {

@@ -50,13 +50,13 @@ const (
 )
 
 func (f *forgotten) look(ctx context.Context) string {
-	before, told := f.suspects, ""
+	before, logged := f.suspects, ""
 	f.suspects = map[netip.Prefix]suspect{}
 	for _, rail := range f.reader.settings.Rails {
 		extra, err := f.extra(ctx, rail)
 		if err != nil {
 			// bgpd does not answer: the next look says so.
-			return told
+			return logged
 		}
 		var sure []netip.Prefix
 		for _, prefix := range extra {
@@ -74,13 +74,13 @@ func (f *forgotten) look(ctx context.Context) string {
 			continue
 		}
 		if count, err := f.teller.tellAgain(ctx, rail, sure); err != nil || count > 0 {
-			told = fmt.Sprintf("bgpd still announced %s on rail %s though it was withdrawn: told it again", some(sure), rail.Name)
+			logged = fmt.Sprintf("bgpd still announced %s on rail %s though it was withdrawn: told it again", some(sure), rail.Name)
 			if err != nil {
-				told += ", in vain: " + err.Error()
+				logged += ", in vain: " + err.Error()
 			}
 		}
 	}
-	return told
+	return logged
 }
 
 // extra prefixes of the rail's pods that bgpd sends, sorted.

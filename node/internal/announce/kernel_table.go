@@ -115,8 +115,8 @@ func (k *KernelTable) remove(ctx context.Context, table *railTable, there []netl
 	removed, wrong := 0, []error(nil)
 	for _, route := range there {
 		prefix := prefixOf(route)
-		_, wanted := slices.BinarySearchFunc(want, prefix, netip.Prefix.Compare)
-		if wanted && route.Type == unix.RTN_BLACKHOLE {
+		_, found := slices.BinarySearchFunc(want, prefix, netip.Prefix.Compare)
+		if found && route.Type == unix.RTN_BLACKHOLE {
 			continue
 		}
 		if ctx.Err() != nil {

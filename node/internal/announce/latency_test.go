@@ -61,13 +61,13 @@ func (f *fabric) measure(t *testing.T, announcer Announcer, rail int, family fam
 		f.leaves[rail].until(t, prefix, false)
 		gone = append(gone, time.Since(began))
 	}
-	for _, one := range []struct {
-		what  string
+	for _, test := range []struct {
+		name  string
 		times []time.Duration
 	}{{"Sync", sync}, {"WaitAdvertised", waited}, {"in the leaf's kernel", fib}, {"withdrawn there", gone}} {
-		slices.Sort(one.times)
-		t.Logf("%s %s %-21s p50 %6.1f ms  p99 %6.1f ms  (%d)", how, family.name, one.what,
-			ms(one.times[len(one.times)/2]), ms(one.times[len(one.times)*99/100]), len(one.times))
+		slices.Sort(test.times)
+		t.Logf("%s %s %-21s p50 %6.1f ms  p99 %6.1f ms  (%d)", how, family.name, test.name,
+			ms(test.times[len(test.times)/2]), ms(test.times[len(test.times)*99/100]), len(test.times))
 	}
 }
 

@@ -29,42 +29,42 @@ func parseNetworkLines(text string, rails []RailSettings) networkLines {
 	}
 	inside := false
 	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
-		if len(words) == 0 || words[0] == "!" {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] == "!" {
 			continue
 		}
 		if line[0] != ' ' {
-			inside = lines.enter(words)
+			inside = lines.enter(fields)
 			continue
 		}
-		if !inside || words[0] != "network" || len(words) < 2 {
+		if !inside || fields[0] != "network" || len(fields) < 2 {
 			continue
 		}
-		prefix, err := netip.ParsePrefix(words[1])
+		prefix, err := netip.ParsePrefix(fields[1])
 		if err != nil {
 			continue
 		}
-		if len(words) == 4 && words[2] == "route-map" && owner[words[3]] != "" {
-			lines.ours[owner[words[3]]][prefix] = true
+		if len(fields) == 4 && fields[2] == "route-map" && owner[fields[3]] != "" {
+			lines.ours[owner[fields[3]]][prefix] = true
 		} else {
-			lines.theirs[prefix] = strings.Join(words, " ")
+			lines.theirs[prefix] = strings.Join(fields, " ")
 		}
 	}
 	return lines
 }
 
 // enter says whether a line without indent begins the default instance.
-func (n *networkLines) enter(words []string) bool {
-	if len(words) < 3 || words[0] != "router" || words[1] != "bgp" {
+func (n *networkLines) enter(arguments []string) bool {
+	if len(arguments) < 3 || arguments[0] != "router" || arguments[1] != "bgp" {
 		return false
 	}
 	// An AS number may be written 1.10, and a notation stand behind it; `vrf` and `view` make it another instance.
-	if len(words) > 3 && words[3] != "as-notation" {
+	if len(arguments) > 3 && arguments[3] != "as-notation" {
 		return false
 	}
-	asn, ok := parseASN(words[2])
+	asn, ok := parseASN(arguments[2])
 	if ok {
-		n.instance, n.asn = words[2], asn
+		n.instance, n.asn = arguments[2], asn
 	}
 	return ok
 }
@@ -75,9 +75,9 @@ func parseASN(text string) (uint32, bool) {
 		return 0, false
 	}
 	if high, low, dotted := strings.Cut(text, "."); dotted {
-		one, err := strconv.ParseUint(high, 10, 16)
+		number, err := strconv.ParseUint(high, 10, 16)
 		two, other := strconv.ParseUint(low, 10, 16)
-		return uint32(one<<16 | two), err == nil && other == nil && one|two > 0
+		return uint32(number<<16 | two), err == nil && other == nil && number|two > 0
 	}
 	asn, err := strconv.ParseUint(text, 10, 32)
 	return uint32(asn), err == nil && asn > 0

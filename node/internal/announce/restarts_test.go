@@ -73,14 +73,14 @@ func bgpdHangs(t *testing.T, bench *bench) {
 		}
 	}()
 	// bgpd hangs until this is through: whoever waited for it would wait for ever.
-	bounded := func(what string, call func() error, fails bool) {
+	bounded := func(name string, call func() error, fails bool) {
 		began := time.Now()
 		err := call()
 		if (err != nil) != fails {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", name, err)
 		}
 		if fails {
-			t.Logf("%s after %.2f s: %v", what, time.Since(began).Seconds(), err)
+			t.Logf("%s after %.2f s: %v", name, time.Since(began).Seconds(), err)
 		}
 	}
 	own := pods(0, 0, 2)

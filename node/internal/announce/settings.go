@@ -118,21 +118,21 @@ func (r RailSettings) checkTable() error {
 	return nil
 }
 
-func apart(one, other RailSettings) error {
-	if one.Name == other.Name {
-		return fmt.Errorf("two rails are called %s", one.Name)
+func apart(a, other RailSettings) error {
+	if a.Name == other.Name {
+		return fmt.Errorf("two rails are called %s", a.Name)
 	}
-	if one.Retired || other.Retired {
+	if a.Retired || other.Retired {
 		return nil
 	}
-	if one.neighbor() == other.neighbor() {
-		return fmt.Errorf("rails %s and %s have the same leaf %s: give each its own", other.Name, one.Name, one.neighbor())
+	if a.neighbor() == other.neighbor() {
+		return fmt.Errorf("rails %s and %s have the same leaf %s: give each its own", other.Name, a.Name, a.neighbor())
 	}
-	for _, prefix := range one.Prefixes {
+	for _, prefix := range a.Prefixes {
 		for _, taken := range other.Prefixes {
 			if prefix.Overlaps(taken) {
 				return fmt.Errorf("prefix %s of rail %s overlaps %s of rail %s: a pod's address must tell its rail", prefix,
-					one.Name, taken, other.Name)
+					a.Name, taken, other.Name)
 			}
 		}
 	}
@@ -165,11 +165,11 @@ func (s Settings) rail(name string) (RailSettings, error) {
 
 // Allows says whether the rail may announce exactly these: ErrNotAllowed, ErrTooMany.
 func (s Settings) Allows(rail string, prefixes []netip.Prefix) error {
-	given, err := s.rail(rail)
+	settings, err := s.rail(rail)
 	if err != nil {
 		return err
 	}
-	_, err = given.allowed(prefixes)
+	_, err = settings.allowed(prefixes)
 	return err
 }
 
@@ -207,8 +207,8 @@ func (r RailSettings) allows(prefix netip.Prefix) error {
 	if !prefix.IsValid() || !prefix.IsSingleIP() || prefix.Addr().Is4In6() || prefix.Addr().Zone() != "" {
 		return fmt.Errorf("%s %w: it is not one address (/32 or /128)", prefix, ErrNotAllowed)
 	}
-	for _, own := range r.Prefixes {
-		if own.Contains(prefix.Addr()) {
+	for _, allowed := range r.Prefixes {
+		if allowed.Contains(prefix.Addr()) {
 			return nil
 		}
 	}

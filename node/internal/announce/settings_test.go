@@ -21,7 +21,7 @@ func TestSettingsSayWhatIsWrong(t *testing.T) {
 	if err := twoRails().Check(); err != nil {
 		t.Fatal(err)
 	}
-	for words, spoil := range map[string]func(*Settings){
+	for want, spoil := range map[string]func(*Settings){
 		"absolute path":                            func(s *Settings) { s.Socket = "bgpd.vty" },
 		"no rails":                                 func(s *Settings) { s.Rails = nil },
 		"name of a rail \"r 0; no router\"":        func(s *Settings) { s.Rails[0].Name = "r 0; no router" },
@@ -44,8 +44,8 @@ func TestSettingsSayWhatIsWrong(t *testing.T) {
 		if err == nil {
 			_ = kernel.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("want %q, got %v", words, err)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
 		}
 	}
 }

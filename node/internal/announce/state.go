@@ -36,9 +36,9 @@ func (n neighbor) session(name string) Session {
 	}
 	if !session.Established {
 		// What the leaf said when it ended the session is the cause, as "Cease/Maximum Number of Prefixes Reached".
-		for _, why := range []string{n.LastNotification, n.LastReset} {
-			if why != "" {
-				session.State += " (last end: " + brief(why) + ")"
+		for _, reason := range []string{n.LastNotification, n.LastReset} {
+			if reason != "" {
+				session.State += " (last end: " + brief(reason) + ")"
 				break
 			}
 		}
@@ -91,14 +91,14 @@ func (b bgpd) sent(ctx context.Context, rail RailSettings, family family) (map[n
 	if err != nil {
 		return nil, err
 	}
-	var told struct {
+	var reply struct {
 		Routes map[string]json.RawMessage `json:"advertisedRoutes"`
 	}
-	if err := understand(command, text, &told); err != nil {
+	if err := understand(command, text, &reply); err != nil {
 		return nil, err
 	}
-	sent := make(map[netip.Prefix]bool, len(told.Routes))
-	for text := range told.Routes {
+	sent := make(map[netip.Prefix]bool, len(reply.Routes))
+	for text := range reply.Routes {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
 			sent[prefix] = true
 		}

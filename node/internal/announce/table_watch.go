@@ -24,10 +24,10 @@ const (
 )
 
 func (k *KernelTable) watchTables(ctx context.Context, events events) {
-	var told string
+	var logged string
 	for ctx.Err() == nil {
-		if err := k.follow(ctx, events); err != nil && err.Error() != told {
-			told = err.Error()
+		if err := k.follow(ctx, events); err != nil && err.Error() != logged {
+			logged = err.Error()
 			events.emit("changes of the kernel's routes cannot be followed: %v", err)
 		}
 		select {
@@ -94,8 +94,8 @@ func (k *KernelTable) concerned(update netlink.RouteUpdate) *railTable {
 
 // compare the table with the last Sync: a notification may be older than that.
 func (k *KernelTable) compare(table *railTable, events events) {
-	if why := k.difference(table); why != "" {
-		events.emit("%s", why)
+	if reason := k.difference(table); reason != "" {
+		events.emit("%s", reason)
 	}
 }
 
@@ -135,8 +135,8 @@ func changed(left, now map[netip.Prefix]bool, where string) string {
 func (v *Vty) Events(ctx context.Context) <-chan Event {
 	forgotten := &forgotten{reader: v.reader, teller: v}
 	return watch(ctx, v.watchFRR(func(ctx context.Context) string {
-		if why := v.drifted(ctx); why != "" {
-			return why
+		if reason := v.drifted(ctx); reason != "" {
+			return reason
 		}
 		return forgotten.look(ctx)
 	}))
@@ -155,8 +155,8 @@ func (v *Vty) drifted(ctx context.Context) string {
 		return ""
 	}
 	for name, left := range v.left {
-		if why := changed(left, lines.ours[name], "bgpd's networks of rail "+name); why != "" {
-			return why
+		if reason := changed(left, lines.ours[name], "bgpd's networks of rail "+name); reason != "" {
+			return reason
 		}
 	}
 	return ""

@@ -37,11 +37,11 @@ func (v *Vty) Close() error { return nil }
 // Sync makes the rail's network lines exactly these. What may not be announced is left out and named in the error; over
 // the cap nothing is added. ErrNotReady as long as bgpd has no BGP instance: one is never made.
 func (v *Vty) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (added, removed int, err error) {
-	given, err := v.settings.rail(rail.Name)
+	settings, err := v.settings.rail(rail.Name)
 	if err != nil {
 		return 0, 0, err
 	}
-	good, refused := given.allowed(want)
+	good, refused := settings.allowed(want)
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	talk, err := v.bgpd.open(ctx)
@@ -54,7 +54,7 @@ func (v *Vty) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (ad
 		return 0, 0, errors.Join(refused, err)
 	}
 	left := lines.ours[rail.Name]
-	edit := difference(given, lines, good, errors.Is(refused, ErrTooMany))
+	edit := difference(settings, lines, good, errors.Is(refused, ErrTooMany))
 	if len(edit.changes) > 0 {
 		err = edit.apply(talk, lines.instance, left)
 	}
@@ -115,7 +115,7 @@ func difference(rail RailSettings, lines networkLines, want []netip.Prefix, full
 	edit := newEdit()
 	ours := lines.ours[rail.Name]
 	for _, prefix := range sorted(ours) {
-		if _, wanted := slices.BinarySearchFunc(want, prefix, netip.Prefix.Compare); !wanted {
+		if _, found := slices.BinarySearchFunc(want, prefix, netip.Prefix.Compare); !found {
 			edit.plan(rail, prefix, false)
 		}
 	}

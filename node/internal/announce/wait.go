@@ -50,7 +50,7 @@ func newReader(settings Settings, source func(RailSettings) string) *reader {
 
 // Session of the rail with its leaf.
 func (r *reader) Session(ctx context.Context, rail plan.Rail) (Session, error) {
-	given, err := r.settings.rail(rail.Name)
+	settings, err := r.settings.rail(rail.Name)
 	if err != nil {
 		return Session{}, err
 	}
@@ -58,13 +58,13 @@ func (r *reader) Session(ctx context.Context, rail plan.Rail) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	return given.session(all)
+	return settings.session(all)
 }
 
 // WaitAdvertised until FRR has sent all prefixes to the rail's leaf. Ends with ctx, and after 5 s where that has no
 // deadline; then the error says which prefix, and why as far as FRR tells.
 func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error {
-	given, err := r.settings.rail(rail.Name)
+	settings, err := r.settings.rail(rail.Name)
 	if err != nil {
 		return err
 	}
@@ -73,29 +73,29 @@ func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []
 		ctx, cancel = context.WithTimeout(ctx, waitLimit)
 		defer cancel()
 	}
-	began, asked := time.Now(), time.Time{}
+	began, queried := time.Now(), time.Time{}
 	missing, reason := prefixes, "bgpd has not answered yet"
 	for {
 		var took time.Duration
-		missing, took, err = r.missing(ctx, given, missing)
+		missing, took, err = r.missing(ctx, settings, missing)
 		if err == nil && len(missing) == 0 {
 			return nil
 		}
 		waited := time.Since(began)
-		if err == nil && waited > reasonAfter && time.Since(asked) > reasonAfter {
-			var why string
-			why, err = r.bgpd.whyNotSent(ctx, given, missing[0], r.source(given))
+		if err == nil && waited > reasonAfter && time.Since(queried) > reasonAfter {
+			var notSent string
+			notSent, err = r.bgpd.whyNotSent(ctx, settings, missing[0], r.source(settings))
 			if err == nil {
-				reason = why
+				reason = notSent
 			}
-			asked = time.Now()
+			queried = time.Now()
 		}
 		if err != nil && ended(ctx) == nil {
 			reason = err.Error()
 		}
 		select {
 		case <-ctx.Done():
-			return notAdvertised(ctx, given, missing, waited, reason)
+			return notAdvertised(ctx, settings, missing, waited, reason)
 		case <-time.After(min(lastPause, max(firstPause, 3*took, waited/20))):
 		}
 	}
@@ -119,13 +119,13 @@ func (r *reader) missing(ctx context.Context, rail RailSettings, prefixes []neti
 	var missing []netip.Prefix
 	var took time.Duration
 	for _, family := range families {
-		var own []netip.Prefix
+		var needed []netip.Prefix
 		for _, prefix := range prefixes {
 			if family.has(prefix) {
-				own = append(own, prefix)
+				needed = append(needed, prefix)
 			}
 		}
-		if len(own) == 0 {
+		if len(needed) == 0 {
 			continue
 		}
 		sent, one, err := r.look(ctx, rail, family)
@@ -133,7 +133,7 @@ func (r *reader) missing(ctx context.Context, rail RailSettings, prefixes []neti
 			return prefixes, one, err
 		}
 		took += one
-		for _, prefix := range own {
+		for _, prefix := range needed {
 			if !sent[prefix] {
 				missing = append(missing, prefix)
 			}

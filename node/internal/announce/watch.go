@@ -136,8 +136,8 @@ func (f *frrWatch) look(ctx context.Context) {
 	}
 	f.up, f.known = true, true
 	f.compare(all)
-	if why := f.drift(ctx); why != "" {
-		f.events.emit("%s", why)
+	if reason := f.drift(ctx); reason != "" {
+		f.events.emit("%s", reason)
 	}
 }
 

@@ -13,16 +13,16 @@ import (
 // WaitWithdrawn until the rail's leaf has none of the prefixes by this node. What a leaf keeps of a session that ended it
 // keeps until it has heard all that there is in the next one, or for its own time: no session, no answer, and at once.
 func (r *reader) WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error {
-	given, err := r.settings.rail(rail.Name)
+	settings, err := r.settings.rail(rail.Name)
 	if err != nil {
 		return err
 	}
 	for began := time.Now(); ; {
-		all, err := r.heardAll(ctx, given, prefixes)
+		all, err := r.heardAll(ctx, settings, prefixes)
 		if err != nil {
 			return err
 		}
-		missing, took, err := r.missing(ctx, given, prefixes)
+		missing, took, err := r.missing(ctx, settings, prefixes)
 		if err != nil {
 			return err
 		}

@@ -11,8 +11,8 @@ const (
 // Check says what is wrong with a key from outside: names are CNI's (a letter or digit, then those, '_', '.', '-'), and
 // the interface's is printable ASCII that the kernel takes.
 func (k Key) Check() error {
-	for _, field := range []struct{ what, name string }{{"network", k.Network}, {"container id", k.ContainerID}} {
-		if err := checkName(field.what, field.name); err != nil {
+	for _, field := range []struct{ kind, name string }{{"network", k.Network}, {"container id", k.ContainerID}} {
+		if err := checkName(field.kind, field.name); err != nil {
 			return err
 		}
 	}
@@ -28,12 +28,12 @@ func (k Key) Check() error {
 	return nil
 }
 
-func checkName(what, name string) error {
+func checkName(kind, name string) error {
 	if name == "" || len(name) > LongestName {
-		return fmt.Errorf("%s %.40q has %d bytes, not 1 to %d", what, name, len(name), LongestName)
+		return fmt.Errorf("%s %.40q has %d bytes, not 1 to %d", kind, name, len(name), LongestName)
 	}
 	if !isOf(name[:1], alphanumeric) || !isOf(name, alphanumeric+"_.-") {
-		return fmt.Errorf("%s %.40q has other characters than letters, digits, '_', '.' and '-'", what, name)
+		return fmt.Errorf("%s %.40q has other characters than letters, digits, '_', '.' and '-'", kind, name)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (d *daemon) addParts(request *nodev1.AddRequest) (*nodev1.AddReply, error) 
 
 // printResult is the last step: prevResult as it came, with what we added.
 func (p *prepared) printResult(output io.Writer) error {
-	result := p.found.told
+	result := p.found.result
 	if p.wishes.MTU != 0 || len(p.wishes.Routes) != 0 {
 		result = p.found.current
 	}

@@ -121,8 +121,8 @@ func TestAddHasThePodMakeItsChecksums(t *testing.T) {
 			return &nodev1.AddReply{Rail: "rail1", UserspaceDatapath: userspace}, nil
 		})
 		wantFine(t, pair.add(t, daemon, nil))
-		told := pair.pod.Run(t, "ethtool", "-k", "net1")
-		if left := strings.Contains(told, "tx-checksumming: on"); left == userspace {
+		output := pair.pod.Run(t, "ethtool", "-k", "net1")
+		if left := strings.Contains(output, "tx-checksumming: on"); left == userspace {
 			t.Errorf("with a datapath in userspace %v, checksums are left to hardware: %v", userspace, left)
 		}
 	}

@@ -169,8 +169,8 @@ func TestASocketOfAnotherUserIsNotTold(t *testing.T) {
 	}
 	program := filepath.Join(daemon.Folder, "listener")
 	own, _ := os.Executable()
-	if told, err := exec.Command("cp", own, program).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, told)
+	if output, err := exec.Command("cp", own, program).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	listener := exec.Command(program)
 	listener.Env = []string{listenVariable + "=" + daemon.Socket()}

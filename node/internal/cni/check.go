@@ -141,10 +141,10 @@ func (p plugin) judge(reply *nodev1.StatusReply) error {
 
 func railProblem(rail *nodev1.RailStatus) string {
 	state := map[bool]string{true: "up", false: "down"}
-	words := fmt.Sprintf("rail %s: switch %s, uplink %s, BGP session %s",
+	message := fmt.Sprintf("rail %s: switch %s, uplink %s, BGP session %s",
 		rail.GetRail(), state[rail.GetSwitchReady()], state[rail.GetUplinkUp()], state[rail.GetSessionEstablished()])
-	if said := strings.Join(rail.GetProblems(), "; "); said != "" {
-		words += " (" + said + ")"
+	if problems := strings.Join(rail.GetProblems(), "; "); problems != "" {
+		message += " (" + problems + ")"
 	}
-	return words
+	return message
 }

@@ -137,11 +137,11 @@ func serverOf(connection *net.UnixConn) (user uint32, err error) {
 		return 0, err
 	}
 	var credentials *syscall.Ucred
-	var asked error
+	var callErr error
 	err = raw.Control(func(descriptor uintptr) {
-		credentials, asked = syscall.GetsockoptUcred(int(descriptor), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		credentials, callErr = syscall.GetsockoptUcred(int(descriptor), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	})
-	if err := errors.Join(err, asked); err != nil {
+	if err := errors.Join(err, callErr); err != nil {
 		return 0, fmt.Errorf("who serves it: %w", err)
 	}
 	return credentials.Uid, nil

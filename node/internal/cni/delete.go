@@ -42,12 +42,12 @@ func (p plugin) undo(daemon *daemon, call call, timeout time.Duration) error {
 }
 
 // bury leaves a tombstone. DEL then succeeds, so that the pod does not hang in Terminating.
-func (p plugin) bury(call call, why *types.Error) error {
+func (p plugin) bury(call call, cause *types.Error) error {
 	err := tombstone.Write(call.settings.Tombstones, tombstone.Tombstone{
 		Key: call.key, Parts: p.parts, Written: time.Now().UTC(),
 	})
 	if err != nil {
-		return withHint(types.ErrIOFailure, "nothing was deleted and the DEL could not be kept: "+err.Error(), why.Msg,
+		return withHint(types.ErrIOFailure, "nothing was deleted and the DEL could not be kept: "+err.Error(), cause.Msg,
 			"start railwrightd on this node, or make its stateDir writable; the runtime tries DEL again")
 	}
 	return nil

@@ -50,11 +50,11 @@ func shortened(text string, most int) string {
 // answered says whether the daemon itself made this error: it goes with a Problem. All others mean that what became of
 // the call is not known.
 func answered(err error) (*nodev1.Problem, bool) {
-	told, isStatus := status.FromError(err)
+	grpcStatus, isStatus := status.FromError(err)
 	if !isStatus {
 		return nil, false
 	}
-	for _, detail := range told.Details() {
+	for _, detail := range grpcStatus.Details() {
 		if problem, ok := detail.(*nodev1.Problem); ok {
 			return problem, true
 		}
@@ -68,24 +68,24 @@ func callFailure(err error, settings Settings) *types.Error {
 	if errors.As(err, &already) {
 		return already
 	}
-	told := status.Convert(err)
+	grpcStatus := status.Convert(err)
 	if problem, ok := answered(err); ok {
 		code := uint(problem.GetCniCode())
 		if code == 0 {
 			code = types.ErrInternal
 		}
-		return withHint(code, told.Message(), problem.GetDetails(), problem.GetHint())
+		return withHint(code, grpcStatus.Message(), problem.GetDetails(), problem.GetHint())
 	}
-	switch told.Code() {
+	switch grpcStatus.Code() {
 	case codes.Unavailable:
 		return withHint(types.ErrTryAgainLater, "railwrightd went away during the call on "+settings.Socket,
-			told.Message(), lookAtDaemon)
+			grpcStatus.Message(), lookAtDaemon)
 	case codes.DeadlineExceeded:
 		return failure(types.ErrTryAgainLater, lookAtDaemon+", or raise timeoutSeconds",
 			"railwrightd did not finish within %s", settings.Timeout)
 	case codes.InvalidArgument, codes.AlreadyExists:
-		return failure(types.ErrInvalidNetworkConfig, "", "%s", told.Message())
+		return failure(types.ErrInvalidNetworkConfig, "", "%s", grpcStatus.Message())
 	default:
-		return failure(types.ErrInternal, lookAtDaemon, "railwrightd: %s: %s", told.Code(), told.Message())
+		return failure(types.ErrInternal, lookAtDaemon, "railwrightd: %s: %s", grpcStatus.Code(), grpcStatus.Message())
 	}
 }

@@ -73,15 +73,15 @@ func wantCNIError(t *testing.T, err error) {
 	if err == nil {
 		return
 	}
-	var told *types.Error
-	if !errors.As(err, &told) || told.Code == 0 || told.Msg == "" {
+	var cniError *types.Error
+	if !errors.As(err, &cniError) || cniError.Code == 0 || cniError.Msg == "" {
 		t.Errorf("%T %v is no CNI error", err, err)
 		return
 	}
-	if len(told.Msg)+len(told.Details) > 8<<10 {
-		t.Errorf("an error of %d bytes", len(told.Msg)+len(told.Details))
+	if len(cniError.Msg)+len(cniError.Details) > 8<<10 {
+		t.Errorf("an error of %d bytes", len(cniError.Msg)+len(cniError.Details))
 	}
-	if _, err := json.Marshal(told); err != nil {
+	if _, err := json.Marshal(cniError); err != nil {
 		t.Error(err)
 	}
 }

@@ -31,18 +31,18 @@ func prepareWith(t *testing.T, arguments string, fields map[string]any) (*prepar
 	ready, err := plugins["ovs-provider"].prepare(&skel.CmdArgs{
 		ContainerID: "c1", Netns: "/run/netns/p", IfName: "net1", Args: arguments, StdinData: text,
 	})
-	var told *types.Error
-	if err != nil && !errors.As(err, &told) {
+	var cniError *types.Error
+	if err != nil && !errors.As(err, &cniError) {
 		t.Fatalf("%v is no CNI error", err)
 	}
-	return ready, told
+	return ready, cniError
 }
 
 func TestWrongFieldsOfOursAreNamedWithTheirValue(t *testing.T) {
 	for _, test := range []struct {
 		field string
 		value any
-		words string
+		want  string
 	}{
 		{"socket", 7, "socket is 7: expected an absolute path"},
 		{"socket", "run/x.sock", `socket is "run/x.sock"`},
@@ -71,7 +71,7 @@ func TestWrongFieldsOfOursAreNamedWithTheirValue(t *testing.T) {
 		{"deviceID", "$(reboot)", `deviceID is "$(reboot)"`},
 	} {
 		_, err := prepareWith(t, pod1Args, map[string]any{test.field: test.value})
-		if err == nil || err.Code != 7 || !strings.Contains(err.Msg, test.words) || !strings.HasPrefix(err.Details, "hint: ") {
+		if err == nil || err.Code != 7 || !strings.Contains(err.Msg, test.want) || !strings.HasPrefix(err.Details, "hint: ") {
 			t.Errorf("%s %v: %+v", test.field, test.value, err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestThePodIsReadFromItsArguments(t *testing.T) {
 		}
 	}
 	base := "K8S_POD_NAME=p;K8S_POD_NAMESPACE="
-	for arguments, words := range map[string]string{
+	for arguments, message := range map[string]string{
 		"":                                "CNI_ARGS has no K8S_POD_NAMESPACE",
 		"K8S_POD_NAMESPACE=t":             "CNI_ARGS has no K8S_POD_NAME",
 		base + "$(reboot)":                `K8S_POD_NAMESPACE is "$(reboot)"`,
@@ -127,7 +127,7 @@ func TestThePodIsReadFromItsArguments(t *testing.T) {
 		"X=" + strings.Repeat("a", 20000): "at most 16384",
 	} {
 		_, err := prepareWith(t, arguments, nil)
-		if err == nil || err.Code != 4 || !strings.Contains(err.Msg, words) {
+		if err == nil || err.Code != 4 || !strings.Contains(err.Msg, message) {
 			t.Errorf("%.60q: %+v", arguments, err)
 		}
 	}
@@ -143,7 +143,7 @@ func edited(edit func(interfaces, addresses []map[string]any, whole map[string]a
 func TestAResultThatDoesNotSayWhatThePodHasIsRefused(t *testing.T) {
 	type list = []map[string]any
 	for _, test := range []struct {
-		words  string
+		want   string
 		fields map[string]any
 	}{
 		{"there is no prevResult", map[string]any{"prevResult": nil}},
@@ -172,8 +172,8 @@ func TestAResultThatDoesNotSayWhatThePodHasIsRefused(t *testing.T) {
 		{"invalid CIDR address: 10.1.", edited(func(_, addresses list, _ map[string]any) { addresses[0]["address"] = "10.1.0.5" })},
 	} {
 		_, err := prepareWith(t, pod1Args, test.fields)
-		if err == nil || err.Code != 7 || !strings.Contains(err.Msg, test.words) || !strings.HasPrefix(err.Details, "hint: ") {
-			t.Errorf("%s: %+v", test.words, err)
+		if err == nil || err.Code != 7 || !strings.Contains(err.Msg, test.want) || !strings.HasPrefix(err.Details, "hint: ") {
+			t.Errorf("%s: %+v", test.want, err)
 		}
 	}
 }
@@ -215,9 +215,9 @@ func TestRecordedResultsAreUnderstood(t *testing.T) {
 			"HOST-INTERFACE", "veth752769a5", "HOST-MAC", "ba:5f:64:7e:8c:1d", "POD-MAC", "0a:58:0a:01:00:02",
 			"NETNS", "/run/netns/p",
 		).Replace(string(recorded))
-		ready, told := prepareWith(t, pod1Args, map[string]any{"cniVersion": cniVersion, "prevResult": fromText(text)})
-		if told != nil {
-			t.Fatal(told)
+		ready, cniError := prepareWith(t, pod1Args, map[string]any{"cniVersion": cniVersion, "prevResult": fromText(text)})
+		if cniError != nil {
+			t.Fatal(cniError)
 		}
 		want := &nodev1.AddRequest{
 			Key:   &nodev1.Key{Network: "rail1", ContainerId: "c1", Interface: "net1"},

@@ -54,8 +54,8 @@ func linkDifferences(seen *netlink.LinkAttrs, found previous, wishes Wishes) []s
 	if seen.Flags&net.FlagUp == 0 {
 		different = append(different, fmt.Sprintf("%s in the pod is down", seen.Name))
 	}
-	if told := seen.HardwareAddr.String(); told != found.mac.String() {
-		different = append(different, fmt.Sprintf("%s in the pod has the MAC address %s, not %s", seen.Name, told, found.mac))
+	if mac := seen.HardwareAddr.String(); mac != found.mac.String() {
+		different = append(different, fmt.Sprintf("%s in the pod has the MAC address %s, not %s", seen.Name, mac, found.mac))
 	}
 	mtu := wishes.MTU
 	if mtu == 0 {
@@ -67,19 +67,19 @@ func linkDifferences(seen *netlink.LinkAttrs, found previous, wishes Wishes) []s
 	return different
 }
 
-func addressDifferences(inside *netlink.Handle, link netlink.Link, wanted []netip.Addr) ([]string, error) {
+func addressDifferences(inside *netlink.Handle, link netlink.Link, want []netip.Addr) ([]string, error) {
 	held, err := inside.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}
 	there := map[netip.Addr]bool{}
-	for _, one := range held {
-		if address, ok := netip.AddrFromSlice(one.IP); ok {
+	for _, held1 := range held {
+		if address, ok := netip.AddrFromSlice(held1.IP); ok {
 			there[address.Unmap()] = true
 		}
 	}
 	var different []string
-	for _, address := range wanted {
+	for _, address := range want {
 		if !there[address] {
 			different = append(different, fmt.Sprintf("%s in the pod lacks the address %s", link.Attrs().Name, address))
 		}
@@ -88,8 +88,8 @@ func addressDifferences(inside *netlink.Handle, link netlink.Link, wanted []neti
 }
 
 // routeDifferences of those that ADD was to lay; others are the other plugins'.
-func routeDifferences(inside *netlink.Handle, link netlink.Link, wanted []netip.Prefix) ([]string, error) {
-	if len(wanted) == 0 {
+func routeDifferences(inside *netlink.Handle, link netlink.Link, want []netip.Prefix) ([]string, error) {
+	if len(want) == 0 {
 		return nil, nil
 	}
 	held, err := inside.RouteList(link, netlink.FAMILY_ALL)
@@ -97,11 +97,11 @@ func routeDifferences(inside *netlink.Handle, link netlink.Link, wanted []netip.
 		return nil, err
 	}
 	there := map[netip.Prefix]bool{}
-	for _, one := range held {
-		there[destinationOf(one)] = true
+	for _, route := range held {
+		there[destinationOf(route)] = true
 	}
 	var different []string
-	for _, destination := range wanted {
+	for _, destination := range want {
 		if !there[destination] {
 			different = append(different, fmt.Sprintf("the pod has no route to %s by %s", destination, link.Attrs().Name))
 		}

@@ -25,7 +25,7 @@ func TestCheckLooksAtThePodsSide(t *testing.T) {
 		Interface: "net1", Args: pod1Args, Config: config(daemon, "1.1.0", fields),
 	}
 	wantFine(t, call.Do(t))
-	for _, step := range []struct{ breaks, mends, told string }{
+	for _, step := range []struct{ breaks, mends, want string }{
 		{"route del 10.2.0.0/16", "route add 10.2.0.0/16 via 10.1.0.1 dev net1", "no route to 10.2.0.0/16 by net1"},
 		{"address del 10.1.0.5/24 dev net1", "address add 10.1.0.5/24 dev net1", "lacks the address 10.1.0.5"},
 		{"-6 address del fd00:1::5/64 dev net1", "-6 address add fd00:1::5/64 dev net1 nodad", "lacks the address fd00:1::5"},
@@ -35,15 +35,15 @@ func TestCheckLooksAtThePodsSide(t *testing.T) {
 		{"link set net1 down", "", "net1 in the pod is down"},
 	} {
 		made.pod.IP(t, strings.Fields(step.breaks)...)
-		wantFailure(t, call.Do(t), CodeDifferent, step.told, "delete the pod")
+		wantFailure(t, call.Do(t), CodeDifferent, step.want, "delete the pod")
 		if step.mends != "" {
 			made.pod.IP(t, strings.Fields(step.mends)...)
 		}
 	}
 	both := []nodev1.Part{nodev1.Part_PART_FLOWS, nodev1.Part_PART_ROUTES}
-	for _, asked := range daemon.Asked() {
-		if request, ok := asked.(*nodev1.CheckRequest); !ok || len(request.GetParts()) != len(both) {
-			t.Errorf("asked %v", asked)
+	for _, message := range daemon.Asked() {
+		if request, ok := message.(*nodev1.CheckRequest); !ok || len(request.GetParts()) != len(both) {
+			t.Errorf("asked %v", message)
 		}
 	}
 	call.Config = config(daemon, "1.1.0", nil)

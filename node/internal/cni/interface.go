@@ -27,13 +27,13 @@ type laid struct {
 // lay does in the pod what the flows need it to have: the gateways' MAC for good, so that no ARP and no neighbour
 // discovery is needed for the first packet; checksums, where the datapath makes none; and the MTU and the routes that
 // were wished for.
-func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, told *nodev1.AddReply) (*laid, error) {
+func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, reply *nodev1.AddReply) (*laid, error) {
 	done := &laid{}
-	gateway, err := parseGatewayMAC(told.GetGatewayMac())
+	gateway, err := parseGatewayMAC(reply.GetGatewayMac())
 	if err != nil {
 		return done, err
 	}
-	if gateway == nil && wishes.MTU == 0 && len(wishes.Routes) == 0 && !told.GetUserspaceDatapath() {
+	if gateway == nil && wishes.MTU == 0 && len(wishes.Routes) == 0 && !reply.GetUserspaceDatapath() {
 		return done, nil
 	}
 	done.inside, err = handleIn(netnsPath)
@@ -41,7 +41,7 @@ func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, told *
 		return done, layFailure(err)
 	}
 	err = done.all(interfaceName, found, wishes, gateway)
-	if err == nil && told.GetUserspaceDatapath() {
+	if err == nil && reply.GetUserspaceDatapath() {
 		err = done.makeChecksums(netnsPath, interfaceName)
 	}
 	if err != nil {

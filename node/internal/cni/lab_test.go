@@ -108,32 +108,32 @@ func (p pair) add(t *testing.T, daemon *cnitest.Daemon, more map[string]any) cni
 
 func wantAsked(t *testing.T, daemon *cnitest.Daemon, want ...proto.Message) {
 	t.Helper()
-	asked := daemon.Asked()
-	if len(asked) != len(want) {
-		t.Fatalf("asked %d times: %v\nwant %d", len(asked), asked, len(want))
+	requests := daemon.Asked()
+	if len(requests) != len(want) {
+		t.Fatalf("asked %d times: %v\nwant %d", len(requests), requests, len(want))
 	}
 	for index := range want {
-		if !proto.Equal(asked[index], want[index]) {
-			t.Errorf("asked %s %v\nwant  %s %v", kind(asked[index]), asked[index], kind(want[index]), want[index])
+		if !proto.Equal(requests[index], want[index]) {
+			t.Errorf("asked %s %v\nwant  %s %v", kind(requests[index]), requests[index], kind(want[index]), want[index])
 		}
 	}
 }
 
 func kind(message proto.Message) string { return string(message.ProtoReflect().Descriptor().Name()) }
 
-func wantFailure(t *testing.T, outcome cnitest.Outcome, code uint, words ...string) {
+func wantFailure(t *testing.T, outcome cnitest.Outcome, code uint, wants ...string) {
 	t.Helper()
 	if outcome.Err == nil {
 		t.Fatalf("succeeded with %s; want code %d", outcome.Stdout, code)
 	}
-	told := fmt.Sprintf("%d %s; %s", outcome.Err.Code, outcome.Err.Msg, outcome.Err.Details)
-	t.Log(told)
+	output := fmt.Sprintf("%d %s; %s", outcome.Err.Code, outcome.Err.Msg, outcome.Err.Details)
+	t.Log(output)
 	if outcome.Err.Code != code {
 		t.Errorf("code %d, want %d", outcome.Err.Code, code)
 	}
-	for _, word := range words {
-		if !strings.Contains(told, word) {
-			t.Errorf("%q does not say %q", told, word)
+	for _, word := range wants {
+		if !strings.Contains(output, word) {
+			t.Errorf("%q does not say %q", output, word)
 		}
 	}
 }

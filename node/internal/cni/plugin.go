@@ -54,8 +54,8 @@ func Run(name string) *types.Error {
 	plugin, known := plugins[name]
 	if !known {
 		names := make([]string, 0, len(plugins))
-		for one := range plugins {
-			names = append(names, one)
+		for pluginName := range plugins {
+			names = append(names, pluginName)
 		}
 		slices.Sort(names)
 		return failure(types.ErrInvalidEnvironmentVariables, "name the file, or a link to it, after one of them",

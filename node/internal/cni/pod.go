@@ -18,12 +18,12 @@ func readPod(arguments string) (attachment.Pod, error) {
 	if len(arguments) > mostArgs {
 		return pod, badArgs("", "CNI_ARGS has %d bytes, at most %d are read", len(arguments), mostArgs)
 	}
-	wanted := map[string]*string{
+	fields := map[string]*string{
 		"K8S_POD_NAMESPACE": &pod.Namespace, "K8S_POD_NAME": &pod.Name, "K8S_POD_UID": &pod.UID,
 	}
 	for _, pair := range strings.Split(arguments, ";") {
 		name, value, _ := strings.Cut(pair, "=")
-		target, ours := wanted[name]
+		target, ours := fields[name]
 		switch {
 		case !ours || value == "" && name == "K8S_POD_UID":
 			continue
@@ -35,7 +35,7 @@ func readPod(arguments string) (attachment.Pod, error) {
 		*target = value
 	}
 	for _, name := range []string{"K8S_POD_NAMESPACE", "K8S_POD_NAME"} {
-		if *wanted[name] == "" {
+		if *fields[name] == "" {
 			return pod, badArgs("let the runtime set it; by hand: CNI_ARGS='IgnoreUnknown=1;K8S_POD_NAMESPACE=tenant1;K8S_POD_NAME=pod1'",
 				"CNI_ARGS has no %s, and the pod's namespace decides its tenant", name)
 		}

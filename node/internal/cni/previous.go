@@ -20,7 +20,7 @@ import (
 // previous is what the plugins before us in the chain have made.
 type previous struct {
 	// told is their result as it came, and current the same in the newest version.
-	told    types.Result
+	result  types.Result
 	current *types100.Result
 	// pod is the index of the pod's interface in current.
 	pod           int
@@ -37,11 +37,11 @@ func readPrevious(raw json.RawMessage, cniVersion, interfaceName string) (previo
 	if len(raw) == 0 || string(raw) == "null" {
 		return previous{}, badChain(errors.New("there is no prevResult"))
 	}
-	told, current, err := parseResult(raw, cniVersion)
+	parsed, current, err := parseResult(raw, cniVersion)
 	if err != nil {
 		return previous{}, badChain(fmt.Errorf("prevResult cannot be read: %w", err))
 	}
-	found := previous{told: told, current: current}
+	found := previous{result: parsed, current: current}
 	if err := found.findInterfaces(interfaceName); err != nil {
 		return previous{}, badChain(fmt.Errorf("prevResult: %w", err))
 	}
@@ -85,11 +85,11 @@ func parseResult(raw json.RawMessage, cniVersion string) (types.Result, *types10
 func (p *previous) findInterfaces(name string) error {
 	p.pod = -1
 	var onHost []string
-	for index, one := range p.current.Interfaces {
+	for index, candidate := range p.current.Interfaces {
 		switch {
-		case one.Sandbox == "":
-			onHost = append(onHost, one.Name)
-		case one.Name != name:
+		case candidate.Sandbox == "":
+			onHost = append(onHost, candidate.Name)
+		case candidate.Name != name:
 		case p.pod >= 0:
 			return fmt.Errorf("two interfaces %q with a sandbox", name)
 		default:
@@ -141,10 +141,10 @@ func (p *previous) findAddresses() error {
 	return nil
 }
 
-func addAddress(known *[]netip.Addr, one net.IP) (netip.Addr, error) {
-	address, ok := netip.AddrFromSlice(one)
+func addAddress(known *[]netip.Addr, ip net.IP) (netip.Addr, error) {
+	address, ok := netip.AddrFromSlice(ip)
 	if !ok {
-		return address, fmt.Errorf("%.40q is none", one.String())
+		return address, fmt.Errorf("%.40q is none", ip.String())
 	}
 	address = address.Unmap()
 	for _, other := range *known {

@@ -84,7 +84,7 @@ func TestStatusJudgesWhatThePluginNeeds(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply *nodev1.StatusReply
 		code  codes
-		words string
+		want  string
 	}{
 		"well":    {&nodev1.StatusReply{Rails: rails{well}}, codes{}, ""},
 		"no rail": {&nodev1.StatusReply{}, codes{"ovs": 50, "frr": 50, "rw": 50}, "no rail for this network"},
@@ -103,7 +103,7 @@ func TestStatusJudgesWhatThePluginNeeds(t *testing.T) {
 				call := bare(t, daemon, "STATUS", nil)
 				call.Program = called(t, long)
 				if code := test.code[short]; code != 0 {
-					wantFailure(t, call.Do(t), code, test.words)
+					wantFailure(t, call.Do(t), code, test.want)
 				} else {
 					wantFine(t, call.Do(t))
 				}

@@ -27,9 +27,9 @@ const (
 
 // Pods of this node, seen by the folders that runtimes put network namespaces into.
 type Pods struct {
-	folders []string
-	boot    string
-	own     uint64
+	folders   []string
+	boot      string
+	hostInode uint64
 }
 
 // NewPods takes the folders that namespaces' paths may be in.
@@ -38,11 +38,11 @@ func NewPods(folders []string) (*Pods, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kernel's boot cannot be told: %w", err)
 	}
-	own, err := namespaceInode("/proc/self/ns/net")
+	inode, err := namespaceInode("/proc/self/ns/net")
 	if err != nil {
 		return nil, fmt.Errorf("the host's network namespace cannot be looked at: %w", err)
 	}
-	return &Pods{folders, strings.TrimSpace(string(boot)), own}, nil
+	return &Pods{folders, strings.TrimSpace(string(boot)), inode}, nil
 }
 
 // Boot names the time since this kernel started.
@@ -58,7 +58,7 @@ func (p *Pods) Identify(path string) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w; railwrightd must see the host's folder, mounted with HostToContainer", err)
 	}
-	if inode == p.own {
+	if inode == p.hostInode {
 		return 0, fmt.Errorf("%s is the host's own network namespace; a pod with hostNetwork has no attachment", path)
 	}
 	return inode, nil

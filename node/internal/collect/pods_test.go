@@ -29,8 +29,8 @@ func TestAPodLivesAsLongAsItsNamespace(t *testing.T) {
 	record := attachment.Attachment{Netns: first.Path(), NetnsInode: inode}
 	expect := func(want Life, boot string) {
 		t.Helper()
-		if life, why := pods.Life(record, boot); life != want {
-			t.Errorf("life %d, want %d: %s", life, want, why)
+		if life, reason := pods.Life(record, boot); life != want {
+			t.Errorf("life %d, want %d: %s", life, want, reason)
 		}
 	}
 	expect(Alive, pods.Boot())
@@ -53,8 +53,8 @@ func TestAFolderThatCannotBeSeenSaysNothingOfItsPods(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "netns")
 	pods := newPods(t, folder)
 	record := attachment.Attachment{Netns: folder + "/pod", NetnsInode: 5}
-	if life, why := pods.Life(record, pods.Boot()); life != Unknown || !strings.Contains(why, folder) {
-		t.Errorf("life %d: %s", life, why)
+	if life, reason := pods.Life(record, pods.Boot()); life != Unknown || !strings.Contains(reason, folder) {
+		t.Errorf("life %d: %s", life, reason)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestOnlyAPodsNamespaceIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := newPods(t, folder, "/proc")
-	for path, told := range map[string]string{
+	for path, content := range map[string]string{
 		plain:                       "is no network namespace",
 		folder + "/missing":         "no such file",
 		folder + "/../etc/passwd":   "netns_folders",
@@ -80,8 +80,8 @@ func TestOnlyAPodsNamespaceIsTaken(t *testing.T) {
 		folder + "x/" + "elsewhere": "netns_folders",
 	} {
 		inode, err := pods.Identify(path)
-		if err == nil || !strings.Contains(err.Error(), told) {
-			t.Errorf("%s: inode %d, %v; is to tell %q", path, inode, err, told)
+		if err == nil || !strings.Contains(err.Error(), content) {
+			t.Errorf("%s: inode %d, %v; is to tell %q", path, inode, err, content)
 		}
 	}
 }

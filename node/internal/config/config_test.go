@@ -80,7 +80,7 @@ func TestALargeFileIsReadWhole(t *testing.T) {
 }
 
 func TestWhatIsWrongIsToldWithTheValueAndTheNextStep(t *testing.T) {
-	for _, wrong := range []struct{ old, changed, told, next string }{
+	for _, wrong := range []struct{ old, changed, want, next string }{
 		{"table: 210\n  families", "tabel: 210\n  families", `"rails[0].tabel"`, `did you mean "table"`},
 		{"tenants:", "tennants:", `"tennants"`, `did you mean "tenants"`},
 		{"backend: vty", "bakend: vty", `"frr.bakend"`, `did you mean "backend"`},
@@ -126,8 +126,8 @@ func TestWhatIsWrongIsToldWithTheValueAndTheNextStep(t *testing.T) {
 			t.Fatalf("%q is not in the example", wrong.old)
 		}
 		_, err := Parse([]byte(text), "")
-		if err == nil || !strings.Contains(err.Error(), wrong.told) || !strings.Contains(err.Error(), wrong.next) {
-			t.Errorf("%q: %v\nis to tell %q and %q", wrong.changed, err, wrong.told, wrong.next)
+		if err == nil || !strings.Contains(err.Error(), wrong.want) || !strings.Contains(err.Error(), wrong.next) {
+			t.Errorf("%q: %v\nis to tell %q and %q", wrong.changed, err, wrong.want, wrong.next)
 		}
 	}
 }
@@ -135,9 +135,9 @@ func TestWhatIsWrongIsToldWithTheValueAndTheNextStep(t *testing.T) {
 func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	text := strings.NewReplacer("table: 210", "table: 0", "p1", "p 1", "kind: folder", "kind: none").Replace(large)
 	_, err := Parse([]byte(text), "")
-	for _, told := range []string{"rails[0].table", "rails[1].uplink", "tenants.kind"} {
-		if err == nil || !strings.Contains(err.Error(), told) {
-			t.Errorf("%s is not told: %v", told, err)
+	for _, field := range []string{"rails[0].table", "rails[1].uplink", "tenants.kind"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not told: %v", field, err)
 		}
 	}
 }
@@ -160,16 +160,16 @@ confirm_timeout: 1h`), "")
 	if err == nil {
 		t.Fatal("nothing is wrong")
 	}
-	var told []string
+	var reported []string
 	for line := range strings.Lines(err.Error()) {
 		field, _, _ := strings.Cut(line, ": ")
-		told = append(told, strings.TrimPrefix(field, "rails[0]."))
+		reported = append(reported, strings.TrimPrefix(field, "rails[0]."))
 	}
 	const want = "node state_folder socket metrics netns_folders[0] netns_folders[1] name bridge uplink leaf table families " +
 		"prefixes[0] max_prefixes openvswitch.database openvswitch.management frr.backend frr.bgp_socket tenants.kind " +
 		"advertise_timeout forward_timeout confirm_timeout"
-	if strings.Join(told, " ") != want {
-		t.Errorf("told %q", told)
+	if strings.Join(reported, " ") != want {
+		t.Errorf("told %q", reported)
 	}
 }
 

@@ -20,11 +20,11 @@ func railOf(name, bridge string, table int) Rail {
 
 func TestARailThatIsOutOfTheConfigurationIsRetired(t *testing.T) {
 	now := Config{Rails: []Rail{railOf("rail0", "br0", 1), railOf("rail1", "br1", 2)}}
-	for what, given := range map[string]struct {
+	for name, test := range map[string]struct {
 		before Rail
 		// retired it is, or what is said where it holds attachments.
 		retired bool
-		told    string
+		want    string
 	}{
 		"the same":           {railOf("rail0", "br0", 1), false, ""},
 		"gone":               {railOf("rail9", "br9", 9), true, ""},
@@ -34,12 +34,12 @@ func TestARailThatIsOutOfTheConfigurationIsRetired(t *testing.T) {
 		"robbed of a table":  {railOf("rail9", "br9", 2), false, "gives its table to rail rail1"},
 	} {
 		for _, holds := range []bool{false, true} {
-			retired, err := now.Retired([]Rail{given.before}, func(string) bool { return holds })
-			if (len(retired) == 1 && retired[0].Retired && retired[0].Bridge == given.before.Bridge) != given.retired {
-				t.Errorf("%s, holds %v: retired %v", what, holds, retired)
+			retired, err := now.Retired([]Rail{test.before}, func(string) bool { return holds })
+			if (len(retired) == 1 && retired[0].Retired && retired[0].Bridge == test.before.Bridge) != test.retired {
+				t.Errorf("%s, holds %v: retired %v", name, holds, retired)
 			}
-			if wrong := holds && given.told != ""; (err != nil) != wrong || wrong && !strings.Contains(err.Error(), given.told) {
-				t.Errorf("%s, holds %v: %v", what, holds, err)
+			if wrong := holds && test.want != ""; (err != nil) != wrong || wrong && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s, holds %v: %v", name, holds, err)
 			}
 		}
 	}

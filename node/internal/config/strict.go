@@ -35,34 +35,34 @@ func strictly(content []byte, into any) error {
 	return err
 }
 
-func unknownFields(value any, wanted reflect.Type, path string) []error {
+func unknownFields(value any, want reflect.Type, path string) []error {
 	switch value := value.(type) {
 	case map[string]any:
-		if wanted.Kind() == reflect.Pointer {
-			wanted = wanted.Elem()
+		if want.Kind() == reflect.Pointer {
+			want = want.Elem()
 		}
-		if wanted.Kind() != reflect.Struct {
+		if want.Kind() != reflect.Struct {
 			return nil
 		}
-		return unknownIn(value, wanted, path)
+		return unknownIn(value, want, path)
 	case []any:
-		if wanted.Kind() != reflect.Slice {
+		if want.Kind() != reflect.Slice {
 			return nil
 		}
 		var found []error
 		for i, element := range value {
-			found = append(found, unknownFields(element, wanted.Elem(), fmt.Sprintf("%s[%d]", path, i))...)
+			found = append(found, unknownFields(element, want.Elem(), fmt.Sprintf("%s[%d]", path, i))...)
 		}
 		return found
 	}
 	return nil
 }
 
-func unknownIn(value map[string]any, wanted reflect.Type, path string) []error {
+func unknownIn(value map[string]any, want reflect.Type, path string) []error {
 	known := map[string]reflect.Type{}
-	for field := range wanted.NumField() {
-		name, _, _ := strings.Cut(wanted.Field(field).Tag.Get("json"), ",")
-		known[name] = wanted.Field(field).Type
+	for field := range want.NumField() {
+		name, _, _ := strings.Cut(want.Field(field).Tag.Get("json"), ",")
+		known[name] = want.Field(field).Type
 	}
 	var found []error
 	for _, name := range sortedKeys(value) {
@@ -87,21 +87,21 @@ func sortedKeys[Value any](values map[string]Value) []string {
 }
 
 func nearest(name string, known []string) string {
-	return slices.MinFunc(known, func(one, other string) int { return distance(name, one) - distance(name, other) })
+	return slices.MinFunc(known, func(a, other string) int { return distance(name, a) - distance(name, other) })
 }
 
 // distance of Levenshtein: how many letters to add, drop or change.
-func distance(one, other string) int {
+func distance(a, other string) int {
 	row := make([]int, len(other)+1)
 	for i := range row {
 		row[i] = i
 	}
-	for i := range len(one) {
+	for i := range len(a) {
 		diagonal := row[0]
 		row[0] = i + 1
 		for j := range len(other) {
 			change := diagonal
-			if one[i] != other[j] {
+			if a[i] != other[j] {
 				change++
 			}
 			diagonal = row[j+1]
@@ -111,8 +111,8 @@ func distance(one, other string) int {
 	return row[len(other)]
 }
 
-func typeWord(wanted reflect.Type) string {
-	switch wanted.Kind() {
+func typeWord(want reflect.Type) string {
+	switch want.Kind() {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Slice:

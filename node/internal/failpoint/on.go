@@ -18,20 +18,20 @@ const Armed = true
 // RAILWRIGHT_FAILPOINT=NAME dies at the first time that step is reached, RAILWRIGHT_FAILPOINT=NAME:3 at the third.
 const environment = "RAILWRIGHT_FAILPOINT"
 
-type wish struct {
+type trigger struct {
 	name  Name
 	times int64
 }
 
 var (
-	asked   = sync.OnceValue(func() wish { return read(os.Getenv(environment)) })
+	armed   = sync.OnceValue(func() trigger { return read(os.Getenv(environment)) })
 	reached atomic.Int64
 )
 
 // read panics on nonsense: a test that asks for a step that is none would pass without having tried anything.
-func read(text string) wish {
+func read(text string) trigger {
 	if text == "" {
-		return wish{}
+		return trigger{}
 	}
 	name, count, counted := strings.Cut(text, ":")
 	times := int64(1)
@@ -45,12 +45,12 @@ func read(text string) wish {
 	if !Known(Name(name)) {
 		panic(fmt.Sprintf("%s=%.80q names no step", environment, text))
 	}
-	return wish{Name(name), times}
+	return trigger{Name(name), times}
 }
 
 // Reach dies here if the environment says so; a step without a name is none.
 func Reach(name Name) {
-	if wanted := asked(); name == "" || wanted.name != name || reached.Add(1) < wanted.times {
+	if want := armed(); name == "" || want.name != name || reached.Add(1) < want.times {
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

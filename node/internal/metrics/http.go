@@ -26,19 +26,19 @@ func (m *Metrics) Handler(health Health) http.Handler {
 	paths.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	}))
-	paths.HandleFunc("GET /healthz", func(answer http.ResponseWriter, _ *http.Request) { tell(answer, health.Alive()) })
-	paths.HandleFunc("GET /readyz", func(answer http.ResponseWriter, _ *http.Request) { tell(answer, health.Ready()) })
+	paths.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { tell(w, health.Alive()) })
+	paths.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { tell(w, health.Ready()) })
 	return paths
 }
 
-func tell(answer http.ResponseWriter, problems []string) {
-	answer.Header().Set("Content-Type", "text/plain; charset=utf-8")
+func tell(w http.ResponseWriter, problems []string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if len(problems) == 0 {
-		_, _ = fmt.Fprintln(answer, "ok")
+		_, _ = fmt.Fprintln(w, "ok")
 		return
 	}
-	answer.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = fmt.Fprintln(answer, strings.Join(problems, "\n"))
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = fmt.Fprintln(w, strings.Join(problems, "\n"))
 }
 
 // Serve until ctx ends.

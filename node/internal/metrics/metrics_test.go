@@ -34,13 +34,13 @@ func serve(t *testing.T, metrics *Metrics, health Health) func(path string) (int
 	})
 	return func(path string) (int, string) {
 		t.Helper()
-		answer, err := http.Get("http://" + listener.Addr().String() + path)
+		response, err := http.Get("http://" + listener.Addr().String() + path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = answer.Body.Close() }()
-		body, _ := io.ReadAll(answer.Body)
-		return answer.StatusCode, string(body)
+		defer func() { _ = response.Body.Close() }()
+		body, _ := io.ReadAll(response.Body)
+		return response.StatusCode, string(body)
 	}
 }
 

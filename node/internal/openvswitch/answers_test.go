@@ -27,8 +27,8 @@ func TestAPodThatAsksWithoutEndIsAnsweredWithinABound(t *testing.T) {
 	}
 	const rate, rounds, each = 20, 100, 10
 	rail.open.Ofctl(t, bridgeName, "mod-meter", "meter=slowpath,pktps,burst,stats,bands=type=drop,rate=20,burst_size=20")
-	if told, err := rail.client.Differences(t.Context(), bridgeName, flows); err != nil || len(told) != 1 || !strings.Contains(told[0], answersMeter) {
-		t.Errorf("another bound is no difference: %v %v", told, err)
+	if differences, err := rail.client.Differences(t.Context(), bridgeName, flows); err != nil || len(differences) != 1 || !strings.Contains(differences[0], answersMeter) {
+		t.Errorf("another bound is no difference: %v %v", differences, err)
 	}
 	floods, here, there := testlab.OpenWire(t, liar.namespace, "eth0"), testlab.OpenWire(t, first.namespace, "eth0"), testlab.OpenWire(t, second.namespace, "eth0")
 	honest := testlab.IPv4(first.ipv4(), second.ipv4(), 17, 0, testlab.UDP(first.ipv4(), second.ipv4(), 7, 7, marker[:]))
@@ -79,13 +79,13 @@ func answersPod(frame []byte) bool {
 // answered questions, by what the meter let through: each is one that ovs-vswitchd handled itself.
 func answered(t *testing.T, rail *lab) uint64 {
 	t.Helper()
-	told := rail.open.Ofctl(t, bridgeName, "meter-stats", "meter="+answersMeter)
+	stats := rail.open.Ofctl(t, bridgeName, "meter-stats", "meter="+answersMeter)
 	number := func(after string) uint64 {
-		_, rest, _ := strings.Cut(told, after)
+		_, rest, _ := strings.Cut(stats, after)
 		digits, _, _ := strings.Cut(strings.Fields(rest + " ")[0], " ")
 		found, err := strconv.ParseUint(digits, 10, 64)
 		if err != nil {
-			t.Fatalf("%s: %v", told, err)
+			t.Fatalf("%s: %v", stats, err)
 		}
 		return found
 	}

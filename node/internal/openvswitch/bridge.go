@@ -77,7 +77,7 @@ func (b *bridge) set(problem error) {
 // follow until ctx ends. ovs-vswitchd loses all flows when it starts anew: that is told as soon as it is there again.
 func (b *bridge) follow(ctx context.Context) {
 	log := b.client.settings.Log.With("bridge", b.name)
-	for said := ""; ctx.Err() == nil; {
+	for logged := ""; ctx.Err() == nil; {
 		pause := connectPause
 		talk, err := converse(ctx, b.client.settings.management(b.name))
 		if err == nil {
@@ -89,8 +89,8 @@ func (b *bridge) follow(ctx context.Context) {
 			}
 		}
 		err = fmt.Errorf("ovs-vswitchd does not answer: %w; is it running, and the bridge there?", err)
-		if ctx.Err() == nil && err.Error() != said {
-			said = err.Error()
+		if ctx.Err() == nil && err.Error() != logged {
+			logged = err.Error()
 			log.Warn("the bridge is not followed", "cause", err)
 		}
 		b.set(err)
@@ -144,8 +144,8 @@ func (b *bridge) watch(ctx context.Context, talk *conversation) error {
 		if err != nil {
 			return err
 		}
-		if why := b.compare(seen, now, epoch); why != "" {
-			b.lost(why)
+		if reason := b.compare(seen, now, epoch); reason != "" {
+			b.lost(reason)
 		}
 		seen = now
 	}
@@ -188,10 +188,10 @@ func (b *bridge) setProgrammed(yes bool) {
 	b.programmed = yes
 }
 
-func (b *bridge) lost(why string) {
+func (b *bridge) lost(reason string) {
 	b.expect(unknown)
 	b.setProgrammed(false)
-	b.client.events.post(Event{Bridge: b.name, FlowsLost: true, Why: why})
+	b.client.events.post(Event{Bridge: b.name, FlowsLost: true, Why: reason})
 }
 
 // expect this many flows from now on; unknown: as many as are seen next. It gives what was expected before.

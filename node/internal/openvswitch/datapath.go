@@ -124,26 +124,26 @@ func (d datapathView) read(line string) (flow CachedFlow, ok bool, err error) {
 	}
 	flow.Layer = d.layer(values["dp"])
 	flow.Offloaded = values["offloaded"] == "yes"
-	flow.Why = d.why(flow, values["offloaded"])
+	flow.Why = d.reasonFor(flow, values["offloaded"])
 	return flow, true, nil
 }
 
 // layer: OVS says "ovs" for a kernel's and for its own datapath alike.
-func (d datapathView) layer(said string) string {
-	if d.userspace && (said == "ovs" || said == "") {
+func (d datapathView) layer(offloaded string) string {
+	if d.userspace && (offloaded == "ovs" || offloaded == "") {
 		return "netdev"
 	}
-	if said == "" {
+	if offloaded == "" {
 		return "ovs"
 	}
-	return said
+	return offloaded
 }
 
 // slowPath is what OVS writes for a flow whose packets all go to ovs-vswitchd.
 var slowPath = regexp.MustCompile(`slow_path\(([a-z0-9,_]*)\)`)
 
 // why a flow is not in hardware, the plainest cause first; empty where it is.
-func (d datapathView) why(flow CachedFlow, offloaded string) string {
+func (d datapathView) reasonFor(flow CachedFlow, offloaded string) string {
 	ipv6Fragment := strings.Contains(flow.Match, "eth_type(0x86dd)") &&
 		(strings.Contains(flow.Match, "frag=first") || strings.Contains(flow.Match, "frag=later"))
 	switch reason := slowPath.FindStringSubmatch(flow.Actions); {

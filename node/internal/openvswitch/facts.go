@@ -49,11 +49,11 @@ func (c *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) 
 		return plan.Facts{}, fmt.Errorf("%w %s; make it: ovs-vsctl add-br %s -- set bridge %s "+
 			"fail_mode=secure other-config:hwaddr=MAC", ErrNoBridge, bridge.name, bridge.name, bridge.name)
 	}
-	own, err := c.host.face(bridge.name)
+	face, err := c.host.face(bridge.name)
 	if err != nil {
 		return plan.Facts{}, fmt.Errorf("%s: %w", bridge.name, err)
 	}
-	if problems := unfit(row, own); len(problems) > 0 {
+	if problems := unfit(row, face); len(problems) > 0 {
 		return plan.Facts{}, fmt.Errorf("the bridge %s is not fit for pods: %s", bridge.name, strings.Join(problems, "; "))
 	}
 	answersND, err := bridge.answersND()
@@ -66,15 +66,15 @@ func (c *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) 
 			"interface's error", ErrNoUplink, rail.Uplink, bridge.name, bridge.name, rail.Uplink)
 	}
 	facts := plan.Facts{
-		UplinkPort: ports[rail.Uplink], BridgeMAC: own.mac, HostAddresses: own.addresses, Ports: ports, AnswersND: answersND,
+		UplinkPort: ports[rail.Uplink], BridgeMAC: face.mac, HostAddresses: face.addresses, Ports: ports, AnswersND: answersND,
 		Userspace: row.DatapathType == "netdev",
 	}
-	facts.LeafMAC, facts.LeafProblem = bridge.leafMAC(c.host, own, rail.Leaf)
+	facts.LeafMAC, facts.LeafProblem = bridge.leafMAC(c.host, face, rail.Leaf)
 	return facts, nil
 }
 
 // unfit says what of the bridge's settings would let packets by our flows, or change under the pods.
-func unfit(row bridgeRow, own face) []string {
+func unfit(row bridgeRow, local face) []string {
 	var problems []string
 	if row.FailMode == nil || *row.FailMode != "secure" {
 		problems = append(problems, "without flows it would switch like any other bridge: ovs-vsctl set-fail-mode "+
@@ -88,15 +88,15 @@ func unfit(row bridgeRow, own face) []string {
 	}
 	if row.OtherConfig["hwaddr"] == "" {
 		problems = append(problems, fmt.Sprintf("its MAC address, which pods know as their gateway's, would change with its "+
-			"ports: ovs-vsctl set bridge %s other-config:hwaddr=%q", row.Name, own.mac.String()))
+			"ports: ovs-vsctl set bridge %s other-config:hwaddr=%q", row.Name, local.mac.String()))
 	}
 	return problems
 }
 
 // leafMAC is what the kernel says now. Where it has just forgotten the leaf, the last one stays: to send there harms
 // nobody, and the flows need no change when the same leaf is back.
-func (b *bridge) leafMAC(host *host, own face, address netip.Addr) (attachment.MAC, string) {
-	mac, err := host.leaf(b.name, own, address)
+func (b *bridge) leafMAC(host *host, local face, address netip.Addr) (attachment.MAC, string) {
+	mac, err := host.leaf(b.name, local, address)
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	if err == nil {
@@ -129,8 +129,8 @@ func (c *Client) compareFacts(ctx context.Context) {
 			now := c.lookAt(ctx, bridge)
 			old, known := before[name]
 			before[name] = now
-			if why := differs(old, now); known && why != "" && ctx.Err() == nil {
-				c.events.post(Event{Bridge: name, Why: why})
+			if reason := differs(old, now); known && reason != "" && ctx.Err() == nil {
+				c.events.post(Event{Bridge: name, Why: reason})
 			}
 		}
 		_ = wait(ctx, after(factsPause))

@@ -14,7 +14,7 @@ import (
 type pair struct {
 	*lab
 	first, second *labPod
-	wanted        []plan.Flow
+	want          []plan.Flow
 	events        <-chan Event
 }
 
@@ -25,7 +25,7 @@ func newPair(t *testing.T) *pair {
 	for _, pod := range rail.pods {
 		rail.member("a", pod.Addresses...)
 	}
-	both := &pair{lab: rail, first: first, second: second, wanted: rail.program(t)}
+	both := &pair{lab: rail, first: first, second: second, want: rail.program(t)}
 	both.events = rail.client.Events(t.Context())
 	both.repaired(t, 0)
 	return both
@@ -34,11 +34,11 @@ func newPair(t *testing.T) *pair {
 // repaired programs what is wanted, of which at least so many flows were missing, and says whether the pods speak.
 func (p *pair) repaired(t *testing.T, atLeast int) {
 	t.Helper()
-	count, err := p.client.Replace(t.Context(), bridgeName, p.wanted)
+	count, err := p.client.Replace(t.Context(), bridgeName, p.want)
 	if err != nil || count < atLeast {
 		t.Errorf("%d flows repaired, want %d or more: %v", count, atLeast, err)
 	}
-	differences, err := p.client.Differences(t.Context(), bridgeName, p.wanted)
+	differences, err := p.client.Differences(t.Context(), bridgeName, p.want)
 	if err != nil || len(differences) > 0 {
 		t.Errorf("still different: %v %v", differences, err)
 	}
@@ -49,8 +49,8 @@ func (p *pair) repaired(t *testing.T, atLeast int) {
 	}
 }
 
-func says(words string) func(Event) bool {
-	return func(event Event) bool { return event.Bridge == bridgeName && strings.Contains(event.Why, words) }
+func says(want string) func(Event) bool {
+	return func(event Event) bool { return event.Bridge == bridgeName && strings.Contains(event.Why, want) }
 }
 
 func TestTheSwitchMayDieAndHang(t *testing.T) {
@@ -61,13 +61,13 @@ func TestTheSwitchMayDieAndHang(t *testing.T) {
 	if _, err := both.client.Facts(t.Context(), both.rail); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd") {
 		t.Errorf("facts while it is gone: %v", err)
 	}
-	if err := both.client.Change(t.Context(), bridgeName, both.wanted[:1], nil); err == nil {
+	if err := both.client.Change(t.Context(), bridgeName, both.want[:1], nil); err == nil {
 		t.Error("a change while it is gone is no error")
 	}
 	both.open.Start(t, testlab.Switch)
 	_, took := nextEvent(t, both.events, flowsLost)
 	t.Logf("lost flows were told %v after it answered", took)
-	both.repaired(t, len(both.wanted))
+	both.repaired(t, len(both.want))
 
 	both.open.Freeze(t, testlab.Switch)
 	_, took = nextEvent(t, both.events, says("no answer"))
@@ -99,7 +99,7 @@ func TestTheDatabaseMayDie(t *testing.T) {
 func TestStrangersAreSeen(t *testing.T) {
 	t.Parallel()
 	both := newPair(t)
-	for what, words := range map[string]string{
+	for name, want := range map[string]string{
 		"deletes all flows":     "del-flows",
 		"deletes one flow":      "del-flows table=10,in_port=2,arp",
 		"deletes the canary":    "del-flows table=63",
@@ -108,7 +108,7 @@ func TestStrangersAreSeen(t *testing.T) {
 		"changes what it finds": "add-flow table=63,cookie=0,priority=0,actions=NORMAL",
 	} {
 		letItSee(t, both.lab)
-		command := append([]string{"ovs-ofctl", "-O", "OpenFlow14"}, strings.Fields(words)...)
+		command := append([]string{"ovs-ofctl", "-O", "OpenFlow14"}, strings.Fields(want)...)
 		place := 4
 		if command[3] == "--bundle" {
 			place = 5
@@ -116,7 +116,7 @@ func TestStrangersAreSeen(t *testing.T) {
 		socket := "unix:" + both.client.settings.management(bridgeName)
 		testlab.Run(t, slices.Insert(command, place, socket)...)
 		_, took := nextEvent(t, both.events, flowsLost)
-		t.Logf("a stranger %s: told after %v", what, took)
+		t.Logf("a stranger %s: told after %v", name, took)
 		both.repaired(t, 1)
 	}
 }
@@ -129,10 +129,10 @@ func TestAStrangerRightAfterOurFirstFlowsIsSeen(t *testing.T) {
 		both.open.Kill(t, testlab.Switch)
 		both.open.Start(t, testlab.Switch)
 		nextEvent(t, both.events, flowsLost)
-		if _, err := both.client.Replace(t.Context(), bridgeName, both.wanted); err != nil {
+		if _, err := both.client.Replace(t.Context(), bridgeName, both.want); err != nil {
 			t.Fatal(err)
 		}
-		if err := both.client.Change(t.Context(), bridgeName, both.wanted[:1], nil); err != nil {
+		if err := both.client.Change(t.Context(), bridgeName, both.want[:1], nil); err != nil {
 			t.Fatal(err)
 		}
 		both.open.Ofctl(t, bridgeName, "del-flows")
@@ -182,7 +182,7 @@ func TestFactsThatChangeAreTold(t *testing.T) {
 
 	again := "add-br br-rail0 -- set bridge br-rail0 datapath_type=netdev fail_mode=secure " +
 		`other-config:hwaddr="02:00:00:00:00:01" -- add-port br-rail0 p0`
-	for words, breaks := range map[string][2]string{
+	for want, breaks := range map[string][2]string{
 		"set-fail-mode br-rail0 secure": {"set-fail-mode br-rail0 standalone", "set-fail-mode br-rail0 secure"},
 		"del-controller br-rail0":       {"set-controller br-rail0 tcp:127.0.0.1:6653", "del-controller br-rail0"},
 		"other-config:hwaddr": {"remove bridge br-rail0 other-config hwaddr",
@@ -191,7 +191,7 @@ func TestFactsThatChangeAreTold(t *testing.T) {
 		"Open vSwitch has no bridge":  {"del-br br-rail0", again},
 	} {
 		rail.open.Vsctl(t, strings.Fields(breaks[0])...)
-		nextEvent(t, events, says(words))
+		nextEvent(t, events, says(want))
 		rail.open.Vsctl(t, strings.Fields(breaks[1])...)
 		nextEvent(t, events, says("is ready"))
 	}

@@ -18,7 +18,7 @@ func TestPodsReachEachOtherThroughTheGatewayAlone(t *testing.T) {
 	rail.program(t)
 
 	for _, hop := range []struct {
-		what string
+		name string
 		from *labPod
 		to   netip.Addr
 		ttl  string
@@ -32,7 +32,7 @@ func TestPodsReachEachOtherThroughTheGatewayAlone(t *testing.T) {
 		{"through the uplink", first, remoteIPv6, "62"},
 	} {
 		if ttl, err := ping(hop.from.namespace, hop.to); err != nil || ttl != hop.ttl {
-			t.Errorf("%s to %v: TTL %q, want %s; %v", hop.what, hop.to, ttl, hop.ttl, err)
+			t.Errorf("%s to %v: TTL %q, want %s; %v", hop.name, hop.to, ttl, hop.ttl, err)
 		}
 	}
 	if _, err := ping(rail.remote, first.ipv4()); err != nil {

@@ -20,11 +20,11 @@ func TestALeafForwardsOnceItSendsAPacketBack(t *testing.T) {
 	rail.program(t)
 	via := map[int]string{4: "10.0.0.0", 6: "fd00:ffff::"}
 	mac := macOf(t, rail.host, bridgeName)
-	for _, words := range [][]string{
+	for _, arguments := range [][]string{
 		{"neigh", "replace", via[4], "lladdr", mac.String(), "dev", "swp1"}, {"neigh", "replace", via[6], "lladdr", mac.String(), "dev", "swp1"},
 		{"route", "del", "10.1.0.0/16"}, {"route", "del", "fd00:1::/64"},
 	} {
-		rail.leaf.IP(t, words...)
+		rail.leaf.IP(t, arguments...)
 	}
 	rail.seesRoutes(t, numbered, via)
 	// An unnumbered rail's host has no address that a leaf could forward from.
@@ -50,14 +50,14 @@ func (l *lab) seesRoutes(t *testing.T, pod *labPod, via map[int]string) {
 	probes := func(address netip.Addr) func([]byte) bool {
 		return func(frame []byte) bool { return isProbe(frame, address) }
 	}
-	const asked = 5
-	for range asked {
+	const wantProbes = 5
+	for range wantProbes {
 		if missing := unreached(); !slices.Equal(missing, pod.Addresses) {
 			t.Fatalf("the leaf has no route, and these are taken for unreached: %v", missing)
 		}
 	}
 	for number, address := range pod.Addresses {
-		testlab.Eventually(t, "the leaf was asked as often as was said", func() bool { return leaf.Count(probes(address)) == asked })
+		testlab.Eventually(t, "the leaf was asked as often as was said", func() bool { return leaf.Count(probes(address)) == wantProbes })
 		if number == 0 {
 			l.leaf.IP(t, "route", "add", address.String(), "via", via[4])
 		}

@@ -13,21 +13,21 @@ import (
 func TestAnOvsOfctlThatIsHungUpOnTriesAgain(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
-	wanted := rail.program(t)
+	want := rail.program(t)
 	settings := rail.settings(t)
 	onto := settings.management(bridgeName)
 	settings.Management = t.TempDir()
 	hangUps := &atomic.Int32{}
 	standIn(t, filepath.Join(settings.Management, bridgeName+".mgmt"), onto, hangUps)
 	client := &Client{settings: settings}
-	for _, given := range []struct {
+	for _, test := range []struct {
 		hangUps int32
 		works   bool
 	}{{0, true}, {greetings - 1, true}, {greetings, false}} {
-		hangUps.Store(given.hangUps)
-		differing, err := client.compare(t.Context(), bridgeName, wanted[1:])
-		if works := err == nil && len(differing) == 1; works != given.works {
-			t.Errorf("after %d hang-ups: %v %v", given.hangUps, differing, err)
+		hangUps.Store(test.hangUps)
+		differing, err := client.compare(t.Context(), bridgeName, want[1:])
+		if works := err == nil && len(differing) == 1; works != test.works {
+			t.Errorf("after %d hang-ups: %v %v", test.hangUps, differing, err)
 		}
 	}
 }

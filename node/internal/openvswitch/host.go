@@ -72,14 +72,14 @@ func (h *host) face(bridge string) (face, error) {
 	if err != nil {
 		return face{}, fmt.Errorf("addresses of its own interface: %w", err)
 	}
-	own := face{index: link.Attrs().Index, mac: mac}
-	for _, one := range found {
-		if address, ok := netip.AddrFromSlice(one.IP); ok {
-			own.addresses = append(own.addresses, address.Unmap())
+	local := face{index: link.Attrs().Index, mac: mac}
+	for _, assigned := range found {
+		if address, ok := netip.AddrFromSlice(assigned.IP); ok {
+			local.addresses = append(local.addresses, address.Unmap())
 		}
 	}
-	slices.SortFunc(own.addresses, netip.Addr.Compare)
-	return own, nil
+	slices.SortFunc(local.addresses, netip.Addr.Compare)
+	return local, nil
 }
 
 // usable states of a neighbour: the kernel has a MAC address that it would send to.
@@ -88,9 +88,9 @@ const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | n
 
 // leaf's MAC address among the neighbours of the bridge's interface. With an address: that neighbour, and the kernel is
 // asked to find it where it has not. Without: the router with a link-local address, as BGP unnumbered speaks with.
-func (h *host) leaf(bridge string, own face, address netip.Addr) (attachment.MAC, error) {
+func (h *host) leaf(bridge string, local face, address netip.Addr) (attachment.MAC, error) {
 	neighbours, err := again(func() ([]netlink.Neigh, error) {
-		return h.handle.NeighList(own.index, netlink.FAMILY_ALL)
+		return h.handle.NeighList(local.index, netlink.FAMILY_ALL)
 	})
 	if err != nil {
 		return attachment.MAC{}, fmt.Errorf("neighbours of %s: %w", bridge, err)
@@ -98,12 +98,12 @@ func (h *host) leaf(bridge string, own face, address netip.Addr) (attachment.MAC
 	if !address.IsValid() {
 		return router(bridge, neighbours)
 	}
-	for _, one := range neighbours {
-		if found, mac, ok := usableNeighbour(one); ok && found == address.WithZone("") {
+	for _, neighbour := range neighbours {
+		if found, mac, ok := usableNeighbour(neighbour); ok && found == address.WithZone("") {
 			return mac, nil
 		}
 	}
-	h.resolve(own.index, address)
+	h.resolve(local.index, address)
 	return attachment.MAC{}, fmt.Errorf("the kernel does not know the MAC address of the leaf %v on %s; does it answer "+
 		"(ip neigh show dev %s)?", address, bridge, bridge)
 }
@@ -112,13 +112,13 @@ func (h *host) leaf(bridge string, own face, address netip.Addr) (attachment.MAC
 // without any mark all link-local neighbours count. They must be one.
 func router(bridge string, neighbours []netlink.Neigh) (attachment.MAC, error) {
 	marked, all := map[attachment.MAC]bool{}, map[attachment.MAC]bool{}
-	for _, one := range neighbours {
-		address, mac, ok := usableNeighbour(one)
+	for _, neighbour := range neighbours {
+		address, mac, ok := usableNeighbour(neighbour)
 		if !ok || !address.Is6() || !address.IsLinkLocalUnicast() {
 			continue
 		}
 		all[mac] = true
-		if one.Flags&netlink.NTF_ROUTER != 0 {
+		if neighbour.Flags&netlink.NTF_ROUTER != 0 {
 			marked[mac] = true
 		}
 	}
@@ -138,12 +138,12 @@ func router(bridge string, neighbours []netlink.Neigh) (attachment.MAC, error) {
 		"leaf's", bridge, len(all))
 }
 
-func usableNeighbour(one netlink.Neigh) (netip.Addr, attachment.MAC, bool) {
-	address, ok := netip.AddrFromSlice(one.IP)
-	if !ok || one.State&usable == 0 {
+func usableNeighbour(neighbour netlink.Neigh) (netip.Addr, attachment.MAC, bool) {
+	address, ok := netip.AddrFromSlice(neighbour.IP)
+	if !ok || neighbour.State&usable == 0 {
 		return netip.Addr{}, attachment.MAC{}, false
 	}
-	mac, err := attachment.ParseMAC(one.HardwareAddr.String())
+	mac, err := attachment.ParseMAC(neighbour.HardwareAddr.String())
 	return address.Unmap(), mac, err == nil
 }
 

@@ -57,9 +57,9 @@ func newLab(t testing.TB) *lab {
 	rail.open = testlab.StartOpenVSwitch(t, rail.host)
 	rail.open.AddBridge(t, bridgeName, bridgeMAC)
 	rail.open.AddPort(t, bridgeName, "p0")
-	for _, one := range []struct {
+	for _, test := range []struct {
 		namespace *testlab.Namespace
-		words     string
+		want      string
 	}{
 		{rail.host, "addr add 10.0.0.0/31 dev br-rail0"}, {rail.host, "addr add fd00:ffff::/127 dev br-rail0"},
 		{rail.leaf, "addr add 10.0.0.1/31 dev swp1"}, {rail.leaf, "addr add fd00:ffff::1/127 dev swp1"},
@@ -68,7 +68,7 @@ func newLab(t testing.TB) *lab {
 		{rail.remote, "addr add 10.2.0.2/16 dev eth0"}, {rail.remote, "addr add fd00:2::2/64 dev eth0"},
 		{rail.remote, "route add default via 10.2.0.1"}, {rail.remote, "route add default via fd00:2::1"},
 	} {
-		one.namespace.IP(t, strings.Fields(one.words)...)
+		test.namespace.IP(t, strings.Fields(test.want)...)
 	}
 	rail.client = rail.newClient(t)
 	return rail
@@ -108,11 +108,11 @@ func (l *lab) addPod(t testing.TB, n int, tenant string) *labPod {
 	face := fmt.Sprintf("veth%d", n)
 	mac := fmt.Sprintf("02:00:00:01:00:%02x", n)
 	pod := &labPod{namespace: l.open.AddPod(t, bridgeName, face, mac)}
-	for _, words := range []string{
+	for _, want := range []string{
 		fmt.Sprintf("addr add 10.1.0.%d/16 dev eth0", n), fmt.Sprintf("addr add fd00:1::%x/64 dev eth0", n),
 		"route add default via 10.1.0.1", "-6 route add default via fe80::1 dev eth0",
 	} {
-		pod.namespace.IP(t, strings.Fields(words)...)
+		pod.namespace.IP(t, strings.Fields(want)...)
 	}
 	pod.Attachment = newAttachment(n, tenant, face, mac)
 	l.pods = append(l.pods, pod)
@@ -230,11 +230,11 @@ func flowsLost(event Event) bool { return event.FlowsLost && event.Bridge == bri
 
 // ping from a pod; the TTL that came back, or an error with ping's words.
 func ping(namespace *testlab.Namespace, to netip.Addr) (string, error) {
-	said, err := namespace.Try("ping", "-n", "-c", "3", "-i", "0.05", "-W", "3", to.String())
+	output, err := namespace.Try("ping", "-n", "-c", "3", "-i", "0.05", "-W", "3", to.String())
 	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, said)
+		return "", fmt.Errorf("%w: %s", err, output)
 	}
-	_, rest, _ := strings.Cut(said, "ttl=")
+	_, rest, _ := strings.Cut(output, "ttl=")
 	ttl, _, _ := strings.Cut(rest, " ")
 	return ttl, nil
 }
@@ -243,8 +243,8 @@ func ping(namespace *testlab.Namespace, to netip.Addr) (string, error) {
 func neighbour(t testing.TB, namespace *testlab.Namespace, face string, address netip.Addr) string {
 	t.Helper()
 	var found []struct{ LLAddr string }
-	told := namespace.IP(t, "-j", "neigh", "show", "dev", face, address.String())
-	if err := json.Unmarshal([]byte(told), &found); err != nil || len(found) != 1 {
+	output := namespace.IP(t, "-j", "neigh", "show", "dev", face, address.String())
+	if err := json.Unmarshal([]byte(output), &found); err != nil || len(found) != 1 {
 		return ""
 	}
 	return found[0].LLAddr

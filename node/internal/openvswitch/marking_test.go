@@ -22,7 +22,7 @@ func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
 	near, leaf := testlab.OpenWire(t, second.namespace, "eth0"), testlab.OpenWire(t, rail.leaf, "swp1")
 	const each = 20
 	used := []byte{0, 26, 46, 63}
-	for name, given := range map[string]struct {
+	for name, test := range map[string]struct {
 		marking plan.Marking
 		becomes func(dscp byte) (byte, bool)
 	}{
@@ -31,7 +31,7 @@ func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
 		"refused": {plan.Marking{Policy: plan.RefuseMarking, Allowed: []uint8{0, 26}},
 			func(dscp byte) (byte, bool) { return dscp, dscp == 0 || dscp == 26 }},
 	} {
-		rail.rail.Marking = given.marking
+		rail.rail.Marking = test.marking
 		rail.program(t)
 		before := rail.counted(t)
 		want, refused := map[string]int{}, uint64(0)
@@ -53,7 +53,7 @@ func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
 						kind = testlab.EtherIPv6
 					}
 					here.Send(t, testlab.Ether(gateway, first.MAC, kind, packet))
-					if becomes, passes := given.becomes(dscp); passes {
+					if becomes, passes := test.becomes(dscp); passes {
 						want[fmt.Sprintf("IPv%d DSCP %d ECN %d", packet[0]>>4, becomes, ecn)]++
 					} else {
 						refused++

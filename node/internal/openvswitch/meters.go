@@ -21,13 +21,13 @@ func meterWords(rate uint64) string {
 
 // metersOf flows, by number.
 func metersOf(flows []plan.Flow) map[uint32]string {
-	wanted := map[uint32]string{}
+	want := map[uint32]string{}
 	for _, flow := range flows {
 		if flow.Meter != 0 {
-			wanted[flow.Meter] = meterWords(flow.Rate)
+			want[flow.Meter] = meterWords(flow.Rate)
 		}
 	}
-	return wanted
+	return want
 }
 
 // meters that the bridge has, by number.
@@ -66,24 +66,24 @@ func (c *Client) namedMeters(ctx context.Context, bridge string) (map[string]str
 // left out of what it returns: they would keep all others of the bundle out, and without a meter they would be
 // unbounded.
 func (c *Client) makeMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]plan.Flow, error) {
-	wanted := metersOf(flows)
-	if len(wanted) == 0 {
+	want := metersOf(flows)
+	if len(want) == 0 {
 		return flows, nil
 	}
 	there, failed := c.meters(ctx, bridge)
 	refused := map[uint32]bool{}
-	for number, words := range wanted {
+	for number, want := range want {
 		command := "add-meter"
 		if old, ok := there[number]; ok {
 			command = "mod-meter"
-			if old == words {
+			if old == want {
 				continue
 			}
 		}
-		meter := fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", number, strings.ReplaceAll(words, " ", ","))
+		meter := fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", number, strings.ReplaceAll(want, " ", ","))
 		if err := c.ofctl(ctx, bridge, "", ignore, command, meter); err != nil {
 			refused[number] = true
-			failed = fmt.Errorf("flows of %s with the rate %s are left out: %w", bridge, words, err)
+			failed = fmt.Errorf("flows of %s with the rate %s are left out: %w", bridge, want, err)
 		}
 	}
 	if len(refused) == 0 {
@@ -151,9 +151,9 @@ func (c *Client) dropMeters(ctx context.Context, bridge string, flows []plan.Flo
 		}
 		return err
 	}
-	wanted := metersOf(flows)
+	want := metersOf(flows)
 	for number := range there {
-		if _, ok := wanted[number]; !ok {
+		if _, ok := want[number]; !ok {
 			err = errors.Join(err, c.deleteMeter(ctx, bridge, number))
 		}
 	}
@@ -162,15 +162,15 @@ func (c *Client) dropMeters(ctx context.Context, bridge string, flows []plan.Flo
 
 // wrongMeters says which of the flows' meters are missing or have another rate.
 func (c *Client) wrongMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
-	wanted := metersOf(flows)
+	want := metersOf(flows)
 	wrong := c.wrongAnswers(ctx, bridge)
-	if len(wanted) == 0 {
+	if len(want) == 0 {
 		return wrong, nil
 	}
 	there, err := c.meters(ctx, bridge)
-	for number, words := range wanted {
-		if there[number] != words {
-			wrong = append(wrong, fmt.Sprintf("meter %d: want %s, there is %.60q", number, words, there[number]))
+	for number, want := range want {
+		if there[number] != want {
+			wrong = append(wrong, fmt.Sprintf("meter %d: want %s, there is %.60q", number, want, there[number]))
 		}
 	}
 	return wrong, err

@@ -55,8 +55,8 @@ func TestAPodLearnsOfANarrowLink(t *testing.T) {
 func (l *lab) learnsMTU(t *testing.T, pod *labPod, remote netip.Addr) bool {
 	t.Helper()
 	_, _ = pod.namespace.Try("ping", "-n", "-c", "1", "-W", "1", "-s", "1440", "-M", "do", remote.String())
-	told := pod.namespace.IP(t, "route", "get", remote.String())
-	return strings.Contains(told, " mtu 1400")
+	output := pod.namespace.IP(t, "route", "get", remote.String())
+	return strings.Contains(output, " mtu 1400")
 }
 
 // refusesOtherErrors: of all that looks like the leaf's error, what is another message, or by another sender, or for
@@ -76,7 +76,7 @@ func (l *lab) refusesOtherErrors(t *testing.T, pod *labPod, leaf4, leaf6 netip.A
 	stranger6 := netip.MustParseAddr("fd00:2::66")
 	const each = 100
 	worked := func() { askFor(t, leaf, leafMAC, leaf4, netip.MustParseAddr("10.0.0.0")) }
-	for what, frame := range map[string][]byte{
+	for name, frame := range map[string][]byte{
 		"an echo of the leaf": message4(leaf4, 8, 0), "an unreachable port": message4(leaf4, 3, 3), "a redirect": message4(leaf4, 5, 1),
 		"a time exceeded": message4(leaf4, 11, 0), "an echo of the leaf, IPv6": message6(leaf6, 128, 0),
 		"a redirect, IPv6": message6(leaf6, 137, 0), "a parameter problem, IPv6": message6(leaf6, 4, 0),
@@ -93,7 +93,7 @@ func (l *lab) refusesOtherErrors(t *testing.T, pod *labPod, leaf4, leaf6 netip.A
 			}
 		}
 		if arrived := there.Count(marked); arrived > 0 {
-			t.Errorf("%s: %d of %d arrived", what, arrived, each)
+			t.Errorf("%s: %d of %d arrived", name, arrived, each)
 			there.Forget()
 		}
 	}

@@ -47,8 +47,8 @@ func TestHostileNamesOfPortsAreOnlyNames(t *testing.T) {
 		rail.pods = append(rail.pods, pod)
 		rail.member("a", pod.Addresses...)
 	}
-	wanted := rail.flows(t)
-	if repaired, err := rail.client.Replace(t.Context(), bridgeName, wanted); err != nil || repaired == 0 {
+	want := rail.flows(t)
+	if repaired, err := rail.client.Replace(t.Context(), bridgeName, want); err != nil || repaired == 0 {
 		t.Errorf("%d repaired: %v", repaired, err)
 	}
 	if _, err := rail.client.Datapath(t.Context()); err != nil {
@@ -75,9 +75,9 @@ func (l *lab) addRow(t *testing.T, name string) {
 	  "external_ids":["map",[["owner","ovs-cni.network.kubevirt.io"]]]}},
 	 {"op":"mutate","table":"Bridge","where":[["name","==","` + bridgeName + `"]],
 	  "mutations":[["ports","insert",["set",[["named-uuid","p"]]]]]}]`
-	told := testlab.Run(t, "ovsdb-client", "transact", "unix:"+l.open.DatabaseSocket(), transaction)
-	if strings.Contains(told, "error") {
-		t.Fatal(told)
+	rows := testlab.Run(t, "ovsdb-client", "transact", "unix:"+l.open.DatabaseSocket(), transaction)
+	if strings.Contains(rows, "error") {
+		t.Fatal(rows)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestOnlyPodsPortsAreRemoved(t *testing.T) {
 	if err != nil || !slices.Equal(made, []PodPort{{"veth2", pod.namespace.Path()}}) {
 		t.Errorf("made for pods: %v %v", made, err)
 	}
-	for _, given := range []struct{ face, netns, problem string }{
+	for _, test := range []struct{ face, netns, problem string }{
 		{"p0", pod.namespace.Path(), "was not made for a pod"},
 		{bridgeName, pod.namespace.Path(), "was not made for a pod"},
 		{"stranger", pod.namespace.Path(), "was not made for a pod"},
@@ -100,9 +100,9 @@ func TestOnlyPodsPortsAreRemoved(t *testing.T) {
 		// It is another pod's by now: left alone, and that is fine.
 		{"veth2", "/run/netns/another", ""},
 	} {
-		err := rail.client.RemovePort(t.Context(), given.face, given.netns)
-		if (err != nil) != (given.problem != "") || err != nil && !strings.Contains(err.Error(), given.problem) {
-			t.Errorf("%s: %v", given.face, err)
+		err := rail.client.RemovePort(t.Context(), test.face, test.netns)
+		if (err != nil) != (test.problem != "") || err != nil && !strings.Contains(err.Error(), test.problem) {
+			t.Errorf("%s: %v", test.face, err)
 		}
 	}
 	if ports := strings.Fields(rail.open.Vsctl(t, "list-ports", bridgeName)); len(ports) != 3 {
@@ -218,8 +218,8 @@ func (l *lab) deleteFlows(t *testing.T, pod *labPod) {
 			t.Errorf("a flow went along with a meter: %v %v", differences, err)
 		}
 		meters, err := l.client.meters(t.Context(), bridgeName)
-		if wanted := metersOf(left); err != nil || !maps.Equal(meters, wanted) {
-			t.Errorf("with %d flows of the pod left: meters %v, want %v: %v", len(gone)-n-1, meters, wanted, err)
+		if want := metersOf(left); err != nil || !maps.Equal(meters, want) {
+			t.Errorf("with %d flows of the pod left: meters %v, want %v: %v", len(gone)-n-1, meters, want, err)
 		}
 	}
 }
@@ -228,14 +228,14 @@ func (l *lab) deleteFlows(t *testing.T, pod *labPod) {
 func (l *lab) changeRate(t *testing.T, pod *labPod) {
 	t.Helper()
 	pod.MaxRate = 16_000_000
-	wanted := l.flows(t)
-	if differences, err := l.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) != 2 {
+	want := l.flows(t)
+	if differences, err := l.client.Differences(t.Context(), bridgeName, want); err != nil || len(differences) != 2 {
 		t.Errorf("another rate is no difference: %v %v", differences, err)
 	}
-	if err := l.client.Change(t.Context(), bridgeName, wanted, nil); err != nil {
+	if err := l.client.Change(t.Context(), bridgeName, want, nil); err != nil {
 		t.Error(err)
 	}
-	if differences, err := l.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) != 0 {
+	if differences, err := l.client.Differences(t.Context(), bridgeName, want); err != nil || len(differences) != 0 {
 		t.Errorf("still different: %v %v", differences, err)
 	}
 	pod.MaxRate = 0

@@ -118,11 +118,11 @@ func (c *Client) Differences(ctx context.Context, name string, flows []plan.Flow
 	}
 	lines := make([]string, 0, len(differing))
 	for _, line := range differing {
-		said := "not wanted: "
+		difference := "not wanted: "
 		if line[0] == '+' {
-			said = "missing: "
+			difference = "missing: "
 		}
-		lines = append(lines, said+line[1:])
+		lines = append(lines, difference+line[1:])
 	}
 	wrong, err := c.wrongMeters(ctx, name, flows)
 	return append(lines, wrong...), err
@@ -157,9 +157,9 @@ func countFlows(differing []string) int {
 	keys := make([]string, 0, len(differing))
 	for _, line := range differing {
 		key, _, _ := strings.Cut(line[1:], " actions=")
-		words := strings.Fields(key)
-		words = slices.DeleteFunc(words, func(word string) bool { return strings.HasPrefix(word, "cookie=") })
-		keys = append(keys, strings.Join(words, " "))
+		fields := strings.Fields(key)
+		fields = slices.DeleteFunc(fields, func(word string) bool { return strings.HasPrefix(word, "cookie=") })
+		keys = append(keys, strings.Join(fields, " "))
 	}
 	slices.Sort(keys)
 	return len(slices.Compact(keys))

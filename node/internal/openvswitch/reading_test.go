@@ -31,7 +31,7 @@ var datapathLines = []struct {
 	layer     string
 	port      string
 	offloaded bool
-	why       string
+	reason    string
 }{
 	{hardware, "in_port(2),eth_type(0x0800),ipv4(src=10.1.0.2,frag=no)" + counts +
 		"offloaded:yes, dp:tc, actions:set(eth(src=02:00:00:00:00:01)),3", "tc", "rep0", true, ""},
@@ -55,14 +55,14 @@ var datapathLines = []struct {
 }
 
 func TestFlowsOfTheDatapathAreReadWithTheirReason(t *testing.T) {
-	for _, given := range datapathLines {
-		flow, ok, err := given.view.read(lineHead + given.line)
+	for _, test := range datapathLines {
+		flow, ok, err := test.view.read(lineHead + test.line)
 		if !ok || err != nil {
-			t.Fatalf("%v %v: %s", ok, err, given.line)
+			t.Fatalf("%v %v: %s", ok, err, test.line)
 		}
-		if flow.Layer != given.layer || flow.InPort != given.port || flow.Offloaded != given.offloaded ||
-			!strings.Contains(flow.Why, given.why) || (given.why == "") != (flow.Why == "") {
-			t.Errorf("%+v\n of %s", flow, given.line)
+		if flow.Layer != test.layer || flow.InPort != test.port || flow.Offloaded != test.offloaded ||
+			!strings.Contains(flow.Why, test.reason) || (test.reason == "") != (flow.Why == "") {
+			t.Errorf("%+v\n of %s", flow, test.line)
 		}
 		if strings.ContainsAny(flow.Match, " ;") && !strings.Contains(flow.Match, "key32") ||
 			strings.Contains(flow.Match, "ufid") || strings.Contains(flow.Match, "(0/0)") ||
@@ -149,7 +149,7 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 	if err := settings.check(); err != nil {
 		t.Fatal(err)
 	}
-	for what, change := range map[string]func(*Settings){
+	for name, change := range map[string]func(*Settings){
 		"the database's socket": func(settings *Settings) { settings.Database = "db.sock" },
 		"management folder":     func(settings *Settings) { settings.Management = "/run/%41?x" },
 		"control socket":        func(settings *Settings) { settings.Control = "/x y" },
@@ -159,8 +159,8 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 	} {
 		settings := good()
 		change(&settings)
-		if _, err := New(t.Context(), settings); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: %v", what, err)
+		if _, err := New(t.Context(), settings); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

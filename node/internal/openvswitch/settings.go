@@ -36,8 +36,8 @@ type RailSettings struct {
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._/+-]+$`)
 
 func (s *Settings) check() error {
-	for _, given := range []struct {
-		what, path string
+	for _, test := range []struct {
+		name, path string
 		optional   bool
 	}{
 		{"the database's socket", s.Database, false},
@@ -45,9 +45,9 @@ func (s *Settings) check() error {
 		{"the control socket", s.Control, true},
 		{"the network namespace's", s.Netns, true},
 	} {
-		if !plainPath.MatchString(given.path) && (given.path != "" || !given.optional) {
-			return fmt.Errorf("%s path %q is not absolute, or has other characters than letters, digits and ._/+-", given.what,
-				given.path)
+		if !plainPath.MatchString(test.path) && (test.path != "" || !test.optional) {
+			return fmt.Errorf("%s path %q is not absolute, or has other characters than letters, digits and ._/+-", test.name,
+				test.path)
 		}
 	}
 	bridges := map[string]string{}

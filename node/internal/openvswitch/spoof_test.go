@@ -157,21 +157,21 @@ func TestNothingSpoofedArrivesAndAllIsCounted(t *testing.T) {
 }
 
 // expectDropped sends frames of a kind and finds all of them counted with their reason.
-func (l *lab) expectDropped(t *testing.T, mine *testlab.Wire, me *labPod, kind string, one crafted) {
+func (l *lab) expectDropped(t *testing.T, mine *testlab.Wire, me *labPod, kind string, frame crafted) {
 	t.Helper()
-	before := l.counted(t)[plan.Cookie(me.Number, one.reason)].Packets
+	before := l.counted(t)[plan.Cookie(me.Number, frame.reason)].Packets
 	for n := range framesOfAKind {
-		mine.Send(t, one.frame)
+		mine.Send(t, frame.frame)
 		if n%100 == 99 {
 			askGateway(t, mine, me)
 		}
 	}
-	counted := l.counted(t)[plan.Cookie(me.Number, one.reason)].Packets - before
-	if one.reason == plan.DropNotForUs && counted > framesOfAKind && counted < framesOfAKind+10 {
+	counted := l.counted(t)[plan.Cookie(me.Number, frame.reason)].Packets - before
+	if frame.reason == plan.DropNotForUs && counted > framesOfAKind && counted < framesOfAKind+10 {
 		counted = framesOfAKind // the pod's own kernel speaks now and then: that is what this reason is for
 	}
 	if counted != framesOfAKind {
-		t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesOfAKind, one.reason)
+		t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesOfAKind, frame.reason)
 	}
 }
 

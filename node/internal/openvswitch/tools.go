@@ -95,11 +95,11 @@ type head struct {
 	most int
 }
 
-func (h *head) Write(some []byte) (int, error) {
+func (h *head) Write(data []byte) (int, error) {
 	if room := h.most - h.Len(); room > 0 {
-		h.Buffer.Write(some[:min(room, len(some))])
+		h.Buffer.Write(data[:min(room, len(data))])
 	}
-	return len(some), nil
+	return len(data), nil
 }
 
 // line of all that was said, printable.

@@ -15,10 +15,10 @@ const toAdvertisement = "set_field:136->icmpv6_type"
 // answer makes the gateway's replies out of requests that the guard has found honest, and sends them back. OVS runs
 // these in ovs-vswitchd on every datapath (it has no other way to change ARP and ND), so they are not for hardware; a
 // pod asks once in a while, or never where the plugin wrote a permanent neighbour entry.
-func (f *flowSet) answer() {
+func (f *flowSet) answerGateway() {
 	mac := f.facts.BridgeMAC
 	toSender := fmt.Sprintf("move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],set_field:%v->eth_src", mac)
-	f.add(tableAnswer, priorityReply, "arp", words(
+	f.add(tableAnswer, priorityReply, "arp", joinTerms(
 		toSender,
 		"set_field:2->arp_op",
 		"move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[]",
@@ -43,7 +43,7 @@ func AdvertiseNeighbour(facts Facts) Flow {
 		Table:    tableAnswer,
 		Priority: priorityReply,
 		Match:    "icmp6,icmp_type=136,icmp_code=0",
-		Actions: words(
+		Actions: joinTerms(
 			fmt.Sprintf("move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],set_field:%v->eth_src", facts.BridgeMAC),
 			"move:NXM_NX_IPV6_SRC[]->NXM_NX_IPV6_DST[]",
 			"move:NXM_NX_ND_TARGET[]->NXM_NX_IPV6_SRC[]",

@@ -20,12 +20,12 @@ const (
 // classifyHost lets the host and the leaf find each other and speak: ARP, neighbour discovery, link-local addresses and
 // the host's own ones, and nothing else.
 func (f *flowSet) classifyHost() {
-	uplink := words(inPort(f.facts.UplinkPort), untagged)
+	uplink := joinTerms(inPort(f.facts.UplinkPort), untagged)
 	pass := Cookie(0, Pass)
 	for _, match := range []string{
-		words(uplink, "arp"),
-		words(uplink, "ipv6", "ipv6_dst=fe80::/10"),
-		words(uplink, "ipv6", "ipv6_dst=ff02::/16"),
+		joinTerms(uplink, "arp"),
+		joinTerms(uplink, "ipv6", "ipv6_dst=fe80::/10"),
+		joinTerms(uplink, "ipv6", "ipv6_dst=ff02::/16"),
 	} {
 		f.add(tableClassify, priorityHost, match, toHost, pass)
 	}
@@ -33,7 +33,7 @@ func (f *flowSet) classifyHost() {
 	for _, address := range slices.Compact(addresses) {
 		address = address.Unmap().WithZone("")
 		if address.IsValid() && !address.IsLinkLocalUnicast() {
-			f.add(tableClassify, priorityHost, words(uplink, destination(single(address))), toHost, pass)
+			f.add(tableClassify, priorityHost, joinTerms(uplink, destination(single(address))), toHost, pass)
 			f.classifyFromHost(address)
 		}
 	}
@@ -42,7 +42,7 @@ func (f *flowSet) classifyHost() {
 	f.sentByHost("icmp6", "ipv6_src=::")
 	f.add(tableClassify, priorityUnknown, fromHost, drop, Cookie(0, DropSpoofed))
 	// The leaf still has a route to a pod that is gone; or it floods, and none of that is for a pod.
-	f.add(tableClassify, priorityUnknown, words(uplink, etherDestination(f.facts.BridgeMAC)), drop,
+	f.add(tableClassify, priorityUnknown, joinTerms(uplink, etherDestination(f.facts.BridgeMAC)), drop,
 		Cookie(0, DropUnknownDestination))
 	f.add(tableClassify, priorityUplinkRest, inPort(f.facts.UplinkPort), drop, Cookie(0, DropNotForUs))
 }
@@ -57,19 +57,19 @@ func (f *flowSet) classifyFromHost(address netip.Addr) {
 }
 
 func (f *flowSet) sentByHost(match ...string) {
-	f.add(tableClassify, priorityHost, words(fromHost, untagged, etherSource(f.facts.BridgeMAC), words(match...)),
+	f.add(tableClassify, priorityHost, joinTerms(fromHost, untagged, etherSource(f.facts.BridgeMAC), joinTerms(match...)),
 		output(f.facts.UplinkPort), Cookie(0, Pass))
 }
 
 // classifyAddress takes what the leaf routes to a pod here. Only frames to the bridge's own MAC: nothing that is
 // flooded or multicast reaches a pod.
-func (f *flowSet) classifyAddress(one local, address netip.Addr) {
-	match := words(inPort(f.facts.UplinkPort), untagged, etherDestination(f.facts.BridgeMAC),
+func (f *flowSet) classifyAddress(endpoint local, address netip.Addr) {
+	match := joinTerms(inPort(f.facts.UplinkPort), untagged, etherDestination(f.facts.BridgeMAC),
 		destination(single(address)))
-	f.add(tableClassify, priorityPodAddress, match, goTo(tableSource), Cookie(one.Number, Pass))
+	f.add(tableClassify, priorityPodAddress, match, goTo(tableSource), Cookie(endpoint.Number, Pass))
 }
 
-func (f *flowSet) classifyPort(one local) {
-	f.add(tableClassify, priorityPort, words(inPort(one.port), untagged), goTo(tableGuard), Cookie(one.Number, Pass))
-	f.add(tableClassify, priorityPortRest, inPort(one.port), drop, Cookie(one.Number, DropSpoofed))
+func (f *flowSet) classifyPort(endpoint local) {
+	f.add(tableClassify, priorityPort, joinTerms(inPort(endpoint.port), untagged), goTo(tableGuard), Cookie(endpoint.Number, Pass))
+	f.add(tableClassify, priorityPortRest, inPort(endpoint.port), drop, Cookie(endpoint.Number, DropSpoofed))
 }

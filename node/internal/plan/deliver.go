@@ -15,10 +15,10 @@ const (
 )
 
 // deliverToPod is the last hop: from the leaf or from another pod here, straight to the port.
-func (f *flowSet) deliverToPod(one local, address netip.Addr) {
+func (f *flowSet) deliverToPod(endpoint local, address netip.Addr) {
 	f.add(tableDeliver, priorityHere, destination(single(address)),
-		words(f.hop(one.MAC), output(one.port)), Cookie(one.Number, Received))
-	f.bound(one, receives)
+		joinTerms(f.hop(endpoint.MAC), output(endpoint.port)), Cookie(endpoint.Number, Received))
+	f.bound(endpoint, receives)
 }
 
 // deliverToLeaf takes everything else that may go; never what came from there, or it would go round.
@@ -32,7 +32,7 @@ func (f *flowSet) deliverToLeaf() {
 	}
 	for _, protocol := range []string{"ip", "ipv6"} {
 		f.add(tableDeliver, priorityLeaf, protocol,
-			words(f.hop(f.facts.LeafMAC), output(f.facts.UplinkPort)), Cookie(0, Pass))
+			joinTerms(f.hop(f.facts.LeafMAC), output(f.facts.UplinkPort)), Cookie(0, Pass))
 	}
 }
 
@@ -54,5 +54,5 @@ func (f *flowSet) hop(next attachment.MAC) string {
 	if f.rail.KeepTTL {
 		return setEther(f.facts.BridgeMAC, next)
 	}
-	return words(setEther(f.facts.BridgeMAC, next), "dec_ttl")
+	return joinTerms(setEther(f.facts.BridgeMAC, next), "dec_ttl")
 }

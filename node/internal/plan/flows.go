@@ -44,19 +44,19 @@ func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants 
 	flows.dropRest()
 	if facts.complete() {
 		flows.classifyHost()
-		flows.answer()
+		flows.answerGateway()
 		flows.membership()
 		flows.pairs()
 		flows.deliverToLeaf()
 	}
-	for _, one := range here {
-		flows.classifyPort(one)
-		flows.guard(one)
-		flows.boundSent(one)
-		for _, address := range one.Addresses {
-			flows.classifyAddress(one, address)
-			flows.refuseOwnAddress(one, address)
-			flows.deliverToPod(one, address)
+	for _, endpoint := range here {
+		flows.classifyPort(endpoint)
+		flows.guard(endpoint)
+		flows.boundSent(endpoint)
+		for _, address := range endpoint.Addresses {
+			flows.classifyAddress(endpoint, address)
+			flows.refuseOwnAddress(endpoint, address)
+			flows.deliverToPod(endpoint, address)
 		}
 	}
 	slices.SortFunc(flows.all, func(a, b Flow) int {
@@ -87,17 +87,17 @@ func usable(rail Rail, facts Facts, attachments []attachment.Attachment) ([]loca
 	for _, address := range facts.HostAddresses {
 		taken.addresses[address.Unmap()] = attachment.Key{}
 	}
-	for _, one := range sorted {
-		if one.Rail != rail.Name || !one.Has(attachment.Flows) {
+	for _, att := range sorted {
+		if att.Rail != rail.Name || !att.Has(attachment.Flows) {
 			continue
 		}
-		port := facts.Ports[one.HostInterface]
-		if why := taken.why(facts, one, port); why != "" {
-			left = append(left, Left{one.Key, why})
+		port := facts.Ports[att.HostInterface]
+		if reason := taken.findObstacle(facts, att, port); reason != "" {
+			left = append(left, Left{att.Key, reason})
 			continue
 		}
-		taken.take(one, port)
-		here = append(here, local{one, port})
+		taken.take(att, port)
+		here = append(here, local{att, port})
 	}
 	return here, left
 }
@@ -108,32 +108,32 @@ type claims struct {
 	ports     map[uint32]attachment.Key
 }
 
-func (c claims) take(one attachment.Attachment, port uint32) {
-	c.ports[port] = one.Key
-	for _, address := range one.Addresses {
-		c.addresses[address] = one.Key
+func (c claims) take(att attachment.Attachment, port uint32) {
+	c.ports[port] = att.Key
+	for _, address := range att.Addresses {
+		c.addresses[address] = att.Key
 	}
 }
 
 // why the attachment cannot get flows; empty: it can.
-func (c claims) why(facts Facts, one attachment.Attachment, port uint32) string {
+func (c claims) findObstacle(facts Facts, att attachment.Attachment, port uint32) string {
 	if !facts.complete() {
 		return "the bridge's uplink or MAC address is not known"
 	}
 	if port == 0 {
-		return fmt.Sprintf("%q is no port of the bridge with an OpenFlow number", one.HostInterface)
+		return fmt.Sprintf("%q is no port of the bridge with an OpenFlow number", att.HostInterface)
 	}
 	if other, ok := c.ports[port]; ok {
-		return fmt.Sprintf("the port %q is already that of %v", one.HostInterface, other)
+		return fmt.Sprintf("the port %q is already that of %v", att.HostInterface, other)
 	}
 	if port == facts.UplinkPort {
-		return fmt.Sprintf("the port %q is the uplink", one.HostInterface)
+		return fmt.Sprintf("the port %q is the uplink", att.HostInterface)
 	}
-	if one.MAC == (attachment.MAC{}) || one.MAC == facts.BridgeMAC {
-		return fmt.Sprintf("%v cannot be the MAC address of a pod", one.MAC)
+	if att.MAC == (attachment.MAC{}) || att.MAC == facts.BridgeMAC {
+		return fmt.Sprintf("%v cannot be the MAC address of a pod", att.MAC)
 	}
 	families := map[int]bool{}
-	for _, address := range one.Addresses {
+	for _, address := range att.Addresses {
 		if families[address.BitLen()] {
 			return fmt.Sprintf("%v is a second address of its family", address)
 		}
@@ -170,13 +170,13 @@ func (f *flowSet) add(table uint8, priority uint16, match, actions string, cooki
 }
 
 // bound the flow added last by one of the attachment's two meters: what is above its rate is dropped.
-func (f *flowSet) bound(one local, direction uint32) {
-	if one.MaxRate == 0 {
+func (f *flowSet) bound(endpoint local, direction uint32) {
+	if endpoint.MaxRate == 0 {
 		return
 	}
 	last := &f.all[len(f.all)-1]
-	last.Meter, last.Rate = 2*uint32(one.Number)+direction, one.MaxRate
-	last.Actions = words(fmt.Sprintf("meter:%d", last.Meter), last.Actions)
+	last.Meter, last.Rate = 2*uint32(endpoint.Number)+direction, endpoint.MaxRate
+	last.Actions = joinTerms(fmt.Sprintf("meter:%d", last.Meter), last.Actions)
 }
 
 // canary is never met by a packet: that it is there says that nobody has emptied the tables.

@@ -72,7 +72,7 @@ func members(tenant string, prefixes ...string) []Member {
 func TestFlowsAreThoseOfTheGoldenFiles(t *testing.T) {
 	unknownLeaf := facts(map[string]uint32{"veth1": 11})
 	unknownLeaf.LeafMAC, unknownLeaf.AnswersND = attachment.MAC{}, false
-	for name, given := range map[string]struct {
+	for name, test := range map[string]struct {
 		rail        Rail
 		facts       Facts
 		attachments []attachment.Attachment
@@ -103,7 +103,7 @@ func TestFlowsAreThoseOfTheGoldenFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			flows, left := Flows(given.rail, given.facts, given.attachments, given.tenants)
+			flows, left := Flows(test.rail, test.facts, test.attachments, test.tenants)
 			if len(left) != 0 {
 				t.Errorf("left without flows: %v", left)
 			}
@@ -217,16 +217,16 @@ func cluster(pods, others, families int, prefixes bool) ([]attachment.Attachment
 	var attachments []attachment.Attachment
 	ports := map[string]uint32{"p0": 1}
 	for n := 1; n <= pods+others; n++ {
-		own := []string{fmt.Sprintf("10.1.%d.%d", n/256, n%256), fmt.Sprintf("fd00:1::%x", n)}[:families]
-		one := pod(n, "ns:a", own...)
+		texts := []string{fmt.Sprintf("10.1.%d.%d", n/256, n%256), fmt.Sprintf("fd00:1::%x", n)}[:families]
+		att := pod(n, "ns:a", texts...)
 		if !prefixes {
-			for _, address := range one.Addresses {
+			for _, address := range att.Addresses {
 				tenants.Members = append(tenants.Members, Member{single(address), "ns:a"})
 			}
 		}
 		if n <= pods {
-			attachments = append(attachments, one)
-			ports[one.HostInterface] = uint32(100 + n)
+			attachments = append(attachments, att)
+			ports[att.HostInterface] = uint32(100 + n)
 		}
 	}
 	return attachments, ports, tenants
@@ -259,14 +259,14 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 
 func TestNamesNeverGetIntoFlows(t *testing.T) {
 	hostile := "x,actions=NORMAL\n$(reboot)"
-	one := pod(1, "ns:a", "10.1.0.2")
+	att := pod(1, "ns:a", "10.1.0.2")
 	given := Tenants{map[string]uint32{"ns:a": 1}, members("ns:a", "10.1.0.2/32"), nil}
-	want, _ := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{one}, given)
-	one.HostInterface, one.Tenant, one.DeviceID, one.Netns = hostile, hostile, hostile, hostile
-	one.Key = attachment.Key{Network: hostile, ContainerID: hostile, Interface: hostile}
-	one.Pod = attachment.Pod{Namespace: hostile, Name: hostile, UID: hostile}
+	want, _ := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{att}, given)
+	att.HostInterface, att.Tenant, att.DeviceID, att.Netns = hostile, hostile, hostile, hostile
+	att.Key = attachment.Key{Network: hostile, ContainerID: hostile, Interface: hostile}
+	att.Pod = attachment.Pod{Namespace: hostile, Name: hostile, UID: hostile}
 	given = Tenants{map[string]uint32{hostile: 1}, members(hostile, "10.1.0.2/32"), [][2]string{{hostile, hostile}}}
-	got, left := Flows(rail0, facts(map[string]uint32{hostile: 11}), []attachment.Attachment{one}, given)
+	got, left := Flows(rail0, facts(map[string]uint32{hostile: 11}), []attachment.Attachment{att}, given)
 	if len(left) != 0 || !slices.Equal(got, want) {
 		t.Errorf("names change the flows:\n%s\nleft %v", written(got), left)
 	}

@@ -29,9 +29,9 @@ func (f *flowSet) membership() {
 	for _, member := range f.members() {
 		number := f.tenants.Numbers[member.Tenant]
 		priority := priorityMember + uint16(member.Prefix.Bits())
-		f.add(tableSource, priority, source(member.Prefix), words(setRegister(registerSource, number),
+		f.add(tableSource, priority, source(member.Prefix), joinTerms(setRegister(registerSource, number),
 			setRegister(registerByUplink, 1), goTo(tableDestination)), Cookie(0, Pass))
-		f.add(tableDestination, priority, destination(member.Prefix), words(setRegister(registerDestination, number),
+		f.add(tableDestination, priority, destination(member.Prefix), joinTerms(setRegister(registerDestination, number),
 			goTo(tablePairs)), Cookie(0, Pass))
 	}
 	f.refuseDiscovery()
@@ -66,18 +66,18 @@ func (f *flowSet) members() []Member {
 // its tenant.
 func (f *flowSet) errorsOfRouters() {
 	for _, prefix := range f.rail.Routers {
-		what := "icmp,icmp_type=3,icmp_code=4"
+		message := "icmp,icmp_type=3,icmp_code=4"
 		if prefix.Addr().Is6() {
-			what = "icmp6,icmp_type=2,icmp_code=0"
+			message = "icmp6,icmp_type=2,icmp_code=0"
 		}
-		f.add(tableSource, priorityRouter, words(what, source(prefix)),
-			words(setRegister(registerByUplink, 1), goTo(tableDeliver)), Cookie(0, Pass))
+		f.add(tableSource, priorityRouter, joinTerms(message, source(prefix)),
+			joinTerms(setRegister(registerByUplink, 1), goTo(tableDeliver)), Cookie(0, Pass))
 	}
 }
 
 // refuseOwnAddress: what comes from outside and says that it was sent by a pod here was not.
-func (f *flowSet) refuseOwnAddress(one local, address netip.Addr) {
-	f.add(tableSource, priorityOwnAddress, source(single(address)), drop, Cookie(one.Number, DropSpoofed))
+func (f *flowSet) refuseOwnAddress(endpoint local, address netip.Addr) {
+	f.add(tableSource, priorityOwnAddress, source(single(address)), drop, Cookie(endpoint.Number, DropSpoofed))
 }
 
 // refuseDiscovery between pods: it is for one link, and here each pod has a link of its own. With KeepTTL receivers
@@ -97,9 +97,9 @@ func (f *flowSet) pairs() {
 		open[[2]uint32{number, number}] = true
 	}
 	for _, pair := range f.tenants.Pairs {
-		one, other := numbers[pair[0]], numbers[pair[1]]
-		open[[2]uint32{one, other}] = true
-		open[[2]uint32{other, one}] = true
+		a, other := numbers[pair[0]], numbers[pair[1]]
+		open[[2]uint32{a, other}] = true
+		open[[2]uint32{other, a}] = true
 	}
 	for _, pair := range slices.Collect(maps.Keys(open)) {
 		if pair[0] != 0 && pair[1] != 0 {
@@ -113,9 +113,9 @@ func (f *flowSet) pairs() {
 // boundSent is for what may go and nothing else. A meter that a drop comes after would be all that the datapath has to
 // do with the packet: as the last action of a tc filter it hands the packet on to ovs-vswitchd, each one, and the filter
 // tells of every packet of the meter as its own.
-func (f *flowSet) boundSent(one local) {
-	if one.MaxRate != 0 {
-		f.add(tableRate, priorityRate, inPort(one.port), goTo(tableDeliver), Cookie(one.Number, Pass))
-		f.bound(one, sends)
+func (f *flowSet) boundSent(endpoint local) {
+	if endpoint.MaxRate != 0 {
+		f.add(tableRate, priorityRate, inPort(endpoint.port), goTo(tableDeliver), Cookie(endpoint.Number, Pass))
+		f.bound(endpoint, sends)
 	}
 }

@@ -20,9 +20,9 @@ const discard = 9
 // there.
 func Probe(facts Facts, address netip.Addr) []byte {
 	from := address
-	for _, own := range facts.HostAddresses {
-		if own = own.Unmap().WithZone(""); own.BitLen() == address.BitLen() && own.IsGlobalUnicast() {
-			from = own
+	for _, host := range facts.HostAddresses {
+		if host = host.Unmap().WithZone(""); host.BitLen() == address.BitLen() && host.IsGlobalUnicast() {
+			from = host
 			break
 		}
 	}

@@ -11,13 +11,13 @@ import (
 
 func TestAttachmentsThatCannotBeServedAreLeftWithTheReason(t *testing.T) {
 	ports := map[string]uint32{"p0": 1, "veth1": 11, "veth2": 12}
-	for _, given := range []struct {
-		why    string
+	for _, test := range []struct {
+		reason string
 		change func(*attachment.Attachment)
 	}{
-		{`"veth9" is no port`, func(one *attachment.Attachment) { one.HostInterface = "veth9" }},
-		{"is already that of rail0/c1/net1", func(one *attachment.Attachment) { one.HostInterface = "veth1" }},
-		{"is the uplink", func(one *attachment.Attachment) { one.HostInterface = "p0" }},
+		{`"veth9" is no port`, func(att *attachment.Attachment) { att.HostInterface = "veth9" }},
+		{"is already that of rail0/c1/net1", func(att *attachment.Attachment) { att.HostInterface = "veth1" }},
+		{"is the uplink", func(att *attachment.Attachment) { att.HostInterface = "p0" }},
 		{"10.1.0.2 is already the address of rail0/c1/net1", address("10.1.0.2")},
 		{"10.0.0.0 is the host's own", address("10.0.0.0")},
 		{"fe80::5 cannot be", address("fe80::5")},
@@ -25,26 +25,26 @@ func TestAttachmentsThatCannotBeServedAreLeftWithTheReason(t *testing.T) {
 		{"0.0.0.0 cannot be", address("0.0.0.0")},
 		{"::ffff:10.1.0.9 cannot be", address("::ffff:10.1.0.9")},
 		{"second address of its family", address("10.1.0.8", "10.1.0.9")},
-		{"00:00:00:00:00:00 cannot be", func(one *attachment.Attachment) { one.MAC = attachment.MAC{} }},
-		{"02:00:00:00:00:01 cannot be", func(one *attachment.Attachment) { one.MAC = mac("02:00:00:00:00:01") }},
+		{"00:00:00:00:00:00 cannot be", func(att *attachment.Attachment) { att.MAC = attachment.MAC{} }},
+		{"02:00:00:00:00:01 cannot be", func(att *attachment.Attachment) { att.MAC = mac("02:00:00:00:00:01") }},
 	} {
 		first, second := pod(1, "ns:a", "10.1.0.2"), pod(2, "ns:b", "10.1.0.3")
-		given.change(&second)
+		test.change(&second)
 		tenants := Tenants{map[string]uint32{"ns:a": 1, "ns:b": 2}, members("ns:a", "10.1.0.2/32"), nil}
 		flows, left := Flows(rail0, facts(ports), []attachment.Attachment{second, first}, tenants)
-		if len(left) != 1 || left[0].Key != second.Key || !strings.Contains(left[0].Why, given.why) {
-			t.Errorf("want left because %q, got %v", given.why, left)
+		if len(left) != 1 || left[0].Key != second.Key || !strings.Contains(left[0].Why, test.reason) {
+			t.Errorf("want left because %q, got %v", test.reason, left)
 		}
 		for _, flow := range flows {
 			if number, _, _ := ParseCookie(flow.Cookie); number == 2 {
-				t.Errorf("%s: it got %+v", given.why, flow)
+				t.Errorf("%s: it got %+v", test.reason, flow)
 			}
 		}
 	}
 }
 
 func address(texts ...string) func(*attachment.Attachment) {
-	return func(one *attachment.Attachment) { one.Addresses = addresses(texts...) }
+	return func(att *attachment.Attachment) { att.Addresses = addresses(texts...) }
 }
 
 func TestOnlyAttachmentsOfTheRailThatWantFlowsGetSome(t *testing.T) {
@@ -102,9 +102,9 @@ func TestAnAddressOfTwoTenantsIsNobodys(t *testing.T) {
 }
 
 func TestWhatIsLeftWithoutFlowsIsNotAnnounced(t *testing.T) {
-	one, other := pod(1, "ns:a", "10.1.0.2", "fd00::2"), pod(2, "ns:a", "10.1.0.3")
-	_, left := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{other, one}, Tenants{})
-	got := Routes(rail0, []attachment.Attachment{other, one}, left)
+	att, other := pod(1, "ns:a", "10.1.0.2", "fd00::2"), pod(2, "ns:a", "10.1.0.3")
+	_, left := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{other, att}, Tenants{})
+	got := Routes(rail0, []attachment.Attachment{other, att}, left)
 	want := []netip.Prefix{netip.MustParsePrefix("10.1.0.2/32"), netip.MustParsePrefix("fd00::2/128")}
 	if !slices.Equal(got, want) {
 		t.Errorf("announced %v, want %v", got, want)
@@ -126,9 +126,9 @@ func TestEveryReasonHasALabel(t *testing.T) {
 }
 
 func TestARateIsAMeterInEachDirection(t *testing.T) {
-	one := pod(3, "ns:a", "10.1.0.2", "fd00::2")
-	one.MaxRate = 25_000_000_000
-	flows, _ := Flows(rail0, facts(map[string]uint32{"veth3": 11}), []attachment.Attachment{one},
+	att := pod(3, "ns:a", "10.1.0.2", "fd00::2")
+	att.MaxRate = 25_000_000_000
+	flows, _ := Flows(rail0, facts(map[string]uint32{"veth3": 11}), []attachment.Attachment{att},
 		Tenants{Numbers: map[string]uint32{"ns:a": 1}})
 	meters := map[Reason][]uint32{}
 	for _, flow := range flows {
@@ -137,7 +137,7 @@ func TestARateIsAMeterInEachDirection(t *testing.T) {
 		}
 		_, reason, _ := ParseCookie(flow.Cookie)
 		meters[reason] = append(meters[reason], flow.Meter)
-		if flow.Rate != one.MaxRate || !strings.HasPrefix(flow.Actions, "meter:") {
+		if flow.Rate != att.MaxRate || !strings.HasPrefix(flow.Actions, "meter:") {
 			t.Errorf("%+v", flow)
 		}
 		if flow.Table <= tablePairs {

@@ -24,8 +24,8 @@ func output(port uint32) string { return fmt.Sprintf("output:%d", port) }
 func goTo(table uint8) string   { return fmt.Sprintf("goto_table:%d", table) }
 
 // words that are not empty, joined.
-func words(some ...string) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(some), func(word string) bool { return word == "" }), ",")
+func joinTerms(terms ...string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(terms), func(word string) bool { return word == "" }), ",")
 }
 
 func etherSource(mac attachment.MAC) string      { return fmt.Sprintf("dl_src=%v", mac) }

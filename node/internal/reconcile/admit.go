@@ -22,23 +22,23 @@ const (
 )
 
 // admitNew finds the rail and the tenant of an attachment and stores it.
-func (r *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment) (store.Record, error) {
-	rail, err := r.railOf(ctx, wanted.HostInterface)
+func (r *Reconciler) admitNew(ctx context.Context, want attachment.Attachment) (store.Record, error) {
+	rail, err := r.railOf(ctx, want.HostInterface)
 	if err != nil {
 		return store.Record{}, err
 	}
-	if err := allowed(rail.configured, wanted); err != nil {
+	if err := allowed(rail.configured, want); err != nil {
 		return store.Record{}, err
 	}
 	if err := rail.mixed(); err != nil {
 		return store.Record{}, fail(NoRail, "give the pods prefixes that hold no address of leaves and nodes", "%w", err)
 	}
-	tenant, err := r.tenantOf(ctx, wanted.Pod.Namespace)
+	tenant, err := r.tenantOf(ctx, want.Pod.Namespace)
 	if err != nil {
 		return store.Record{}, claimFailure(err)
 	}
-	wanted.Rail, wanted.Tenant, wanted.Added = rail.Name, tenant, time.Now().UTC()
-	record := store.Record{Attachment: wanted, Boot: r.pods.Boot()}
+	want.Rail, want.Tenant, want.Added = rail.Name, tenant, time.Now().UTC()
+	record := store.Record{Attachment: want, Boot: r.pods.Boot()}
 	// One address may be held by the rest of one pod, the interface by that of another.
 	for range 4 {
 		stored, err := r.store.Reserve(record, func(others iter.Seq[store.Record]) error {
@@ -54,9 +54,9 @@ func (r *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment)
 		case !errors.As(err, &conflict):
 			return store.Record{}, notStored(err)
 		}
-		if why := r.bury(ctx, conflict.Holder); why != nil {
+		if cause := r.bury(ctx, conflict.Holder); cause != nil {
 			return store.Record{}, fail(Taken, "did the IPAM plugin give it twice? DEL the other pod first", "%w: %w",
-				conflict, why)
+				conflict, cause)
 		}
 	}
 	return store.Record{}, fail(Busy, "try again", "the address or interface is taken again and again")
@@ -88,8 +88,8 @@ func (r *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, e
 }
 
 // allowed by the rail's families and prefixes, which FRR's filter holds as well.
-func allowed(rail config.Rail, wanted attachment.Attachment) error {
-	for _, address := range wanted.Addresses {
+func allowed(rail config.Rail, want attachment.Attachment) error {
+	for _, address := range want.Addresses {
 		if !rail.Carries(address) {
 			return fail(WrongFamily, "let IPAM give addresses of the rail's families alone, or change the rail's families",
 				"rail %s does not carry the family of %s", rail.Name, address)
@@ -108,12 +108,12 @@ func (r *rail) mixed() error {
 	if r.configured.Retired {
 		return nil
 	}
-	own, err := r.reconciler.links.Within(r.configured.Prefixes)
+	addresses, err := r.reconciler.links.Within(r.configured.Prefixes)
 	switch {
 	case err != nil:
 		return fmt.Errorf("whether this host has addresses among the pods' cannot be told: %w", err)
-	case len(own) > 0:
-		return fmt.Errorf("%s of this host lies in the pods' prefixes of rail %s, %v", strings.Join(own[:min(len(own), mostNamed)], ", "),
+	case len(addresses) > 0:
+		return fmt.Errorf("%s of this host lies in the pods' prefixes of rail %s, %v", strings.Join(addresses[:min(len(addresses), mostNamed)], ", "),
 			r.Name, r.configured.Prefixes)
 	}
 	return nil
@@ -152,11 +152,11 @@ func (r *Reconciler) bury(ctx context.Context, holder store.Record) error {
 		return nil
 	}
 	if !record.Leaving() {
-		life, why := r.pods.Life(record.Attachment, record.Boot)
+		life, reason := r.pods.Life(record.Attachment, record.Boot)
 		if life != collect.Gone {
 			return errors.New("that pod lives")
 		}
-		r.logOf(record).Info("collected: another pod was given what it held", "why", why)
+		r.logOf(record).Info("collected: another pod was given what it held", "why", reason)
 		r.metrics.Collected("given-anew")
 	}
 	return r.undo(ctx, record)

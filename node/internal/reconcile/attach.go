@@ -35,21 +35,21 @@ type Attached struct {
 
 // Attach makes the wanted parts real, or nothing of them. Rail, Tenant, NetnsInode, Added and Number are filled in here.
 // Errors are *Failure.
-func (r *Reconciler) Attach(ctx context.Context, wanted attachment.Attachment) (Attached, error) {
+func (r *Reconciler) Attach(ctx context.Context, want attachment.Attachment) (Attached, error) {
 	began := time.Now()
 	if err := r.wait(ctx); err != nil {
 		return Attached{}, fail(Busy, "railwrightd is starting; try again", "nothing was done: %w", err)
 	}
-	unlock, err := r.locks.lock(ctx, wanted.Key)
+	unlock, err := r.locks.lock(ctx, want.Key)
 	if err != nil {
 		return Attached{}, fail(Busy, "try again", "the attachment is still being worked on: %w", err)
 	}
 	defer unlock()
-	r.replayOf(ctx, wanted.Key)
-	record, before, err := r.enter(ctx, wanted)
+	r.replayOf(ctx, want.Key)
+	record, before, err := r.enter(ctx, want)
 	var missing []string
 	if err == nil {
-		missing, err = r.realize(ctx, record, wanted)
+		missing, err = r.realize(ctx, record, want)
 	}
 	if err != nil {
 		if record.Number != 0 {
@@ -58,7 +58,7 @@ func (r *Reconciler) Attach(ctx context.Context, wanted attachment.Attachment) (
 		return Attached{}, err
 	}
 	r.metrics.Step("add", "all", time.Since(began))
-	r.logOf(record).Info("attached", "parts", wanted.Part, "addresses", record.Addresses,
+	r.logOf(record).Info("attached", "parts", want.Part, "addresses", record.Addresses,
 		"tenant", record.Tenant, "took_s", time.Since(began).Seconds(), "unconfirmed_nodes", missing)
 	if len(missing) > 0 {
 		r.tellUnconfirmed(record, missing)
@@ -86,12 +86,12 @@ func (r *Reconciler) tellUnconfirmed(record store.Record, missing []string) {
 
 // enter stores what is wanted and claims its addresses. After an error a record with a number is to be rolled back.
 func (r *Reconciler) enter(
-	ctx context.Context, wanted attachment.Attachment,
+	ctx context.Context, want attachment.Attachment,
 ) (store.Record, *store.Record, error) {
 	r.admission.RLock()
 	defer r.admission.RUnlock()
 	began := time.Now()
-	record, before, err := r.admit(ctx, wanted)
+	record, before, err := r.admit(ctx, want)
 	if err != nil {
 		return store.Record{}, nil, err
 	}
@@ -113,43 +113,43 @@ func (r *Reconciler) enter(
 
 // admit stores what is wanted. before is the record as it was, nil where there was none.
 func (r *Reconciler) admit(
-	ctx context.Context, wanted attachment.Attachment,
+	ctx context.Context, want attachment.Attachment,
 ) (record store.Record, before *store.Record, err error) {
-	held, found := r.store.Get(wanted.Key)
+	held, found := r.store.Get(want.Key)
 	if found && held.Leaving() {
 		if err := r.undo(ctx, held); err != nil {
 			return store.Record{}, nil, fail(Busy, "try again", "the attachment of the last DEL is still being undone: %w", err)
 		}
 		found = false
 	}
-	inode, err := r.pods.Identify(wanted.Netns)
+	inode, err := r.pods.Identify(want.Netns)
 	if err != nil {
 		return store.Record{}, nil, fail(NoPod, "look at the path that the runtime gave", "%w", err)
 	}
-	wanted.NetnsInode = inode
+	want.NetnsInode = inode
 	if found {
-		record, err = r.extend(held, wanted)
+		record, err = r.extend(held, want)
 		return record, &held, err
 	}
-	record, err = r.admitNew(ctx, wanted)
+	record, err = r.admitNew(ctx, want)
 	return record, nil, err
 }
 
 // extend a record by parts that it does not have yet.
-func (r *Reconciler) extend(held store.Record, wanted attachment.Attachment) (store.Record, error) {
-	if different := differentBody(held, wanted); different != "" {
+func (r *Reconciler) extend(held store.Record, want attachment.Attachment) (store.Record, error) {
+	if different := differentBody(held, want); different != "" {
 		return store.Record{}, fail(OtherBody, "DEL it first: one interface has one body",
 			"%s is attached already, with another %s", held.Key, different)
 	}
 	record := held
 	record.Part = slices.Clone(held.Part)
-	for _, part := range wanted.Part {
+	for _, part := range want.Part {
 		if !record.Has(part) {
 			record.Part = append(record.Part, part)
 		}
 	}
-	if wanted.Has(attachment.Flows) {
-		record.MaxRate = wanted.MaxRate
+	if want.Has(attachment.Flows) {
+		record.MaxRate = want.MaxRate
 	}
 	if len(record.Part) == len(held.Part) {
 		return held, nil
@@ -161,23 +161,23 @@ func (r *Reconciler) extend(held store.Record, wanted attachment.Attachment) (st
 }
 
 // differentBody names what differs; the rate concerns the flows alone, and only they are asked for it.
-func differentBody(held store.Record, wanted attachment.Attachment) string {
+func differentBody(held store.Record, want attachment.Attachment) string {
 	switch {
-	case held.Pod != wanted.Pod:
+	case held.Pod != want.Pod:
 		return "pod"
-	case held.Netns != wanted.Netns || held.NetnsInode != wanted.NetnsInode:
+	case held.Netns != want.Netns || held.NetnsInode != want.NetnsInode:
 		return "network namespace"
-	case held.HostInterface != wanted.HostInterface:
+	case held.HostInterface != want.HostInterface:
 		return "host interface"
-	case held.MAC != wanted.MAC:
+	case held.MAC != want.MAC:
 		return "MAC address"
-	case !slices.Equal(held.Addresses, wanted.Addresses):
+	case !slices.Equal(held.Addresses, want.Addresses):
 		return "address"
-	case !slices.Equal(held.Gateways, wanted.Gateways):
+	case !slices.Equal(held.Gateways, want.Gateways):
 		return "gateway"
-	case held.DeviceID != wanted.DeviceID:
+	case held.DeviceID != want.DeviceID:
 		return "device"
-	case held.Has(attachment.Flows) && wanted.Has(attachment.Flows) && held.MaxRate != wanted.MaxRate:
+	case held.Has(attachment.Flows) && want.Has(attachment.Flows) && held.MaxRate != want.MaxRate:
 		return "rate"
 	}
 	return ""
@@ -185,7 +185,7 @@ func differentBody(held store.Record, wanted attachment.Attachment) string {
 
 // realize what is stored: flows, routes, and the wait for the leaf and the other nodes.
 func (r *Reconciler) realize(
-	ctx context.Context, record store.Record, wanted attachment.Attachment,
+	ctx context.Context, record store.Record, want attachment.Attachment,
 ) ([]string, error) {
 	began := time.Now()
 	rail := r.rails[record.Rail]
@@ -197,7 +197,7 @@ func (r *Reconciler) realize(
 		return nil, err
 	}
 	r.metrics.Step("add", "program", time.Since(began))
-	return r.awaitOthers(ctx, rail, record, wanted)
+	return r.awaitOthers(ctx, rail, record, want)
 }
 
 // realize asks for passes until the attachment's parts are real. Only a port that is not there yet is waited for.
@@ -221,14 +221,14 @@ func (r *rail) realize(ctx context.Context, record store.Record) error {
 
 // awaitOthers waits for the leaf and, at the same time, for the other nodes.
 func (r *Reconciler) awaitOthers(
-	ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment,
+	ctx context.Context, rail *rail, record store.Record, want attachment.Attachment,
 ) ([]string, error) {
 	began := time.Now()
 	confirmed := make(chan []string, 1)
 	confirmCtx, cancel := context.WithTimeout(ctx, r.config.ConfirmTimeout)
 	defer cancel()
 	go func() { confirmed <- r.directory.WaitConfirmed(confirmCtx, record.Addresses) }()
-	err := r.awaitLeaf(ctx, rail, record, wanted)
+	err := r.awaitLeaf(ctx, rail, record, want)
 	r.metrics.Step("add", "advertise", time.Since(began))
 	if err == nil {
 		err = r.awaitForwarding(ctx, rail, record)
@@ -244,9 +244,9 @@ func (r *Reconciler) awaitOthers(
 }
 
 func (r *Reconciler) awaitLeaf(
-	ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment,
+	ctx context.Context, rail *rail, record store.Record, want attachment.Attachment,
 ) error {
-	if !wanted.Has(attachment.Routes) {
+	if !want.Has(attachment.Routes) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.config.AdvertiseTimeout)

@@ -17,7 +17,7 @@ import (
 
 func TestAnADDStoresClaimsProgramsAndAnnouncesInThisOrder(t *testing.T) {
 	bench := newBench(t).start()
-	attached, err := bench.attach(wanted(1, bothParts...))
+	attached, err := bench.attach(sampleAttachment(1, bothParts...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +33,9 @@ func TestAnADDStoresClaimsProgramsAndAnnouncesInThisOrder(t *testing.T) {
 	before := len(bench.diary.all())
 	bench.mustDetach(1, bothParts...)
 	// What the housekeeping writes comes when it comes.
-	for _, told := range bench.diary.all()[before:] {
-		if word, _, _ := strings.Cut(told, " "); slices.Contains([]string{"claim", "flows", "route", "release"}, word) {
-			t.Errorf("a second DEL did something: %s", told)
+	for _, entry := range bench.diary.all()[before:] {
+		if word, _, _ := strings.Cut(entry, " "); slices.Contains([]string{"claim", "flows", "route", "release"}, word) {
+			t.Errorf("a second DEL did something: %s", entry)
 		}
 	}
 }
@@ -69,28 +69,28 @@ func TestTheSameADDAgainIsFineAndAnotherBodyIsRefused(t *testing.T) {
 	bench := newBench(t).start()
 	bench.mustAttach(1, bothParts...)
 	bench.mustAttach(1, bothParts...)
-	for what, change := range map[string]func(*attachment.Attachment){
-		"pod":               func(one *attachment.Attachment) { one.Pod.Name = "other" },
-		"address":           func(one *attachment.Attachment) { one.Addresses = wanted(2).Addresses },
-		"host interface":    func(one *attachment.Attachment) { one.HostInterface = "veth2" },
-		"MAC address":       func(one *attachment.Attachment) { one.MAC[5]++ },
-		"network namespace": func(one *attachment.Attachment) { one.Netns = "/run/netns/n2" },
-		"rate":              func(one *attachment.Attachment) { one.MaxRate = 1e9 },
-		"gateway":           func(one *attachment.Attachment) { one.Gateways = []netip.Addr{netip.MustParseAddr("10.1.0.254")} },
-		"device":            func(one *attachment.Attachment) { one.DeviceID = "0000:01:10.0" },
+	for name, change := range map[string]func(*attachment.Attachment){
+		"pod":               func(att *attachment.Attachment) { att.Pod.Name = "other" },
+		"address":           func(att *attachment.Attachment) { att.Addresses = sampleAttachment(2).Addresses },
+		"host interface":    func(att *attachment.Attachment) { att.HostInterface = "veth2" },
+		"MAC address":       func(att *attachment.Attachment) { att.MAC[5]++ },
+		"network namespace": func(att *attachment.Attachment) { att.Netns = "/run/netns/n2" },
+		"rate":              func(att *attachment.Attachment) { att.MaxRate = 1e9 },
+		"gateway":           func(att *attachment.Attachment) { att.Gateways = []netip.Addr{netip.MustParseAddr("10.1.0.254")} },
+		"device":            func(att *attachment.Attachment) { att.DeviceID = "0000:01:10.0" },
 	} {
-		other := wanted(1, bothParts...)
+		other := sampleAttachment(1, bothParts...)
 		change(&other)
 		_, err := bench.attach(other)
 		expectKind(t, err, OtherBody)
-		if !strings.Contains(err.Error(), "another "+what) {
-			t.Errorf("%s: %v", what, err)
+		if !strings.Contains(err.Error(), "another "+name) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if bench.diary.count("claim 10.1.0.1 ns:tenant-a") != 1 {
 		t.Fatalf("claimed again: %v", bench.diary.all())
 	}
-	other := wanted(1, attachment.Routes)
+	other := sampleAttachment(1, attachment.Routes)
 	other.MaxRate = 5
 	if _, err := bench.attach(other); err != nil {
 		t.Errorf("the rate is the flows' alone: %v", err)
@@ -116,20 +116,20 @@ func TestAnADDThatFailsLeavesNothing(t *testing.T) {
 		}},
 		"outside of the tenant": {Outside, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrOutside }},
 		"directory away":        {DirectoryAway, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrUnreachable }},
-		"no port":               {SwitchAway, func(_ *bench, one *attachment.Attachment) { one.HostInterface = "veth999" }},
-		"no namespace":          {NoPod, func(_ *bench, one *attachment.Attachment) { one.Netns = "/run/netns/none" }},
-		"no rail":               {NoRail, func(_ *bench, one *attachment.Attachment) { one.HostInterface = "other0" }},
+		"no port":               {SwitchAway, func(_ *bench, att *attachment.Attachment) { att.HostInterface = "veth999" }},
+		"no namespace":          {NoPod, func(_ *bench, att *attachment.Attachment) { att.Netns = "/run/netns/none" }},
+		"no rail":               {NoRail, func(_ *bench, att *attachment.Attachment) { att.HostInterface = "other0" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bench := newBench(t).start()
 			other := bench.mustAttach(2, bothParts...)
-			one := wanted(1, bothParts...)
-			wrong.make(bench, &one)
-			_, err := bench.attach(one)
+			att := sampleAttachment(1, bothParts...)
+			wrong.make(bench, &att)
+			_, err := bench.attach(att)
 			expectKind(t, err, wrong.kind)
 			bench.routes.set(func() { bench.routes.away, bench.routes.silent = nil, false })
 			record := other
-			record.Attachment = one
+			record.Attachment = att
 			record.Number = other.Number + 1
 			bench.eventually("nothing is left", func() bool { return bench.nothingLeft(record) })
 			if bench.nothingLeft(other) || bench.sw.flowsOf(other.Number) == 0 {
@@ -167,7 +167,7 @@ func TestFiftyADDsAtOnceShareTheirPasses(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 50 {
 		group.Go(func() {
-			if _, err := bench.attach(wanted(i+1, bothParts...)); err != nil {
+			if _, err := bench.attach(sampleAttachment(i+1, bothParts...)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -194,7 +194,7 @@ func TestFiftyADDsAtOnceShareTheirPasses(t *testing.T) {
 func TestAnAddressIsHeldByOnePodThatLives(t *testing.T) {
 	bench := newBench(t).start()
 	held := bench.mustAttach(1, bothParts...)
-	next := wanted(2, bothParts...)
+	next := sampleAttachment(2, bothParts...)
 	next.Addresses = held.Addresses
 	_, err := bench.attach(next)
 	expectKind(t, err, Taken)
@@ -213,7 +213,7 @@ func TestAnAddressIsHeldByOnePodThatLives(t *testing.T) {
 		t.Error(bench.diary.all())
 	}
 	// The port went over with a VF: it is the new pod's.
-	again := wanted(3, bothParts...)
+	again := sampleAttachment(3, bothParts...)
 	again.HostInterface = next.HostInterface
 	bench.pods.set(next.Netns, collect.Gone)
 	if _, err := bench.attach(again); err != nil {
@@ -230,9 +230,9 @@ func TestARailHoldsAsManyAddressesAsTheLeafTakes(t *testing.T) {
 	rail.configured.MaxPrefixes = 2
 	bench.mustAttach(1, attachment.Flows)
 	bench.mustAttach(2, bothParts...)
-	_, err := bench.attach(wanted(3, bothParts...))
+	_, err := bench.attach(sampleAttachment(3, bothParts...))
 	expectKind(t, err, Full)
-	six := wanted(4, bothParts...)
+	six := sampleAttachment(4, bothParts...)
 	six.Addresses = []netip.Addr{netip.MustParseAddr("fd00::4")}
 	if _, err := bench.attach(six); err != nil {
 		t.Errorf("the leaf counts each family for itself: %v", err)
@@ -242,13 +242,13 @@ func TestARailHoldsAsManyAddressesAsTheLeafTakes(t *testing.T) {
 	_, err = bench.attach(six)
 	expectKind(t, err, WrongFamily)
 	rail.configured.Prefixes = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
-	_, err = bench.attach(wanted(6, bothParts...))
+	_, err = bench.attach(sampleAttachment(6, bothParts...))
 	expectKind(t, err, Outside)
 }
 
 func TestAPortThatComesLateIsWaitedFor(t *testing.T) {
 	bench := newBench(t).start()
-	late := wanted(1, bothParts...)
+	late := sampleAttachment(1, bothParts...)
 	bench.sw.set(func() { bench.sw.ports["veth1"] = 0 })
 	time.AfterFunc(100*time.Millisecond, func() { bench.sw.set(func() { bench.sw.ports["veth1"] = 101 }) })
 	if _, err := bench.attach(late); err != nil {

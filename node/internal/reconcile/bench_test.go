@@ -74,9 +74,9 @@ func (bn *bench) start() *bench {
 	if err != nil || len(damaged) > 0 {
 		bn.t.Fatal(err, damaged)
 	}
-	told := io.Discard
+	logs := io.Discard
 	if os.Getenv("RAILWRIGHT_TEST_LOG") != "" {
-		told = os.Stderr
+		logs = os.Stderr
 	}
 	configured := config.Config{
 		AdvertiseTimeout: 200 * time.Millisecond, ConfirmTimeout: 100 * time.Millisecond, ForwardTimeout: bn.forwarding,
@@ -96,7 +96,7 @@ func (bn *bench) start() *bench {
 	bn.Reconciler = New(Parts{
 		Config: configured,
 		Store:  kept, Switch: bn.sw, Announcer: bn.routes, Directory: bn.directory, Pods: bn.pods,
-		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(told, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Links: fakeLinks{}, Tombstones: bn.stones, Forget: func(rail string) error {
 			bn.diary.write("forget %s", rail)
 			return nil
@@ -121,18 +121,18 @@ func (bn *bench) start() *bench {
 	return bn
 }
 
-func (bn *bench) eventually(what string, holds func() bool) {
+func (bn *bench) eventually(name string, holds func() bool) {
 	bn.t.Helper()
 	for end := time.Now().Add(testlab.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if holds() {
 			return
 		}
 	}
-	bn.t.Fatalf("did not come about: %s\n%v", what, bn.diary.all())
+	bn.t.Fatalf("did not come about: %s\n%v", name, bn.diary.all())
 }
 
 // wanted attachment number i of the namespace tenant-a.
-func wanted(i int, parts ...attachment.Part) attachment.Attachment {
+func sampleAttachment(i int, parts ...attachment.Part) attachment.Attachment {
 	return attachment.Attachment{
 		Key:  attachment.Key{Network: "rail0", ContainerID: fmt.Sprintf("c%d", i), Interface: "net1"},
 		Pod:  attachment.Pod{Namespace: "tenant-a", Name: fmt.Sprintf("pod-%d", i), UID: "u"},
@@ -141,18 +141,18 @@ func wanted(i int, parts ...attachment.Part) attachment.Attachment {
 	}
 }
 
-func (bn *bench) attach(wanted attachment.Attachment) (Attached, error) {
+func (bn *bench) attach(want attachment.Attachment) (Attached, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
-	return bn.Attach(ctx, wanted)
+	return bn.Attach(ctx, want)
 }
 
 func (bn *bench) mustAttach(i int, parts ...attachment.Part) store.Record {
 	bn.t.Helper()
-	if _, err := bn.attach(wanted(i, parts...)); err != nil {
+	if _, err := bn.attach(sampleAttachment(i, parts...)); err != nil {
 		bn.t.Fatal(err)
 	}
-	record, _ := bn.store.Get(wanted(i).Key)
+	record, _ := bn.store.Get(sampleAttachment(i).Key)
 	return record
 }
 
@@ -160,7 +160,7 @@ func (bn *bench) mustDetach(i int, parts ...attachment.Part) {
 	bn.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
-	if err := bn.Detach(ctx, wanted(i).Key, parts); err != nil {
+	if err := bn.Detach(ctx, sampleAttachment(i).Key, parts); err != nil {
 		bn.t.Fatal(err)
 	}
 }

@@ -26,8 +26,8 @@ func (d *diary) all() []string {
 
 func (d *diary) count(line string) int {
 	count := 0
-	for _, one := range d.all() {
-		if one == line {
+	for _, entry := range d.all() {
+		if entry == line {
 			count++
 		}
 	}

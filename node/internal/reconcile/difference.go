@@ -19,9 +19,9 @@ func appliedOf(flows []plan.Flow) applied {
 
 // to says what to add and remove so that the bridge has exactly the flows wanted. A flow whose actions alone changed is
 // in add: it replaces the old one.
-func (a applied) to(wanted []plan.Flow) (add, remove []plan.Flow) {
-	kept := make(map[plan.Key]bool, len(wanted))
-	for _, flow := range wanted {
+func (a applied) to(want []plan.Flow) (add, remove []plan.Flow) {
+	kept := make(map[plan.Key]bool, len(want))
+	for _, flow := range want {
 		kept[flow.Key()] = true
 		if old, found := a[flow.Key()]; !found || old != flow {
 			add = append(add, flow)

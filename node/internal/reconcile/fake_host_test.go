@@ -45,7 +45,7 @@ func (f *fakePods) Life(record attachment.Attachment, boot string) (collect.Life
 	if boot != f.boot {
 		return collect.Gone, "another boot"
 	}
-	if life, said := f.lives[record.Netns]; said {
+	if life, found := f.lives[record.Netns]; found {
 		return life, "as the test says"
 	}
 	return collect.Alive, ""

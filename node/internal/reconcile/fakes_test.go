@@ -129,11 +129,11 @@ func (f *fakeSwitch) Differences(_ context.Context, bridge string, flows []plan.
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	add, remove := applied(f.flows[bridge]).to(flows)
-	var told []string
+	var entries []string
 	for _, flow := range append(add, remove...) {
-		told = append(told, flow.Match)
+		entries = append(entries, flow.Match)
 	}
-	return told, f.away
+	return entries, f.away
 }
 
 func (f *fakeSwitch) Counters(ctx context.Context, bridge string) (map[uint64]openvswitch.Count, error) {
@@ -208,20 +208,20 @@ func (f *fakeAnnouncer) Sync(_ context.Context, rail plan.Rail, want []netip.Pre
 	if f.away != nil {
 		return 0, 0, f.away
 	}
-	table, wanted := f.tables[rail.Name], prefixesOf(want)
+	table, want2 := f.tables[rail.Name], prefixesOf(want)
 	for prefix := range table {
-		if !wanted[prefix] {
+		if !want2[prefix] {
 			removed++
 			f.write("route -%s", prefix)
 		}
 	}
-	for prefix := range wanted {
+	for prefix := range want2 {
 		if !table[prefix] {
 			added++
 			f.write("route +%s", prefix)
 		}
 	}
-	f.tables[rail.Name] = wanted
+	f.tables[rail.Name] = want2
 	return added, removed, nil
 }
 
@@ -232,15 +232,15 @@ func (f *fakeAnnouncer) List(_ context.Context, rail plan.Rail) ([]netip.Prefix,
 	return table.within(table), f.away
 }
 
-func (f *fakeAnnouncer) WaitAdvertised(ctx context.Context, rail plan.Rail, wanted []netip.Prefix) error {
+func (f *fakeAnnouncer) WaitAdvertised(ctx context.Context, rail plan.Rail, want []netip.Prefix) error {
 	f.mutex.Lock()
-	silent, has := f.silent, f.tables[rail.Name].has(wanted)
+	silent, has := f.silent, f.tables[rail.Name].has(want)
 	f.mutex.Unlock()
 	if silent || !has {
 		<-ctx.Done()
 		return errors.New("the session is Idle")
 	}
-	f.write("advertised %s", wanted[0])
+	f.write("advertised %s", want[0])
 	return nil
 }
 

@@ -24,7 +24,7 @@ func (r *Reconciler) awaitForwarding(ctx context.Context, rail *rail, record sto
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.config.ForwardTimeout)
 	defer cancel()
-	missing, reason, asked := record.Addresses, errNoProbeBack, 0
+	missing, reason, probes := record.Addresses, errNoProbeBack, 0
 	for length := firstProbePause; ; length = min(length*3/2, lastProbePause) {
 		left, err := r.openVSwitch.Unreached(ctx, rail.Rail, record.Number, missing)
 		switch {
@@ -33,14 +33,14 @@ func (r *Reconciler) awaitForwarding(ctx context.Context, rail *rail, record sto
 			return nil
 		case err == nil:
 			missing, reason = left, errNoProbeBack
-			asked++
+			probes++
 		case ctx.Err() == nil:
 			reason = err
 		}
 		if !pause(ctx, length) {
 			return fail(NotForwarded, "look for the pod's route in the leaf's table, and for a filter that keeps the leaf from "+
 				"sending back by the port that a packet came by; without forward_timeout ADD does not wait for it",
-				"the rail's leaf was asked %d times for %v and has sent nothing here within %s: %w", asked, missing, r.config.ForwardTimeout, reason)
+				"the rail's leaf was asked %d times for %v and has sent nothing here within %s: %w", probes, missing, r.config.ForwardTimeout, reason)
 		}
 	}
 }

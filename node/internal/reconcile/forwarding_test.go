@@ -40,12 +40,12 @@ func TestAnADDWaitsForTheLeafToForwardWhereThatIsAsked(t *testing.T) {
 	bench.forwarding = 100 * time.Millisecond
 	bench.start()
 	bench.sw.set(func() { bench.sw.deaf = 1 << 30 })
-	_, err := bench.attach(wanted(3, bothParts...))
+	_, err := bench.attach(sampleAttachment(3, bothParts...))
 	expectKind(t, err, NotForwarded)
 	bench.eventually("nothing is left of it", func() bool { return bench.diary.count("route -10.1.0.3/32") == 1 && bench.sw.flowsOf(3) == 0 })
 	// Parts by themselves: nobody counts what comes without flows, and nothing comes without a route.
 	for number, part := range []attachment.Part{attachment.Flows, attachment.Routes} {
-		if _, err := bench.attach(wanted(4+number, part)); err != nil {
+		if _, err := bench.attach(sampleAttachment(4+number, part)); err != nil {
 			t.Errorf("%s alone: %v", part, err)
 		}
 	}

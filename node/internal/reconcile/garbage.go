@@ -149,12 +149,12 @@ func (r *Reconciler) sweep(ctx context.Context) {
 		if record.Leaving() {
 			continue
 		}
-		life, why := r.pods.Life(record.Attachment, record.Boot)
+		life, reason := r.pods.Life(record.Attachment, record.Boot)
 		if life != collect.Gone {
 			r.garbage.forget(record.Key)
 		}
 		if life == collect.Unknown {
-			unseen[record.Key] = why
+			unseen[record.Key] = reason
 		}
 		if life == collect.Gone && r.garbage.due(record.Key, r.portGone(record), now) {
 			dead = append(dead, record)
@@ -182,7 +182,7 @@ func (r *Reconciler) collect(ctx context.Context, record store.Record) bool {
 	collected := false
 	r.whenFree(record.Key, func(record store.Record) {
 		// The look at the pod was without the lock: the key may have come to be another pod's.
-		life, why := r.pods.Life(record.Attachment, record.Boot)
+		life, reason := r.pods.Life(record.Attachment, record.Boot)
 		if life != collect.Gone {
 			return
 		}
@@ -190,7 +190,7 @@ func (r *Reconciler) collect(ctx context.Context, record store.Record) bool {
 		r.garbage.forget(record.Key)
 		r.metrics.Collected("pod-gone")
 		log := r.logOf(record)
-		log.Info("collected: the pod is gone without a DEL", "why", why)
+		log.Info("collected: the pod is gone without a DEL", "why", reason)
 		ctx, cancel := context.WithTimeout(ctx, undoBound)
 		defer cancel()
 		if err := r.undo(ctx, record); err != nil {

@@ -20,17 +20,17 @@ const (
 
 // Problems of the daemon itself, one sentence each: what is in the way of every ADD.
 func (r *Reconciler) Problems() []string {
-	var told []string
+	var problems []string
 	select {
 	case <-r.started:
 	default:
-		told = append(told, "railwrightd is starting: the tenant directory is being asked for the stored attachments")
+		problems = append(problems, "railwrightd is starting: the tenant directory is being asked for the stored attachments")
 	}
 	if err := r.store.Probe(); err != nil {
-		told = append(told, fmt.Sprintf("attachments cannot be stored: %v", err))
+		problems = append(problems, fmt.Sprintf("attachments cannot be stored: %v", err))
 	}
-	told = append(told, r.lacking()...)
-	return append(told, r.directory.Stopped()...)
+	problems = append(problems, r.lacking()...)
+	return append(problems, r.directory.Stopped()...)
 }
 
 // Notes of single tenants, records and addresses, one sentence each: others are served all the same.
@@ -38,23 +38,23 @@ func (r *Reconciler) Notes() []string { return r.directory.Problems() }
 
 // troubles of single attachments of a rail: no reason to refuse others.
 func (r *rail) troubles() []string {
-	var told []string
+	var problems []string
 	for _, record := range r.records() {
 		if record.Leaving() {
-			told = append(told, fmt.Sprintf("%s is still being undone", record.Key))
+			problems = append(problems, fmt.Sprintf("%s is still being undone", record.Key))
 			continue
 		}
 		if err := r.reconciler.claims.refusedOf(record.Key); err != nil {
-			told = append(told, fmt.Sprintf("%s has no flows: %v", record.Key, err))
+			problems = append(problems, fmt.Sprintf("%s has no flows: %v", record.Key, err))
 		}
-		if why := r.reconciler.garbage.unseenOf(record.Key); why != "" {
-			told = append(told, fmt.Sprintf("whether the pod of %s lives cannot be told: %s", record.Key, why))
+		if reason := r.reconciler.garbage.unseenOf(record.Key); reason != "" {
+			problems = append(problems, fmt.Sprintf("whether the pod of %s lives cannot be told: %s", record.Key, reason))
 		}
 	}
-	if more := len(told) - mostTroubles; more > 0 {
-		told = append(told[:mostTroubles], fmt.Sprintf("and %d more like these", more))
+	if more := len(problems) - mostTroubles; more > 0 {
+		problems = append(problems[:mostTroubles], fmt.Sprintf("and %d more like these", more))
 	}
-	return told
+	return problems
 }
 
 // Ready is of metrics.Health: whether an ADD could be served on every rail. What could not be looked at is not ready.
@@ -64,17 +64,17 @@ func (r *Reconciler) Ready() []string {
 	default:
 		return []string{"railwrightd is starting"}
 	}
-	told := append(r.lacking(), r.directory.Stopped()...)
+	lacking := append(r.lacking(), r.directory.Stopped()...)
 	if err := r.store.Probe(); err != nil {
-		told = append(told, err.Error())
+		lacking = append(lacking, err.Error())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyBound)
 	defer cancel()
 	for _, problems := range askRails(r.inOrder(), func(rail *rail) []string { return rail.unready(ctx) }) {
-		told = append(told, problems...)
+		lacking = append(lacking, problems...)
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(lacking)
+	return lacking
 }
 
 // lacking rights of this process.
@@ -87,9 +87,9 @@ func (r *Reconciler) lacking() []string {
 
 // unready says what is in the way of an ADD on this rail.
 func (r *rail) unready(ctx context.Context) []string {
-	var told []string
+	var problems []string
 	problem := func(format string, values ...any) {
-		told = append(told, fmt.Sprintf("rail %s: %s", r.Name, fmt.Sprintf(format, values...)))
+		problems = append(problems, fmt.Sprintf("rail %s: %s", r.Name, fmt.Sprintf(format, values...)))
 	}
 	switch last := r.lastSeen().outcome; {
 	case last == nil:
@@ -112,27 +112,27 @@ func (r *rail) unready(ctx context.Context) []string {
 	} else if !session.Established {
 		problem("BGP with %s is %s", session.Peer, session.State)
 	}
-	return told
+	return problems
 }
 
 // Alive is of metrics.Health: whether our own loops come round.
 func (r *Reconciler) Alive() []string {
-	var told []string
+	var problems []string
 	select {
 	case <-r.started:
 	default:
 		return nil
 	}
 	if since := time.Since(time.Unix(0, r.tended.Load())); r.tended.Load() != 0 && since > stuckAfter {
-		told = append(told, fmt.Sprintf("the housekeeping has not come round for %s", since.Round(time.Second)))
+		problems = append(problems, fmt.Sprintf("the housekeeping has not come round for %s", since.Round(time.Second)))
 	}
 	for _, rail := range r.rails {
 		if at := rail.lastSeen().at; !at.IsZero() && time.Since(at) > stuckAfter {
-			told = append(told, fmt.Sprintf("rail %s was not looked at since %s", rail.Name, at.UTC().Format(time.RFC3339)))
+			problems = append(problems, fmt.Sprintf("rail %s was not looked at since %s", rail.Name, at.UTC().Format(time.RFC3339)))
 		}
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(problems)
+	return problems
 }
 
 // keepMetrics looks at what others count, until ctx ends.
@@ -149,9 +149,9 @@ func (r *Reconciler) keepMetrics(ctx context.Context) {
 func (r *Reconciler) measure(ctx context.Context) map[string]metrics.Rail {
 	cached := r.cachedFlows(ctx)
 	rails, all := r.inOrder(), map[string]metrics.Rail{}
-	for i, one := range askRails(rails, func(rail *rail) metrics.Rail { return rail.measure(ctx) }) {
-		one.CachedFlows = cached[rails[i].Name]
-		all[rails[i].Name] = one
+	for i, measured := range askRails(rails, func(rail *rail) metrics.Rail { return rail.measure(ctx) }) {
+		measured.CachedFlows = cached[rails[i].Name]
+		all[rails[i].Name] = measured
 	}
 	return all
 }
@@ -160,22 +160,22 @@ func (r *rail) measure(ctx context.Context) metrics.Rail {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
 	last := r.lastSeen()
-	one := metrics.Rail{FlowsWanted: last.flows, SwitchReady: last.outcome != nil && last.outcome.flows == nil}
+	measured := metrics.Rail{FlowsWanted: last.flows, SwitchReady: last.outcome != nil && last.outcome.flows == nil}
 	for _, record := range r.records() {
-		one.Attachments++
-		one.RoutesWanted += len(record.Prefixes())
+		measured.Attachments++
+		measured.RoutesWanted += len(record.Prefixes())
 	}
 	if last.outcome != nil && last.outcome.announced != nil {
-		one.RoutesAnnounced = &last.routes
+		measured.RoutesAnnounced = &last.routes
 	}
 	if counted := r.tally(ctx); counted.flows != nil {
 		installed := counted.installed()
-		one.FlowsInstalled, one.Dropped = &installed, counted.all()
+		measured.FlowsInstalled, measured.Dropped = &installed, counted.all()
 	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err == nil {
-		one.SessionEstablished = &session.Established
+		measured.SessionEstablished = &session.Established
 	}
-	return one
+	return measured
 }
 
 // cachedFlows of the datapath by rail and by where they run; nil where they cannot be looked at.

@@ -13,34 +13,34 @@ func TestWhatIsNotWellOrCannotBeLookedAtIsNotReady(t *testing.T) {
 	bench := newBench(t).start()
 	var lacking []string
 	bench.rights = func() []string { return lacking }
-	expect := func(wanted ...string) {
+	expect := func(want ...string) {
 		t.Helper()
-		told := bench.Ready()
-		if len(told) != len(wanted) {
-			t.Errorf("told %q, wanted %q", told, wanted)
+		problems := bench.Ready()
+		if len(problems) != len(want) {
+			t.Errorf("told %q, wanted %q", problems, want)
 			return
 		}
-		for i, part := range wanted {
-			if !strings.Contains(told[i], part) {
-				t.Errorf("%q does not tell %q", told[i], part)
+		for i, part := range want {
+			if !strings.Contains(problems[i], part) {
+				t.Errorf("%q does not tell %q", problems[i], part)
 			}
 		}
 	}
 	expect()
 	lacking = []string{"the capability NET_ADMIN is missing"}
 	expect("NET_ADMIN is missing")
-	if told := bench.Problems(); !slices.Contains(told, lacking[0]) {
-		t.Errorf("STATUS does not tell it: %q", told)
+	if problems := bench.Problems(); !slices.Contains(problems, lacking[0]) {
+		t.Errorf("STATUS does not tell it: %q", problems)
 	}
 	lacking = nil
 	bench.directory.change(func() { bench.directory.stopped = []string{"the tenant directory cannot be reached"} })
 	expect("the tenant directory cannot be reached")
-	if told := bench.Problems(); len(told) != 1 {
-		t.Errorf("STATUS tells %q", told)
+	if problems := bench.Problems(); len(problems) != 1 {
+		t.Errorf("STATUS tells %q", problems)
 	}
 	bench.directory.change(func() { bench.directory.stopped = nil })
-	if told, notes := bench.Problems(), bench.Notes(); len(told) != 0 || len(notes) != 1 {
-		t.Errorf("one faulty tenant stops all others: %q; notes %q", told, notes)
+	if problems, notes := bench.Problems(), bench.Notes(); len(problems) != 0 || len(notes) != 1 {
+		t.Errorf("one faulty tenant stops all others: %q; notes %q", problems, notes)
 	}
 	bench.routes.set(func() { bench.routes.away = errors.New("bgpd hangs") })
 	expect("rail rail0: BGP: bgpd hangs", "rail rail1: BGP: bgpd hangs")
@@ -65,21 +65,21 @@ func TestAHostWithAnAddressAmongThePodsTakesNoPod(t *testing.T) {
 	bench := newBench(t).start()
 	live := bench.mustAttach(1, bothParts...)
 	bench.links = mixedLinks{own: []string{"10.1.0.77 (lo)"}}
-	told := "10.1.0.77 (lo) of this host lies in the pods' prefixes of rail rail0"
-	if _, err := bench.attach(wanted(2, bothParts...)); err == nil || !strings.Contains(err.Error(), told) {
+	problem := "10.1.0.77 (lo) of this host lies in the pods' prefixes of rail rail0"
+	if _, err := bench.attach(sampleAttachment(2, bothParts...)); err == nil || !strings.Contains(err.Error(), problem) {
 		t.Errorf("%v", err)
 	}
-	if ready := bench.Ready(); len(ready) == 0 || !strings.Contains(ready[0], told) {
+	if ready := bench.Ready(); len(ready) == 0 || !strings.Contains(ready[0], problem) {
 		t.Errorf("%q", ready)
 	}
-	if problems := bench.Rails(t.Context(), "rail0")[0].Problems; len(problems) != 1 || !strings.Contains(problems[0], told) {
+	if problems := bench.Rails(t.Context(), "rail0")[0].Problems; len(problems) != 1 || !strings.Contains(problems[0], problem) {
 		t.Errorf("%q", problems)
 	}
 	if bench.sw.flowsOf(live.Number) == 0 {
 		t.Error("who lived there before has lost its flows")
 	}
 	bench.links = mixedLinks{err: errors.New("the kernel does not answer")}
-	if _, err := bench.attach(wanted(2, bothParts...)); err == nil || !strings.Contains(err.Error(), "the kernel does not answer") {
+	if _, err := bench.attach(sampleAttachment(2, bothParts...)); err == nil || !strings.Contains(err.Error(), "the kernel does not answer") {
 		t.Errorf("%v", err)
 	}
 	bench.links = fakeLinks{}

@@ -43,16 +43,16 @@ func TestWhatAnotherNodeHoldsGetsNoFlowsAfterARestart(t *testing.T) {
 	bench.directory.change(func() { bench.directory.refuse = tenants.ErrTaken })
 	bench.start()
 	bench.eventually("the flows are gone", func() bool { return bench.sw.flowsOf(record.Number) == 0 })
-	if told := bench.rails["rail0"].troubles(); len(told) != 1 || !strings.Contains(told[0], "rail0/c1/net1 has no flows") {
-		t.Error(told)
+	if troubles := bench.rails["rail0"].troubles(); len(troubles) != 1 || !strings.Contains(troubles[0], "rail0/c1/net1 has no flows") {
+		t.Error(troubles)
 	}
-	if told := bench.Problems(); len(told) != 0 {
-		t.Errorf("others can be served all the same: %v", told)
+	if problems := bench.Problems(); len(problems) != 0 {
+		t.Errorf("others can be served all the same: %v", problems)
 	}
 	bench.directory.change(func() { bench.directory.refuse = nil })
 	bench.eventually("the flows are back", func() bool { return bench.sw.flowsOf(record.Number) > 0 })
-	if told := bench.Rails(context.Background(), "")[0].Problems; len(told) != 0 {
-		t.Error(told)
+	if problems := bench.Rails(context.Background(), "")[0].Problems; len(problems) != 0 {
+		t.Error(problems)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestADELWhileTheSwitchIsAwayIsFinishedLater(t *testing.T) {
 	if bench.diary.count("release 10.1.0.1") != 0 {
 		t.Error("the address was given up though the flows may be there")
 	}
-	next := wanted(2, bothParts...)
+	next := sampleAttachment(2, bothParts...)
 	next.Addresses = record.Addresses
 	if _, err := bench.attach(next); err == nil {
 		t.Error("the address was given to another pod")
@@ -123,15 +123,15 @@ func TestGarbageIsCollectedAndWhatLivesIsNot(t *testing.T) {
 		}
 	}
 	bench.eventually("it is told", func() bool {
-		told := bench.rails["rail0"].troubles()
-		return len(told) == 1 && strings.Contains(told[0], "rail0/c4/net1")
+		troubles := bench.rails["rail0"].troubles()
+		return len(troubles) == 1 && strings.Contains(troubles[0], "rail0/c4/net1")
 	})
 }
 
 func TestTheGraceIsKeptWhileThePortIsThere(t *testing.T) {
 	now := time.Now()
 	garbage := garbage{grace: defaultGrace}
-	key := wanted(1).Key
+	key := sampleAttachment(1).Key
 	for _, step := range []struct {
 		after    time.Duration
 		portGone bool
@@ -167,7 +167,7 @@ func TestCollectGarbageSparesWhatIsListedLivesOrIsOfAnotherNetwork(t *testing.T)
 	for i := range 4 {
 		bench.mustAttach(i, bothParts...)
 	}
-	other := wanted(5, bothParts...)
+	other := sampleAttachment(5, bothParts...)
 	other.Key.Network = "rail9"
 	if _, err := bench.attach(other); err != nil {
 		t.Fatal(err)
@@ -175,8 +175,8 @@ func TestCollectGarbageSparesWhatIsListedLivesOrIsOfAnotherNetwork(t *testing.T)
 	for _, gone := range []string{"/run/netns/n1", "/run/netns/n2", "/run/netns/n5"} {
 		bench.pods.set(gone, collect.Gone)
 	}
-	deleted, err := bench.CollectGarbage(context.Background(), "rail0", []attachment.Key{wanted(1).Key})
-	if err != nil || len(deleted) != 1 || deleted[0] != wanted(2).Key {
+	deleted, err := bench.CollectGarbage(context.Background(), "rail0", []attachment.Key{sampleAttachment(1).Key})
+	if err != nil || len(deleted) != 1 || deleted[0] != sampleAttachment(2).Key {
 		t.Errorf("deleted %v, %v", deleted, err)
 	}
 	if len(bench.store.All()) != 4 {
@@ -197,7 +197,7 @@ func TestTombstonesAreReplayedOnce(t *testing.T) {
 	bury(tombstone.Tombstone{Key: whole.Key, Parts: bothParts, Written: time.Now()})
 	bury(tombstone.Tombstone{Key: part.Key, Parts: []attachment.Part{attachment.Routes}, Written: time.Now()})
 	bury(tombstone.Tombstone{Key: late.Key, Parts: bothParts, Written: late.Added.Add(-time.Second)})
-	bury(tombstone.Tombstone{Key: wanted(9).Key, Parts: bothParts, Written: time.Now()})
+	bury(tombstone.Tombstone{Key: sampleAttachment(9).Key, Parts: bothParts, Written: time.Now()})
 	if err := os.WriteFile(bench.stones+"/broken.json", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -234,10 +234,10 @@ func TestADELOfAFullDiskIsDone(t *testing.T) {
 	if err := os.WriteFile(bench.folder+"/damaged/filler", make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
-	_, err := bench.attach(wanted(2, bothParts...))
+	_, err := bench.attach(sampleAttachment(2, bothParts...))
 	expectKind(t, err, NotStored)
-	if told := bench.Ready(); len(told) != 1 || !strings.Contains(told[0], "no space left") {
-		t.Error(told)
+	if problems := bench.Ready(); len(problems) != 1 || !strings.Contains(problems[0], "no space left") {
+		t.Error(problems)
 	}
 	bench.mustDetach(1, bothParts...)
 	if !bench.nothingLeft(record) {

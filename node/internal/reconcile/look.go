@@ -37,46 +37,46 @@ func (r *Reconciler) Check(ctx context.Context, key attachment.Key, parts []atta
 	if !found || record.Leaving() {
 		return []string{fmt.Sprintf("nothing is attached as %s", key)}, nil
 	}
-	var told []string
+	var problems []string
 	for _, part := range parts {
 		if !record.Has(part) {
-			told = append(told, fmt.Sprintf("%s were not asked for", part))
+			problems = append(problems, fmt.Sprintf("%s were not asked for", part))
 		}
 	}
-	if life, why := r.pods.Life(record.Attachment, record.Boot); life != collect.Alive {
-		told = append(told, "the pod cannot be seen: "+why)
+	if life, reason := r.pods.Life(record.Attachment, record.Boot); life != collect.Alive {
+		problems = append(problems, "the pod cannot be seen: "+reason)
 	}
 	rail := r.rails[record.Rail]
 	if rail == nil {
-		return append(told, fmt.Sprintf("rail %s is not configured any more", record.Rail)), nil
+		return append(problems, fmt.Sprintf("rail %s is not configured any more", record.Rail)), nil
 	}
 	if slices.Contains(parts, attachment.Flows) && record.Has(attachment.Flows) {
 		different, err := rail.flowDifferences(ctx, record)
 		if err != nil {
 			return nil, err
 		}
-		told = append(told, different...)
+		problems = append(problems, different...)
 	}
 	if slices.Contains(parts, attachment.Routes) && record.Has(attachment.Routes) {
-		told = append(told, rail.routeDifferences(ctx, record)...)
+		problems = append(problems, rail.routeDifferences(ctx, record)...)
 	}
-	return told[:min(len(told), mostDifferences)], nil
+	return problems[:min(len(problems), mostDifferences)], nil
 }
 
 // flowDifferences of the whole bridge: what it lacks for others, as who belongs to which tenant, this pod lacks too.
 func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	var told []string
+	var problems []string
 	var failure error
 	err := r.between(ctx, func(ctx context.Context) {
 		result := newOutcome()
 		planned, err := r.plan(ctx, r.records(), result)
 		if err == nil {
-			told, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, planned.flows)
+			problems, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, planned.flows)
 		}
-		if why := result.left[record.Key]; why != "" {
-			told = append([]string{fmt.Sprintf("%s has no flows: %s", record.HostInterface, why)}, told...)
+		if reason := result.left[record.Key]; reason != "" {
+			problems = append([]string{fmt.Sprintf("%s has no flows: %s", record.HostInterface, reason)}, problems...)
 		}
 		failure = err
 	})
@@ -87,9 +87,9 @@ func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]stri
 		return nil, fail(SwitchAway, "look at ovs-vswitchd and the rail's bridge", "the flows cannot be looked at: %w", err)
 	}
 	if !r.reconciler.claims.holds(record.Key) {
-		told = append(told, "the addresses are not this attachment's in the tenant directory")
+		problems = append(problems, "the addresses are not this attachment's in the tenant directory")
 	}
-	return told, nil
+	return problems, nil
 }
 
 func (r *rail) routeDifferences(ctx context.Context, record store.Record) []string {
@@ -108,10 +108,10 @@ func (r *rail) routeDifferences(ctx context.Context, record store.Record) []stri
 	return nil
 }
 
-func (r *rail) advertised(ctx context.Context, wanted []netip.Prefix) error {
+func (r *rail) advertised(ctx context.Context, want []netip.Prefix) error {
 	ctx, cancel := context.WithTimeout(ctx, advertisedBound)
 	defer cancel()
-	return r.reconciler.announcer.WaitAdvertised(ctx, r.Rail, wanted)
+	return r.reconciler.announcer.WaitAdvertised(ctx, r.Rail, want)
 }
 
 // Seen is an attachment with what was seen of it.
@@ -150,13 +150,13 @@ func (r *Reconciler) List(ctx context.Context) []Seen {
 		index[record.Key] = &all[i]
 	}
 	atOnce(records, func(record store.Record) {
-		rail, one := r.rails[record.Rail], index[record.Key]
+		rail, position := r.rails[record.Rail], index[record.Key]
 		if rail == nil {
 			return
 		}
 		last := rail.lastSeen()
-		one.FlowsWanted, one.GatewayMAC = last.byNumber[record.Number], last.bridgeMAC
-		one.Advertised = record.Has(attachment.Routes) && rail.advertised(ctx, record.Prefixes()) == nil
+		position.FlowsWanted, position.GatewayMAC = last.byNumber[record.Number], last.bridgeMAC
+		position.Advertised = record.Has(attachment.Routes) && rail.advertised(ctx, record.Prefixes()) == nil
 	})
 	return all
 }
@@ -259,18 +259,18 @@ type RailState struct {
 
 // Rails that the network is on, as far as its attachments show; all of them otherwise. Sorted by name.
 func (r *Reconciler) Rails(ctx context.Context, network string) []RailState {
-	wanted := map[string]bool{}
+	want := map[string]bool{}
 	for _, record := range r.store.All() {
 		if network != "" && record.Key.Network == network {
-			wanted[record.Rail] = true
+			want[record.Rail] = true
 		}
 	}
 	rails := r.inOrder()
-	if len(wanted) > 0 {
-		rails = slices.DeleteFunc(rails, func(rail *rail) bool { return !wanted[rail.Name] })
+	if len(want) > 0 {
+		rails = slices.DeleteFunc(rails, func(rail *rail) bool { return !want[rail.Name] })
 	}
 	states := askRails(rails, func(rail *rail) RailState { return rail.state(ctx) })
-	slices.SortFunc(states, func(one, other RailState) int { return strings.Compare(one.Name, other.Name) })
+	slices.SortFunc(states, func(a, other RailState) int { return strings.Compare(a.Name, other.Name) })
 	return states
 }
 

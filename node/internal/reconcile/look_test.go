@@ -18,13 +18,13 @@ import (
 func TestACheckTellsEveryDifference(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
-	expect := func(told ...string) {
+	expect := func(differences ...string) {
 		t.Helper()
 		found, err := bench.Check(context.Background(), record.Key, bothParts)
-		if err != nil || len(found) < len(told) || len(told) == 0 && len(found) > 0 {
-			t.Fatalf("found %q, %v; want %q", found, err, told)
+		if err != nil || len(found) < len(differences) || len(differences) == 0 && len(found) > 0 {
+			t.Fatalf("found %q, %v; want %q", found, err, differences)
 		}
-		for _, part := range told {
+		for _, part := range differences {
 			if !strings.Contains(strings.Join(found, "\n"), part) {
 				t.Errorf("%q is not told in %q", part, found)
 			}
@@ -50,7 +50,7 @@ func TestACheckTellsEveryDifference(t *testing.T) {
 	bench.sw.set(func() { bench.sw.away = errors.New("away") })
 	_, err := bench.Check(context.Background(), record.Key, bothParts)
 	expectKind(t, err, SwitchAway)
-	if found, err := bench.Check(context.Background(), wanted(9).Key, bothParts); err != nil || len(found) != 1 {
+	if found, err := bench.Check(context.Background(), sampleAttachment(9).Key, bothParts); err != nil || len(found) != 1 {
 		t.Errorf("%q %v", found, err)
 	}
 }
@@ -62,7 +62,7 @@ func TestStatusAndListTellWhatIsThere(t *testing.T) {
 	if len(listed) != 1 || !listed[0].Advertised || listed[0].FlowsWanted == 0 || listed[0].FlowsWanted != listed[0].FlowsInstalled {
 		t.Errorf("%+v", listed)
 	}
-	if _, told := listed[0].Dropped[plan.DropSpoofed]; !told || !listed[0].Counted || listed[0].GatewayMAC == (attachment.MAC{}) {
+	if _, counted := listed[0].Dropped[plan.DropSpoofed]; !counted || !listed[0].Counted || listed[0].GatewayMAC == (attachment.MAC{}) {
 		t.Errorf("what was dropped, or the gateway, is not told: %+v", listed[0])
 	}
 	if states := bench.Rails(context.Background(), ""); len(states) != 2 || !states[0].SwitchReady || !states[1].UplinkUp {
@@ -115,9 +115,9 @@ func TestAllRailsAreAskedAtOnce(t *testing.T) {
 
 func TestAPairOpensEachTenantToTheOther(t *testing.T) {
 	pairs := [][2]string{{"a", "b"}, {"c", "a"}, {"b", "c"}}
-	for tenant, wanted := range map[string][]string{"a": {"b", "c"}, "b": {"a", "c"}, "d": nil} {
-		if open := openTo(tenant, pairs); !slices.Equal(open, wanted) {
-			t.Errorf("%s may talk to %q, want %q", tenant, open, wanted)
+	for tenant, want := range map[string][]string{"a": {"b", "c"}, "b": {"a", "c"}, "d": nil} {
+		if open := openTo(tenant, pairs); !slices.Equal(open, want) {
+			t.Errorf("%s may talk to %q, want %q", tenant, open, want)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestAPodFollowsItsNamespaceToAnotherTenant(t *testing.T) {
 
 func TestOneKeyIsWorkedOnByOneRequest(t *testing.T) {
 	var locks keyLocks
-	key := wanted(1).Key
+	key := sampleAttachment(1).Key
 	unlock, err := locks.lock(context.Background(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestOneKeyIsWorkedOnByOneRequest(t *testing.T) {
 	if _, err := locks.lock(ctx, key); err == nil {
 		t.Fatal("a request that ended has the key")
 	}
-	unlockOther, free := locks.try(wanted(2).Key)
+	unlockOther, free := locks.try(sampleAttachment(2).Key)
 	if !free {
 		t.Fatal("another key is free")
 	}

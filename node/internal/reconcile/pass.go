@@ -80,16 +80,16 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 	}
 	// The view is taken before the flows are made of it: what changes meanwhile brings another pass.
 	tenants, version, _ := r.reconciler.directory.View(r.reconciler.localTenants())
-	var wanted []attachment.Attachment
+	var want []attachment.Attachment
 	for _, record := range records {
 		if record.Has(attachment.Flows) && r.reconciler.claims.holds(record.Key) {
-			wanted = append(wanted, record.Attachment)
+			want = append(want, record.Attachment)
 			result.planned[record.Key] = true
 		}
 	}
-	flows, left := plan.Flows(r.Rail, facts, wanted, tenants)
-	for _, one := range left {
-		result.left[one.Key] = one.Why
+	flows, left := plan.Flows(r.Rail, facts, want, tenants)
+	for _, unserved := range left {
+		result.left[unserved.Key] = unserved.Why
 	}
 	return planned{flows, version, facts.BridgeMAC, facts.Userspace, nowhere}, nil
 }
@@ -124,10 +124,10 @@ func (r *rail) leave(ctx context.Context, result *outcome) {
 }
 
 // program the bridge: the difference where what it has is known, all of it otherwise or where a look at all is due.
-func (r *rail) program(ctx context.Context, flows []plan.Flow, why string) error {
+func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) error {
 	openVSwitch, now := r.reconciler.openVSwitch, appliedOf(flows)
 	add, remove := r.last.to(flows)
-	if r.last != nil && why == "" {
+	if r.last != nil && cause == "" {
 		if len(add)+len(remove) == 0 {
 			return nil
 		}
@@ -139,7 +139,7 @@ func (r *rail) program(ctx context.Context, flows []plan.Flow, why string) error
 		}
 		r.reconciler.log.Warn("flows could not be changed; all of them are programmed anew", "rail", r.Name,
 			"error", err)
-		why = "change-failed"
+		cause = "change-failed"
 	}
 	var repaired int
 	err := within(ctx, func(bound context.Context) (err error) {
@@ -155,10 +155,10 @@ func (r *rail) program(ctx context.Context, flows []plan.Flow, why string) error
 		reached(add, remove)
 	}
 	r.last = now
-	if why == "" {
-		why = "after-failure"
+	if cause == "" {
+		cause = "after-failure"
 	}
-	r.reconciler.repaired(r, why, "flows", repaired)
+	r.reconciler.repaired(r, cause, "flows", repaired)
 	return nil
 }
 
@@ -179,24 +179,24 @@ func reached(add, remove []plan.Flow) {
 }
 
 // withdraw the routes that nobody wants any more. False where what is announced could not be told.
-func (r *rail) withdraw(ctx context.Context, records []store.Record, why string, result *outcome) bool {
+func (r *rail) withdraw(ctx context.Context, records []store.Record, cause string, result *outcome) bool {
 	ctx, cancel := context.WithTimeout(ctx, routesBound)
 	defer cancel()
-	if r.announced == nil || why != "" {
+	if r.announced == nil || cause != "" {
 		listed, err := r.reconciler.announcer.List(ctx, r.Rail)
 		if err != nil {
 			result.routes, r.announced = err, nil
 			return false
 		}
-		r.noteStrangers(prefixesOf(listed), why)
+		r.noteStrangers(prefixesOf(listed), cause)
 	}
-	wanted := prefixes{}
+	want := prefixes{}
 	for _, record := range records {
 		for _, prefix := range record.Prefixes() {
-			wanted[prefix] = true
+			want[prefix] = true
 		}
 	}
-	keep := r.announced.within(wanted)
+	keep := r.announced.within(want)
 	if len(keep) == len(r.announced) {
 		return true
 	}
@@ -208,17 +208,17 @@ func (r *rail) withdraw(ctx context.Context, records []store.Record, why string,
 }
 
 // noteStrangers counts what somebody else has changed of our routes since the last look.
-func (r *rail) noteStrangers(listed prefixes, why string) {
+func (r *rail) noteStrangers(listed prefixes, cause string) {
 	if r.announced != nil {
 		both := len(listed.within(r.announced))
-		r.reconciler.repaired(r, why, "routes", len(listed)+len(r.announced)-2*both)
+		r.reconciler.repaired(r, cause, "routes", len(listed)+len(r.announced)-2*both)
 	}
 	r.announced = listed
 }
 
 // announce the routes whose flows are in place. What is announced already stays, also where the bridge is away: it comes
 // back sooner than the fabric would have learned the route anew.
-func (r *rail) announce(ctx context.Context, records []store.Record, why string, result *outcome) {
+func (r *rail) announce(ctx context.Context, records []store.Record, cause string, result *outcome) {
 	ctx, cancel := context.WithTimeout(ctx, routesBound)
 	defer cancel()
 	want := prefixes{}
@@ -232,7 +232,7 @@ func (r *rail) announce(ctx context.Context, records []store.Record, why string,
 			}
 		}
 	}
-	if why == "" && len(want) == len(r.announced) && len(want.within(r.announced)) == len(want) {
+	if cause == "" && len(want) == len(r.announced) && len(want.within(r.announced)) == len(want) {
 		return
 	}
 	more := len(want) > len(r.announced)

@@ -86,17 +86,17 @@ func (r *rail) kick(more due) {
 
 // ask for a pass that starts after now, and wait for its outcome.
 func (r *rail) ask(ctx context.Context) (*outcome, error) {
-	told := make(chan *outcome, 1)
+	done := make(chan *outcome, 1)
 	r.mutex.Lock()
 	if r.stopped {
 		r.mutex.Unlock()
 		return nil, errStopped
 	}
-	r.waiters = append(r.waiters, told)
+	r.waiters = append(r.waiters, done)
 	r.mutex.Unlock()
 	r.rouse()
 	select {
-	case result := <-told:
+	case result := <-done:
 		if result == nil {
 			return nil, errStopped
 		}
@@ -210,13 +210,13 @@ func (r *rail) lastSeen() seen {
 
 // records of this rail.
 func (r *rail) records() []store.Record {
-	var own []store.Record
+	var held []store.Record
 	for _, record := range r.reconciler.store.All() {
 		if record.Rail == r.Name {
-			own = append(own, record)
+			held = append(held, record)
 		}
 	}
-	return own
+	return held
 }
 
 // outcome of a pass.

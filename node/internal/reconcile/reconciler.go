@@ -209,12 +209,12 @@ func (r *Reconciler) passed(rail *rail, result *outcome, took time.Duration) {
 	r.tend.again()
 }
 
-func (r *Reconciler) repaired(rail *rail, cause, what string, count int) {
+func (r *Reconciler) repaired(rail *rail, cause, name string, count int) {
 	if count == 0 {
 		return
 	}
 	r.metrics.Repaired(rail.Name, cause, count)
-	r.log.Info("repaired", "rail", rail.Name, "what", what, "cause", cause, "count", count)
+	r.log.Info("repaired", "rail", rail.Name, "what", name, "cause", cause, "count", count)
 }
 
 func (r *Reconciler) kickRail(name string, more due) {

@@ -22,18 +22,18 @@ func (bn *bench) retire() *bench {
 // TestADELCleansARailThatIsOutOfTheConfiguration: pods keep what they have until their DEL, and then nothing is left.
 func TestADELCleansARailThatIsOutOfTheConfiguration(t *testing.T) {
 	bench := newBench(t).start()
-	one, two := bench.mustAttach(1, bothParts...), bench.mustAttach(2, bothParts...)
+	first, two := bench.mustAttach(1, bothParts...), bench.mustAttach(2, bothParts...)
 	bench.retire()
-	if bench.sw.flowsOf(one.Number) == 0 || !bench.routes.tables["rail0"].has(one.Prefixes()) {
+	if bench.sw.flowsOf(first.Number) == 0 || !bench.routes.tables["rail0"].has(first.Prefixes()) {
 		t.Error("a pod that runs has lost what it had")
 	}
-	_, err := bench.attach(wanted(3, bothParts...))
+	_, err := bench.attach(sampleAttachment(3, bothParts...))
 	expectKind(t, err, NoRail)
 	if !strings.Contains(err.Error(), "rail rail0, which was taken out of the configuration") {
 		t.Error(err)
 	}
 	bench.mustDetach(1, bothParts...)
-	if !bench.nothingLeft(one) {
+	if !bench.nothingLeft(first) {
 		t.Error("something is left of the one that was deleted", bench.diary.all())
 	}
 	if bench.sw.flowsOf(two.Number) == 0 {
@@ -61,7 +61,7 @@ func TestARetiredRailWithoutUplinkOrBridgeHoldsNoAddress(t *testing.T) {
 	for _, missing := range []error{openvswitch.ErrNoUplink, openvswitch.ErrNoBridge} {
 		t.Run(missing.Error(), func(t *testing.T) {
 			bench := newBench(t).start()
-			one := bench.mustAttach(1, bothParts...)
+			att := bench.mustAttach(1, bothParts...)
 			bench.stop()
 			bench.sw.set(func() {
 				bench.sw.missing = fmt.Errorf("%w: br0", missing)
@@ -72,7 +72,7 @@ func TestARetiredRailWithoutUplinkOrBridgeHoldsNoAddress(t *testing.T) {
 			bench.without = "rail0"
 			bench.start()
 			bench.mustDetach(1, bothParts...)
-			bench.eventually("it is undone", func() bool { return bench.nothingLeft(one) && bench.bridgeIsEmpty() })
+			bench.eventually("it is undone", func() bool { return bench.nothingLeft(att) && bench.bridgeIsEmpty() })
 		})
 	}
 }
@@ -80,12 +80,12 @@ func TestARetiredRailWithoutUplinkOrBridgeHoldsNoAddress(t *testing.T) {
 // TestARailThatNobodyKnowsKeepsItsAddresses until the machine was restarted: what it has cannot be undone.
 func TestARailThatNobodyKnowsKeepsItsAddresses(t *testing.T) {
 	bench := newBench(t).start()
-	one := bench.mustAttach(1, bothParts...)
+	att := bench.mustAttach(1, bothParts...)
 	bench.stop()
 	bench.without, bench.unknown = "rail0", true
 	bench.start()
 	bench.mustDetach(1, bothParts...)
-	if _, there := bench.store.Get(one.Key); !there || bench.diary.count("release 10.1.0.1") != 0 {
+	if _, there := bench.store.Get(att.Key); !there || bench.diary.count("release 10.1.0.1") != 0 {
 		t.Error("the address was given to others though its flows are there", bench.diary.all())
 	}
 	bench.stop()

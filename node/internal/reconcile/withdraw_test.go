@@ -44,18 +44,18 @@ func TestAnAddressIsHeldUntilTheLeafHasWithdrawnIt(t *testing.T) {
 }
 
 // told to pods.
-type told struct{ words []string }
+type logRecord struct{ lines []string }
 
-func (t *told) TellPod(pod attachment.Pod, reason, message string) {
-	t.words = append(t.words, pod.Name+" "+reason+" "+message)
+func (t *logRecord) TellPod(pod attachment.Pod, reason, message string) {
+	t.lines = append(t.lines, pod.Name+" "+reason+" "+message)
 }
 
 // TestAPodIsToldOfNodesThatHaveNotConfirmed, and the metric counts it.
 func TestAPodIsToldOfNodesThatHaveNotConfirmed(t *testing.T) {
-	bench, heard := newBench(t).start(), &told{}
+	bench, heard := newBench(t).start(), &logRecord{}
 	bench.teller = heard
 	bench.mustAttach(1, bothParts...)
-	if len(heard.words) != 1 || !strings.Contains(heard.words[0], "NodesUnconfirmed") || !strings.Contains(heard.words[0], "rail0 is up; not confirmed within") {
-		t.Errorf("%q", heard.words)
+	if len(heard.lines) != 1 || !strings.Contains(heard.lines[0], "NodesUnconfirmed") || !strings.Contains(heard.lines[0], "rail0 is up; not confirmed within") {
+		t.Errorf("%q", heard.lines)
 	}
 }

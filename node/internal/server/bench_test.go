@@ -28,7 +28,7 @@ type recorder struct {
 	slow     time.Duration
 }
 
-func (r *recorder) Attach(ctx context.Context, wanted attachment.Attachment) (reconcile.Attached, error) {
+func (r *recorder) Attach(ctx context.Context, want attachment.Attachment) (reconcile.Attached, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.panics {
@@ -41,7 +41,7 @@ func (r *recorder) Attach(ctx context.Context, wanted attachment.Attachment) (re
 			return reconcile.Attached{}, ctx.Err()
 		}
 	}
-	r.attached = append(r.attached, wanted)
+	r.attached = append(r.attached, want)
 	return reconcile.Attached{Rail: "rail0", Tenant: "ns:a", Unconfirmed: []string{"node-2"}, GatewayMAC: attachment.MAC{2, 1}}, r.fails
 }
 

@@ -72,8 +72,8 @@ func TestTenThousandHostileRequestsOfEachRPC(t *testing.T) {
 			checkAnswer(t, name, content, err)
 		}
 	}
-	for _, wanted := range network.attached {
-		checkWanted(t, wanted)
+	for _, want := range network.attached {
+		checkWanted(t, want)
 	}
 	for _, key := range network.detached {
 		checkKey(t, key)
@@ -130,21 +130,21 @@ var (
 )
 
 // checkWanted says again, in other words than the validation, what may come through.
-func checkWanted(t *testing.T, wanted attachment.Attachment) {
+func checkWanted(t *testing.T, want attachment.Attachment) {
 	t.Helper()
-	checkKey(t, wanted.Key)
-	for _, text := range []string{wanted.Pod.Namespace, wanted.Pod.Name, wanted.Pod.UID, wanted.HostInterface, wanted.DeviceID} {
+	checkKey(t, want.Key)
+	for _, text := range []string{want.Pod.Namespace, want.Pod.Name, want.Pod.UID, want.HostInterface, want.DeviceID} {
 		if !plainText.MatchString(text) || len(text) > 255 {
 			t.Fatalf("came through: %q", text)
 		}
 	}
-	if !plainPath.MatchString(wanted.Netns) || wanted.Pod.Namespace == "" || wanted.HostInterface == "" || len(wanted.Part) == 0 {
-		t.Fatalf("came through: %+v", wanted)
+	if !plainPath.MatchString(want.Netns) || want.Pod.Namespace == "" || want.HostInterface == "" || len(want.Part) == 0 {
+		t.Fatalf("came through: %+v", want)
 	}
-	if len(wanted.Addresses) == 0 || len(wanted.Addresses) > 2 || wanted.MAC[0]&1 != 0 {
-		t.Fatalf("came through: %+v", wanted)
+	if len(want.Addresses) == 0 || len(want.Addresses) > 2 || want.MAC[0]&1 != 0 {
+		t.Fatalf("came through: %+v", want)
 	}
-	for _, address := range wanted.Addresses {
+	for _, address := range want.Addresses {
 		if !address.IsGlobalUnicast() || address.Zone() != "" || address.Is4In6() {
 			t.Fatalf("came through: %s", address)
 		}
@@ -180,8 +180,8 @@ func fuzz[Request proto.Message](f *testing.F, empty func() Request, call func(*
 		if err != nil && !errors.As(err, &bad) {
 			t.Fatalf("%v is no refusal", err)
 		}
-		for _, wanted := range network.attached {
-			checkWanted(t, wanted)
+		for _, want := range network.attached {
+			checkWanted(t, want)
 		}
 		for _, key := range network.detached {
 			checkKey(t, key)

@@ -21,12 +21,12 @@ const (
 )
 
 // answer of a failure.
-type answer struct {
+type reply struct {
 	code codes.Code
 	cni  uint32
 }
 
-var answers = map[reconcile.Kind]answer{
+var answers = map[reconcile.Kind]reply{
 	reconcile.Internal:      {codes.Internal, cniInternal},
 	reconcile.OtherBody:     {codes.AlreadyExists, 101},
 	reconcile.Taken:         {codes.AlreadyExists, 102},
@@ -101,11 +101,11 @@ func statusOf(code codes.Code, message string, detail *nodev1.Problem) error {
 
 // badRequest is one that no state of the node could serve.
 type badRequest struct {
-	cni        uint32
-	what, hint string
+	cni           uint32
+	message, hint string
 }
 
-func (b *badRequest) Error() string { return b.what }
+func (b *badRequest) Error() string { return b.message }
 
 func badName(format string, values ...any) error {
 	return &badRequest{cniBadEnvironment, fmt.Sprintf(format, values...), "look at what the runtime calls the plugins with"}

@@ -31,7 +31,7 @@ const (
 
 // Network is what the server asks of the reconciler.
 type Network interface {
-	Attach(ctx context.Context, wanted attachment.Attachment) (reconcile.Attached, error)
+	Attach(ctx context.Context, want attachment.Attachment) (reconcile.Attached, error)
 	Detach(ctx context.Context, key attachment.Key, parts []attachment.Part) error
 	Check(ctx context.Context, key attachment.Key, parts []attachment.Part) ([]string, error)
 	CollectGarbage(ctx context.Context, network string, valid []attachment.Key) ([]attachment.Key, error)
@@ -108,21 +108,21 @@ func (s *Server) around(
 
 // Add is of the API.
 func (s *Server) Add(ctx context.Context, request *nodev1.AddRequest) (*nodev1.AddReply, error) {
-	wanted, err := wantedOf(request)
+	want, err := wantedOf(request)
 	if err != nil {
 		return nil, err
 	}
 	failpoint.Reach(failpoint.AddAccepted)
-	attached, err := s.network.Attach(ctx, wanted)
+	attached, err := s.network.Attach(ctx, want)
 	if err != nil {
-		return nil, fmt.Errorf("pod %s/%s, %s: %w", wanted.Pod.Namespace, wanted.Pod.Name, wanted.Key.Interface, err)
+		return nil, fmt.Errorf("pod %s/%s, %s: %w", want.Pod.Namespace, want.Pod.Name, want.Key.Interface, err)
 	}
 	failpoint.Reach(failpoint.AddAnswered)
 	reply := &nodev1.AddReply{Rail: attached.Rail, Tenant: attached.Tenant, UnconfirmedNodes: attached.Unconfirmed}
-	if wanted.Has(attachment.Flows) && attached.GatewayMAC != (attachment.MAC{}) {
+	if want.Has(attachment.Flows) && attached.GatewayMAC != (attachment.MAC{}) {
 		reply.GatewayMac = attached.GatewayMAC.String()
 	}
-	reply.UserspaceDatapath = wanted.Has(attachment.Flows) && attached.Userspace
+	reply.UserspaceDatapath = want.Has(attachment.Flows) && attached.Userspace
 	return reply, nil
 }
 
@@ -200,14 +200,14 @@ func (s *Server) Status(ctx context.Context, request *nodev1.StatusRequest) (*no
 	}
 	reply := &nodev1.StatusReply{Problems: s.network.Problems(), Notes: s.network.Notes()}
 	for _, rail := range s.network.Rails(ctx, request.GetNetwork()) {
-		one := &nodev1.RailStatus{
+		railStatus := &nodev1.RailStatus{
 			Rail: rail.Name, SwitchReady: rail.SwitchReady, UplinkUp: rail.UplinkUp,
 			SessionEstablished: rail.SessionEstablished, Problems: rail.Problems, Dropped: droppedTo(rail.Dropped),
 		}
 		for _, prefix := range rail.Prefixes {
-			one.Prefixes = append(one.Prefixes, prefix.String())
+			railStatus.Prefixes = append(railStatus.Prefixes, prefix.String())
 		}
-		reply.Rails = append(reply.Rails, one)
+		reply.Rails = append(reply.Rails, railStatus)
 	}
 	return reply, nil
 }
@@ -246,11 +246,11 @@ func attachedTo(seen reconcile.Seen) *nodev1.Attached {
 	for _, gateway := range seen.Gateways {
 		attached.Gateways = append(attached.Gateways, gateway.String())
 	}
-	words := map[attachment.Part]nodev1.Part{
+	names := map[attachment.Part]nodev1.Part{
 		attachment.Flows: nodev1.Part_PART_FLOWS, attachment.Routes: nodev1.Part_PART_ROUTES,
 	}
 	for _, part := range seen.Part {
-		attached.Parts = append(attached.Parts, words[part])
+		attached.Parts = append(attached.Parts, names[part])
 	}
 	for _, address := range seen.Addresses {
 		attached.Addresses = append(attached.Addresses, address.String())
@@ -259,9 +259,9 @@ func attachedTo(seen reconcile.Seen) *nodev1.Attached {
 }
 
 func droppedTo(dropped map[plan.Reason]uint64) map[string]uint64 {
-	told := map[string]uint64{}
+	counts := map[string]uint64{}
 	for reason, packets := range dropped {
-		told[reason.String()] = packets
+		counts[reason.String()] = packets
 	}
-	return told
+	return counts
 }

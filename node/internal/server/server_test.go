@@ -52,9 +52,9 @@ func TestAGoodRequestComesThroughTyped(t *testing.T) {
 	if err != nil || collected.GetDeleted()[0].GetContainerId() != "c0ffee" {
 		t.Error(collected, err)
 	}
-	told, err := client.Status(within(t), &nodev1.StatusRequest{})
-	if err != nil || !told.GetRails()[0].GetSwitchReady() || told.GetProblems()[0] != "the disk is full" || told.GetNotes()[0] != "tenant b is not heeded" {
-		t.Error(told, err)
+	status, err := client.Status(within(t), &nodev1.StatusRequest{})
+	if err != nil || !status.GetRails()[0].GetSwitchReady() || status.GetProblems()[0] != "the disk is full" || status.GetNotes()[0] != "tenant b is not heeded" {
+		t.Error(status, err)
 	}
 	listed, err := client.List(within(t), &nodev1.ListRequest{})
 	if err != nil || listed.GetAttached()[0].GetAddresses()[0] != "fd00::5" || listed.GetAttached()[0].GetFlowsInstalled() != 11 {
@@ -71,7 +71,7 @@ func TestABadRequestIsToldWithTheValueSeen(t *testing.T) {
 	client := nodev1.NewNodeNetworkClient(connection)
 	long := strings.Repeat("x", 300)
 	for _, wrong := range []struct {
-		told string
+		want string
 		code uint32
 		make func(*nodev1.AddRequest)
 	}{
@@ -121,8 +121,8 @@ func TestABadRequestIsToldWithTheValueSeen(t *testing.T) {
 		_, err := client.Add(within(t), request)
 		detail := detailOf(t, err)
 		if status.Code(err) != codes.InvalidArgument || detail.GetCniCode() != wrong.code || detail.GetHint() == "" ||
-			!strings.Contains(detail.GetDetails(), wrong.told) {
-			t.Errorf("%v: code %d, %q; want %d and %q", status.Code(err), detail.GetCniCode(), detail.GetDetails(), wrong.code, wrong.told)
+			!strings.Contains(detail.GetDetails(), wrong.want) {
+			t.Errorf("%v: code %d, %q; want %d and %q", status.Code(err), detail.GetCniCode(), detail.GetDetails(), wrong.code, wrong.want)
 		}
 	}
 	if len(network.attached) != 0 {

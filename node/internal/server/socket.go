@@ -41,7 +41,7 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 
 // closeFolder makes the socket's folder, or closes one that was made for it (kubelet makes it open to all). A folder that
 // others use is left as it is and refused.
-func closeFolder(folder, own string) error {
+func closeFolder(folder, name string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("the socket's folder cannot be made: %w", err)
 	}
@@ -61,7 +61,7 @@ func closeFolder(folder, own string) error {
 		return fmt.Errorf("the socket's folder cannot be looked at: %w", err)
 	}
 	foreign := slices.ContainsFunc(entries, func(entry fs.DirEntry) bool {
-		return entry.Name() != own && !strings.HasPrefix(entry.Name(), ".")
+		return entry.Name() != name && !strings.HasPrefix(entry.Name(), ".")
 	})
 	if foreign || int(owner) != os.Geteuid() {
 		return fmt.Errorf("the socket's folder %s (%s, user %d) is open to others and not ours alone; "+
@@ -88,14 +88,14 @@ func (peer) AuthType() string { return "unix-peer" }
 
 // ServerHandshake is of credentials.TransportCredentials.
 func (p peerCredentials) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	who, err := peerOf(connection)
-	if err == nil && !slices.Contains(p.allowed, who.uid) {
-		err = fmt.Errorf("process %d of user %d may not use this socket; allowed_uids lists who may", who.pid, who.uid)
+	caller, err := peerOf(connection)
+	if err == nil && !slices.Contains(p.allowed, caller.uid) {
+		err = fmt.Errorf("process %d of user %d may not use this socket; allowed_uids lists who may", caller.pid, caller.uid)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, connection.Close())
 	}
-	return connection, who, nil
+	return connection, caller, nil
 }
 
 func peerOf(connection net.Conn) (peer, error) {
@@ -107,10 +107,10 @@ func peerOf(connection net.Conn) (peer, error) {
 	if err != nil {
 		return peer{}, err
 	}
-	var told *syscall.Ucred
+	var ucred *syscall.Ucred
 	var failure error
 	if err := raw.Control(func(descriptor uintptr) {
-		told, failure = syscall.GetsockoptUcred(int(descriptor), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		ucred, failure = syscall.GetsockoptUcred(int(descriptor), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	}); err != nil {
 		return peer{}, err
 	}
@@ -118,7 +118,7 @@ func peerOf(connection net.Conn) (peer, error) {
 		return peer{}, fmt.Errorf("the kernel does not say who asks: %w", failure)
 	}
 	level := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
-	return peer{level, told.Uid, told.Pid}, nil
+	return peer{level, ucred.Uid, ucred.Pid}, nil
 }
 
 // ClientHandshake is of credentials.TransportCredentials; these are a server's alone.

@@ -60,9 +60,9 @@ func wantedOf(request *nodev1.AddRequest) (attachment.Attachment, error) {
 	}, nil
 }
 
-func keyOf(given *nodev1.Key) (attachment.Key, error) {
+func keyOf(message *nodev1.Key) (attachment.Key, error) {
 	key := attachment.Key{
-		Network: given.GetNetwork(), ContainerID: given.GetContainerId(), Interface: given.GetInterface(),
+		Network: message.GetNetwork(), ContainerID: message.GetContainerId(), Interface: message.GetInterface(),
 	}
 	if err := key.Check(); err != nil {
 		return attachment.Key{}, badName("%v", err)
@@ -70,10 +70,10 @@ func keyOf(given *nodev1.Key) (attachment.Key, error) {
 	return key, nil
 }
 
-func partsOf(given []nodev1.Part) ([]attachment.Part, error) {
+func partsOf(messages []nodev1.Part) ([]attachment.Part, error) {
 	var parts []attachment.Part
 	seen := map[nodev1.Part]bool{}
-	for _, part := range given {
+	for _, part := range messages {
 		switch {
 		case seen[part]:
 			return nil, badConfig("part %s is there twice", part)
@@ -92,8 +92,8 @@ func partsOf(given []nodev1.Part) ([]attachment.Part, error) {
 	return parts, nil
 }
 
-func podOf(given *nodev1.Pod) (attachment.Pod, error) {
-	pod := attachment.Pod{Namespace: given.GetNamespace(), Name: given.GetName(), UID: given.GetUid()}
+func podOf(message *nodev1.Pod) (attachment.Pod, error) {
+	pod := attachment.Pod{Namespace: message.GetNamespace(), Name: message.GetName(), UID: message.GetUid()}
 	if broken := validation.IsDNS1123Label(pod.Namespace); len(broken) > 0 {
 		return attachment.Pod{}, badName("K8S_POD_NAMESPACE %.80q is no namespace, which decides the tenant: %s",
 			pod.Namespace, strings.Join(broken, "; "))
@@ -150,24 +150,24 @@ func addressesOf(request *nodev1.AddRequest) (addresses, gateways []netip.Addr, 
 }
 
 // eachFamilyOnce parses addresses; IPv4 comes first, so that the same ones always compare equal.
-func eachFamilyOnce(what string, given []string, check func(netip.Addr) string) ([]netip.Addr, error) {
-	if len(given) > 2 {
-		return nil, badConfig("%d values for %s: one of each family at most", len(given), what)
+func eachFamilyOnce(name string, texts []string, check func(netip.Addr) string) ([]netip.Addr, error) {
+	if len(texts) > 2 {
+		return nil, badConfig("%d values for %s: one of each family at most", len(texts), name)
 	}
 	var parsed []netip.Addr
-	for _, text := range given {
+	for _, text := range texts {
 		address, err := parse(text)
 		if err != nil {
-			return nil, badConfig("%s %v", what, err)
+			return nil, badConfig("%s %v", name, err)
 		}
 		if wrong := check(address); wrong != "" {
-			return nil, badConfig("%s %s is %s", what, address, wrong)
+			return nil, badConfig("%s %s is %s", name, address, wrong)
 		}
 		parsed = append(parsed, address)
 	}
 	if len(parsed) == 2 {
 		if parsed[0].Is4() == parsed[1].Is4() {
-			return nil, badConfig("%s: %s and %s are of one family; one of each at most", what, parsed[0], parsed[1])
+			return nil, badConfig("%s: %s and %s are of one family; one of each at most", name, parsed[0], parsed[1])
 		}
 		if parsed[1].Is4() {
 			parsed[0], parsed[1] = parsed[1], parsed[0]

@@ -39,8 +39,8 @@ func TestWriter(t *testing.T) {
 
 func TestACrashLeavesTheOldOrTheNew(t *testing.T) {
 	writer := filepath.Join(t.TempDir(), "writer")
-	if told, err := exec.Command("go", "test", "-c", "-tags", "failpoints", "-o", writer, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, told)
+	if output, err := exec.Command("go", "test", "-c", "-tags", "failpoints", "-o", writer, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
 	}
 	writing := []failpoint.Name{failpoint.StoreWritten, failpoint.StoreSynced, failpoint.StoreRenamed}
 	steps := map[string][]failpoint.Name{"reserve": writing, "put": writing, "remove": {failpoint.StoreUnlinked}}
@@ -72,9 +72,9 @@ func killAt(t *testing.T, writer, folder, verb string, name failpoint.Name) {
 	child := exec.Command(writer, "-test.run", "^TestWriter$")
 	child.Env = append(os.Environ(), writerEnvironment+"="+folder, "RAILWRIGHT_TEST_VERB="+verb,
 		"RAILWRIGHT_FAILPOINT="+string(name))
-	told, err := child.CombinedOutput()
+	output, err := child.CombinedOutput()
 	status, ok := child.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("the writer was to be killed at %s: %v\n%s", name, err, told)
+		t.Fatalf("the writer was to be killed at %s: %v\n%s", name, err, output)
 	}
 }

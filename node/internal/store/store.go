@@ -86,12 +86,12 @@ func Open(folder string) (*Store, []Damaged, error) {
 				return nil, nil, fmt.Errorf("a half-written file cannot be removed from the state folder: %w", err)
 			}
 		default:
-			if why := store.load(path); why != nil {
+			if cause := store.load(path); cause != nil {
 				moved, err := moveAway(path)
 				if err != nil {
-					return nil, nil, fmt.Errorf("%s is damaged (%w) and cannot be moved away: %w", path, why, err)
+					return nil, nil, fmt.Errorf("%s is damaged (%w) and cannot be moved away: %w", path, cause, err)
 				}
-				damaged = append(damaged, Damaged{moved, why})
+				damaged = append(damaged, Damaged{moved, cause})
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func (s *Store) hold(record Record, admit func(iter.Seq[Record]) error) (Record,
 		return Record{}, conflict
 	}
 	if admit != nil {
-		if err := admit(s.every()); err != nil {
+		if err := admit(s.allHeld()); err != nil {
 			return Record{}, err
 		}
 	}
@@ -211,14 +211,14 @@ func (s *Store) All() []Record {
 	for _, record := range s.records {
 		all = append(all, record)
 	}
-	slices.SortFunc(all, func(one, other Record) int { return cmp.Compare(one.Number, other.Number) })
+	slices.SortFunc(all, func(a, other Record) int { return cmp.Compare(a.Number, other.Number) })
 	return all
 }
 
 // Probe says whether a record could be written now.
 func (s *Store) Probe() error { return probe(s.folder) }
 
-func (s *Store) every() iter.Seq[Record] {
+func (s *Store) allHeld() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		for _, records := range []map[attachment.Key]Record{s.records, s.pending} {
 			for _, record := range records {
@@ -231,7 +231,7 @@ func (s *Store) every() iter.Seq[Record] {
 }
 
 func (s *Store) conflict(record Record) *Conflict {
-	for other := range s.every() {
+	for other := range s.allHeld() {
 		if other.Key == record.Key {
 			return &Conflict{"the key " + record.Key.String(), other}
 		}

@@ -64,7 +64,7 @@ func TestWhatIsStoredIsThereAfterARestart(t *testing.T) {
 func TestOneKeyAddressAndInterfaceIsHeldOnce(t *testing.T) {
 	store := mustOpen(t, t.TempDir())
 	mustReserve(t, store, 1)
-	for what, change := range map[string]func(*Record){
+	for name, change := range map[string]func(*Record){
 		"the key rail0/c1/net1":         func(record *Record) { record.Key = sample(1).Key },
 		"the address 10.1.0.1":          func(record *Record) { record.Addresses = sample(1).Addresses },
 		"the host's interface veth1":    func(record *Record) { record.HostInterface = "veth1" },
@@ -75,11 +75,11 @@ func TestOneKeyAddressAndInterfaceIsHeldOnce(t *testing.T) {
 		_, err := store.Reserve(record, nil)
 		var conflict *Conflict
 		if errors.As(err, &conflict) {
-			if conflict.What != what || conflict.Holder.Key != sample(1).Key {
-				t.Errorf("%s: got %q of %s", what, conflict.What, conflict.Holder.Key)
+			if conflict.What != name || conflict.Holder.Key != sample(1).Key {
+				t.Errorf("%s: got %q of %s", name, conflict.What, conflict.Holder.Key)
 			}
-		} else if what != "no conflict: all is different" || err != nil {
-			t.Errorf("%s: got %v", what, err)
+		} else if name != "no conflict: all is different" || err != nil {
+			t.Errorf("%s: got %v", name, err)
 		}
 		if err == nil {
 			if err := store.Remove(record.Key); err != nil {
@@ -225,9 +225,9 @@ func TestAFullDiskIsAnErrorAndLeavesWhatWas(t *testing.T) {
 	changed := held
 	changed.Part = nil
 	_, reserved := store.Reserve(sample(2), nil)
-	for what, err := range map[string]error{"reserve": reserved, "put": store.Put(changed), "probe": store.Probe()} {
+	for name, err := range map[string]error{"reserve": reserved, "put": store.Put(changed), "probe": store.Probe()} {
 		if !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("%s on a full disk: %v", what, err)
+			t.Errorf("%s on a full disk: %v", name, err)
 		}
 	}
 	if store.numbers.count != 1 {

@@ -30,12 +30,12 @@ func within(prefix netip.Prefix, pods []netip.Prefix) bool {
 
 func listed(prefixes []netip.Prefix) string {
 	const most = 4
-	var words []string
+	var texts []string
 	for _, prefix := range prefixes[:min(len(prefixes), most)] {
-		words = append(words, prefix.String())
+		texts = append(texts, prefix.String())
 	}
 	if more := len(prefixes) - most; more > 0 {
-		words = append(words, fmt.Sprintf("%d more", more))
+		texts = append(texts, fmt.Sprintf("%d more", more))
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(texts, ", ")
 }

@@ -50,9 +50,9 @@ func CheckTenant(name string) error {
 // CheckNode refuses what Kubernetes would not take as a node's name.
 func CheckNode(name string) error { return checkSubdomain("node", name) }
 
-func checkSubdomain(what, name string) error {
+func checkSubdomain(kind, name string) error {
 	if len(name) > longestName || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("%.80q is not the name of a %s (a-z, 0-9, - and ., at most %d)", name, what, longestName)
+		return fmt.Errorf("%.80q is not the name of a %s (a-z, 0-9, - and ., at most %d)", name, kind, longestName)
 	}
 	return nil
 }

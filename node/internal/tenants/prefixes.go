@@ -73,12 +73,12 @@ func Without(prefixes, holes []netip.Prefix) []netip.Prefix {
 }
 
 // Common gives what is in both.
-func Common(some, others []netip.Prefix) []netip.Prefix {
+func Common(a, b []netip.Prefix) []netip.Prefix {
 	var builder, other netipx.IPSetBuilder
-	for _, prefix := range some {
+	for _, prefix := range a {
 		builder.AddPrefix(prefix)
 	}
-	for _, prefix := range others {
+	for _, prefix := range b {
 		other.AddPrefix(prefix)
 	}
 	set, err := other.IPSet()

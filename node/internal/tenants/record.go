@@ -85,14 +85,14 @@ func (r *Record) Check() error {
 		return fmt.Errorf("generation %d with revision %d", r.Generation, r.Revision)
 	}
 	for _, count := range []struct {
-		what       string
+		name       string
 		have, most int
 	}{
 		{"addresses", len(r.Addresses), MostAddresses}, {"prefixes", len(r.Prefixes), MostUses},
 		{"released addresses", len(r.Released), MostReleased}, {"nodes seen", len(r.Seen), MostSeen},
 	} {
 		if count.have > count.most {
-			return fmt.Errorf("%d %s, at most %d", count.have, count.what, count.most)
+			return fmt.Errorf("%d %s, at most %d", count.have, count.name, count.most)
 		}
 	}
 	return r.checkEntries()

@@ -107,12 +107,12 @@ func FuzzPolicy(f *testing.F) {
 			return
 		}
 		rules := NewRules(*policy)
-		for i, one := range policy.Tenants {
+		for i, tenant := range policy.Tenants {
 			for _, other := range policy.Tenants[i+1:] {
-				some, _ := rules.Prefixes(one.Name)
+				prefixes, _ := rules.Prefixes(tenant.Name)
 				others, _ := rules.Prefixes(other.Name)
-				if common := Common(some, others); len(common) > 0 {
-					t.Fatalf("%s and %s both have %v", one.Name, other.Name, common)
+				if common := Common(prefixes, others); len(common) > 0 {
+					t.Fatalf("%s and %s both have %v", tenant.Name, other.Name, common)
 				}
 			}
 		}

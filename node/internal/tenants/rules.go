@@ -66,9 +66,9 @@ func (r *Rules) addTenant(tenant Tenant) {
 	}
 	for _, namespace := range tenant.Namespaces {
 		if other, taken := r.namespaces[namespace]; taken && other != tenant.Name {
-			why := fmt.Sprintf("namespace %s is in two tenants, %s and %s", namespace, other, tenant.Name)
-			r.problem(why, other, tenant.Name)
-			r.disputed[namespace] = why
+			reason := fmt.Sprintf("namespace %s is in two tenants, %s and %s", namespace, other, tenant.Name)
+			r.problem(reason, other, tenant.Name)
+			r.disputed[namespace] = reason
 		}
 		r.namespaces[namespace] = tenant.Name
 	}
@@ -113,8 +113,8 @@ func (r *Rules) TenantOf(namespace string) (string, error) {
 	if err := CheckNamespace(namespace); err != nil {
 		return "", err
 	}
-	if why, disputed := r.disputed[namespace]; disputed {
-		return "", fmt.Errorf("%w: %s", ErrNoTenant, why)
+	if reason, disputed := r.disputed[namespace]; disputed {
+		return "", fmt.Errorf("%w: %s", ErrNoTenant, reason)
 	}
 	if tenant, found := r.namespaces[namespace]; found {
 		return tenant, nil
@@ -141,10 +141,10 @@ func (r *Rules) Owners(address netip.Addr) []string {
 // Peers of a tenant, sorted.
 func (r *Rules) Peers(tenant string) []string { return r.peers[tenant] }
 
-func (r *Rules) problem(why string, concerned ...string) {
-	r.problems = append(r.problems, why)
+func (r *Rules) problem(reason string, concerned ...string) {
+	r.problems = append(r.problems, reason)
 	for _, tenant := range concerned {
-		r.faults = append(r.faults, Fault{tenant, why})
+		r.faults = append(r.faults, Fault{tenant, reason})
 	}
 }
 

@@ -20,8 +20,8 @@ type Unreadable struct {
 const mostNamed = MostAddresses + MostUses + MostReleased
 
 // Suspect what a record may hold that could not be read.
-func Suspect(content []byte, why error) Unreadable {
-	found := Unreadable{Why: why.Error()}
+func Suspect(content []byte, cause error) Unreadable {
+	found := Unreadable{Why: cause.Error()}
 	var value any
 	if err := json.Unmarshal(content, &value); err != nil {
 		found.Unknown = true
@@ -35,12 +35,12 @@ func Suspect(content []byte, why error) Unreadable {
 }
 
 // SuspectObject is Suspect for a value that was decoded already.
-func SuspectObject(value any, why error) Unreadable {
+func SuspectObject(value any, cause error) Unreadable {
 	content, err := json.Marshal(value)
 	if err != nil {
-		return Unreadable{Why: why.Error(), Unknown: true}
+		return Unreadable{Why: cause.Error(), Unknown: true}
 	}
-	return Suspect(content, why)
+	return Suspect(content, cause)
 }
 
 func (u *Unreadable) collect(value any) {

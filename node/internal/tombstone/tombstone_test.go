@@ -63,8 +63,8 @@ func TestTheSameDelAgainIsOneFileAndOtherPartsAreAnother(t *testing.T) {
 	later.Written = later.Written.Add(time.Hour)
 	swapped.Parts = []attachment.Part{attachment.Routes, attachment.Flows}
 	flows.Parts = flows.Parts[:1]
-	for _, one := range []Tombstone{stone(), swapped, later} {
-		if err := Write(folder, one); err != nil {
+	for _, tombstone := range []Tombstone{stone(), swapped, later} {
+		if err := Write(folder, tombstone); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestTheSameDelAgainIsOneFileAndOtherPartsAreAnother(t *testing.T) {
 }
 
 func TestWhatNobodyMayHaveWrittenIsRefused(t *testing.T) {
-	for words, change := range map[string]func(*Tombstone){
+	for want, change := range map[string]func(*Tombstone){
 		"network":        func(stone *Tombstone) { stone.Key.Network = "../../etc" },
 		"container id":   func(stone *Tombstone) { stone.Key.ContainerID = "" },
 		"has 256 bytes":  func(stone *Tombstone) { stone.Key.ContainerID = strings.Repeat("c", 256) },
@@ -93,11 +93,11 @@ func TestWhatNobodyMayHaveWrittenIsRefused(t *testing.T) {
 		wrong := stone()
 		change(&wrong)
 		folder := t.TempDir()
-		if err := Write(folder, wrong); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("%s: %v", words, err)
+		if err := Write(folder, wrong); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 		if paths := listed(t, folder); paths != nil {
-			t.Errorf("%s: wrote %v", words, paths)
+			t.Errorf("%s: wrote %v", want, paths)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestDamagedFilesAreErrorsWithTheirName(t *testing.T) {
 	folder := t.TempDir()
 	good := `{"key":{"network":"n","container_id":"c","interface":"i"},"parts":["flows"],"written":"2026-11-22T07:00:00Z"}`
 	path := filepath.Join(folder, "x.json")
-	for text, words := range map[string]string{
+	for text, want := range map[string]string{
 		good:                                    "",
 		"":                                      "EOF",
 		good[:40]:                               "EOF",
@@ -119,11 +119,11 @@ func TestDamagedFilesAreErrorsWithTheirName(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Read(path)
-		told := ""
+		message := ""
 		if err != nil {
-			told = err.Error()
+			message = err.Error()
 		}
-		if (words == "") != (err == nil) || !strings.Contains(told, words) || err != nil && !strings.Contains(told, path) {
+		if (want == "") != (err == nil) || !strings.Contains(message, want) || err != nil && !strings.Contains(message, path) {
 			t.Errorf("%.60s: %v", text, err)
 		}
 	}
@@ -165,8 +165,8 @@ func TestAFolderThatOthersWriteToIsRefused(t *testing.T) {
 
 func TestAFullDiskIsAnErrorAndLeavesTheOldOne(t *testing.T) {
 	folder := t.TempDir()
-	if told, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8k,mode=700", "tmpfs", folder).CombinedOutput(); err != nil {
-		t.Skipf("no small disk can be mounted: %v: %s", err, told)
+	if output, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8k,mode=700", "tmpfs", folder).CombinedOutput(); err != nil {
+		t.Skipf("no small disk can be mounted: %v: %s", err, output)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(folder, 0) })
 	if err := Write(folder, stone()); err != nil {

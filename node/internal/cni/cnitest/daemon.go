@@ -25,9 +25,9 @@ type Daemon struct {
 	// Answer to a request, in place of the reply that says that all is well. Set before the first call.
 	Answer func(ctx context.Context, request proto.Message) (proto.Message, error)
 
-	mutex  sync.Mutex
-	asked  []proto.Message
-	server *grpc.Server
+	mutex    sync.Mutex
+	requests []proto.Message
+	server   *grpc.Server
 }
 
 // New makes one that does not serve yet: the daemon is away.
@@ -91,33 +91,33 @@ func (d *Daemon) Stop() {
 func (d *Daemon) Asked() []proto.Message {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	asked := d.asked
-	d.asked = nil
-	return asked
+	requests := d.requests
+	d.requests = nil
+	return requests
 }
 
 // Refusal is an error as the daemon makes it, with a Problem.
 func Refusal(code codes.Code, message string, problem *nodev1.Problem) error {
-	told, err := status.New(code, message).WithDetails(problem)
+	detailed, err := status.New(code, message).WithDetails(problem)
 	if err != nil {
 		panic(err)
 	}
-	return told.Err()
+	return detailed.Err()
 }
 
 func answer[Reply proto.Message](ctx context.Context, daemon *Daemon, request proto.Message, well Reply) (Reply, error) {
 	daemon.mutex.Lock()
-	daemon.asked = append(daemon.asked, request)
+	daemon.requests = append(daemon.requests, request)
 	answer := daemon.Answer
 	daemon.mutex.Unlock()
 	if answer == nil {
 		return well, nil
 	}
-	told, err := answer(ctx, request)
-	if told == nil || err != nil {
+	reply, err := answer(ctx, request)
+	if reply == nil || err != nil {
 		return well, err
 	}
-	return told.(Reply), nil
+	return reply.(Reply), nil
 }
 
 // Add and the others are the API.

@@ -10,8 +10,8 @@ import (
 
 // Folders calls look at once, whenever something in one of the folders changes, and every now and then all the same: a
 // folder of another machine says nothing by itself, and one may be missing or mounted only later.
-func Folders(ctx context.Context, folders []string, every time.Duration, look func()) {
-	ticker := time.NewTicker(every)
+func Folders(ctx context.Context, folders []string, interval time.Duration, look func()) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	watcher, err := fsnotify.NewWatcher()
 	var events <-chan fsnotify.Event

@@ -35,12 +35,12 @@ const (
 
 // teller makes Kubernetes events. Nobody waits for it, and what cannot be told is not tried again.
 type teller struct {
-	client dynamic.Interface
-	node   string
-	log    *slog.Logger
-	queue  chan *unstructured.Unstructured
-	mutex  sync.Mutex
-	told   map[string]time.Time
+	client   dynamic.Interface
+	node     string
+	log      *slog.Logger
+	queue    chan *unstructured.Unstructured
+	mutex    sync.Mutex
+	reported map[string]time.Time
 }
 
 func newTeller(client dynamic.Interface, node string, log *slog.Logger) *teller {
@@ -48,7 +48,7 @@ func newTeller(client dynamic.Interface, node string, log *slog.Logger) *teller 
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &teller{
-		client: client, node: node, log: log, queue: make(chan *unstructured.Unstructured, mostTold), told: map[string]time.Time{},
+		client: client, node: node, log: log, queue: make(chan *unstructured.Unstructured, mostTold), reported: map[string]time.Time{},
 	}
 }
 
@@ -78,14 +78,14 @@ func (t *teller) tell(about map[string]any, reason, message string) {
 	key := hex.EncodeToString(sum[:8])
 	now := time.Now()
 	t.mutex.Lock()
-	recent := now.Sub(t.told[key]) < toldAgain
-	for old, at := range t.told {
+	recent := now.Sub(t.reported[key]) < toldAgain
+	for old, at := range t.reported {
 		if now.Sub(at) >= toldAgain {
-			delete(t.told, old)
+			delete(t.reported, old)
 		}
 	}
 	if !recent {
-		t.told[key] = now
+		t.reported[key] = now
 	}
 	t.mutex.Unlock()
 	if recent {
@@ -129,10 +129,10 @@ func (s *Store) TellPod(pod attachment.Pod, reason, message string) {
 
 // tellFaults of the objects that people wrote and that are not heeded, at these objects.
 func (s *Store) tellFaults(policy *tenants.Policy, groups, pairs []*unstructured.Unstructured) {
-	tell := func(object *unstructured.Unstructured, why string) {
+	tell := func(object *unstructured.Unstructured, reason string) {
 		s.teller.tell(map[string]any{
 			"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
-		}, "NotHeeded", why)
+		}, "NotHeeded", reason)
 	}
 	byName := map[string]*unstructured.Unstructured{}
 	for _, object := range groups {
@@ -151,8 +151,8 @@ func (s *Store) tellFaults(policy *tenants.Policy, groups, pairs []*unstructured
 }
 
 // tellUnreadable records: what they name is nobody else's.
-func (s *Store) tellUnreadable(object *unstructured.Unstructured, why error) {
+func (s *Store) tellUnreadable(object *unstructured.Unstructured, cause error) {
 	s.teller.tell(map[string]any{
 		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
-	}, "Quarantined", "it cannot be read, and what it names is nobody else's: "+why.Error())
+	}, "Quarantined", "it cannot be read, and what it names is nobody else's: "+cause.Error())
 }

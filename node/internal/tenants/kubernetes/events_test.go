@@ -35,13 +35,13 @@ func TestEventsAreToldOnceAndWaitForNobody(t *testing.T) {
 	if len(store.teller.queue) != mostTold {
 		t.Errorf("%d events wait", len(store.teller.queue))
 	}
-	for key := range store.teller.told {
-		store.teller.told[key] = time.Now().Add(-toldAgain)
+	for key := range store.teller.reported {
+		store.teller.reported[key] = time.Now().Add(-toldAgain)
 	}
 	<-store.teller.queue
 	pod.UID = "a"
 	store.TellPod(pod, "NodesUnconfirmed", "again")
-	if len(store.teller.queue) != mostTold || len(store.teller.told) != 1 {
-		t.Errorf("after an hour: %d events, %d remembered", len(store.teller.queue), len(store.teller.told))
+	if len(store.teller.queue) != mostTold || len(store.teller.reported) != 1 {
+		t.Errorf("after an hour: %d events, %d remembered", len(store.teller.queue), len(store.teller.reported))
 	}
 }

@@ -123,56 +123,56 @@ func TestDirectoryInTheAPIServer(t *testing.T) {
 		folders[name] = t.TempDir()
 	}
 	t.Run("objects that cannot be meant are refused", func(t *testing.T) { refusals(t, s) })
-	one, two, three := s.start("one", folders["one"]), s.start("two", folders["two"]), s.start("three", folders["three"])
+	first, second, third := s.start("one", folders["one"]), s.start("two", folders["two"]), s.start("three", folders["three"])
 	t.Run("tenants and peerings", func(t *testing.T) {
 		must(t, s.tenant("red", `{namespaces: [a, b], prefixes: [10.1.0.0/16]}`))
 		s.namespace("c")
 		must(t, s.peering("red-c", `{tenants: [red, "ns:c"]}`))
-		one.tenantOf("a", "red")
-		one.tenantOf("c", "ns:c")
-		must(t, one.claim(20*time.Second, "red", "10.1.0.1"))
-		must(t, two.claim(20*time.Second, "ns:c", "10.3.0.2"))
-		one.seesTenant("10.3.0.2", "ns:c")
-		two.seesTenant("10.1.7.7", "red")
-		if err := two.claim(time.Second, "red", "10.9.0.1"); !errors.Is(err, tenants.ErrOutside) {
+		first.tenantOf("a", "red")
+		first.tenantOf("c", "ns:c")
+		must(t, first.claim(20*time.Second, "red", "10.1.0.1"))
+		must(t, second.claim(20*time.Second, "ns:c", "10.3.0.2"))
+		first.seesTenant("10.3.0.2", "ns:c")
+		second.seesTenant("10.1.7.7", "red")
+		if err := second.claim(time.Second, "red", "10.9.0.1"); !errors.Is(err, tenants.ErrOutside) {
 			t.Errorf("outside: %v", err)
 		}
 	})
-	t.Run("a peering ends with its namespace", func(t *testing.T) { peeringEnds(t, s, one) })
+	t.Run("a peering ends with its namespace", func(t *testing.T) { peeringEnds(t, s, first) })
 	t.Run("only operators write networks", func(t *testing.T) { networksOfOperators(t, s) })
 	t.Run("an address goes from one tenant to another", func(t *testing.T) {
-		must(t, one.claim(20*time.Second, "ns:c", "10.3.0.1"))
-		if err := two.claim(5*time.Second, "ns:d", "10.3.0.1"); !errors.Is(err, tenants.ErrTaken) {
+		must(t, first.claim(20*time.Second, "ns:c", "10.3.0.1"))
+		if err := second.claim(5*time.Second, "ns:d", "10.3.0.1"); !errors.Is(err, tenants.ErrTaken) {
 			t.Errorf("taken: %v", err)
 		}
-		three.seesTenant("10.3.0.1", "ns:c")
-		one.release("10.3.0.1")
-		must(t, two.claim(20*time.Second, "ns:d", "10.3.0.1"))
-		three.seesTenant("10.3.0.1", "")
+		third.seesTenant("10.3.0.1", "ns:c")
+		first.release("10.3.0.1")
+		must(t, second.claim(20*time.Second, "ns:d", "10.3.0.1"))
+		third.seesTenant("10.3.0.1", "")
 	})
-	t.Run("times", func(t *testing.T) { times(t, []*daemon{one, two, three}) })
-	t.Run("an object that others write to", func(t *testing.T) { edited(t, s, one) })
+	t.Run("times", func(t *testing.T) { times(t, []*daemon{first, second, third}) })
+	t.Run("an object that others write to", func(t *testing.T) { edited(t, s, first) })
 	t.Run("a daemon writes its own record only", func(t *testing.T) { trespass(t, s) })
 	t.Run("cut off", func(t *testing.T) {
 		s.stopAPI()
 		s.eventually("one says so", func() error {
-			if told := strings.Join(one.Stopped(), "\n"); !strings.Contains(told, "cannot be reached since") {
-				return fmt.Errorf("%q", told)
+			if output := strings.Join(first.Stopped(), "\n"); !strings.Contains(output, "cannot be reached since") {
+				return fmt.Errorf("%q", output)
 			}
 			return nil
 		})
-		if err := one.claim(10*time.Second, "ns:c", "10.3.0.50"); !errors.Is(err, tenants.ErrUnreachable) {
+		if err := first.claim(10*time.Second, "ns:c", "10.3.0.50"); !errors.Is(err, tenants.ErrUnreachable) {
 			t.Errorf("a new address: %v", err)
 		}
-		one.stop()
-		one = s.start("one", folders["one"])
-		must(t, one.claim(5*time.Second, "ns:c", "10.3.1.1"))
-		one.seesTenant("10.3.0.2", "ns:c")
+		first.stop()
+		first = s.start("one", folders["one"])
+		must(t, first.claim(5*time.Second, "ns:c", "10.3.1.1"))
+		first.seesTenant("10.3.0.2", "ns:c")
 		s.startAPI()
-		must(t, one.claim(60*time.Second, "ns:c", "10.3.0.50"))
-		two.seesTenant("10.3.0.50", "ns:c")
+		must(t, first.claim(60*time.Second, "ns:c", "10.3.0.50"))
+		second.seesTenant("10.3.0.50", "ns:c")
 	})
-	t.Run("a node that is taken away", func(t *testing.T) { takenAway(t, s, one, two, three) })
+	t.Run("a node that is taken away", func(t *testing.T) { takenAway(t, s, first, second, third) })
 }
 
 func refusals(t *testing.T, s *server) {
@@ -261,10 +261,10 @@ func trespass(t *testing.T, s *server) {
 }
 
 // takenAway: the Node is deleted, and the garbage collector, here played by the test, deletes what it owned.
-func takenAway(t *testing.T, s *server, one, two, three *daemon) {
-	must(t, one.claim(20*time.Second, "ns:c", "10.3.8.1"))
-	three.seesTenant("10.3.8.1", "ns:c")
-	one.stop()
+func takenAway(t *testing.T, s *server, first, second, third *daemon) {
+	must(t, first.claim(20*time.Second, "ns:c", "10.3.8.1"))
+	third.seesTenant("10.3.8.1", "ns:c")
+	first.stop()
 	collector := s.config()
 	collector.Impersonate.UserName = "system:serviceaccount:kube-system:generic-garbage-collector"
 	collector.Impersonate.Groups = []string{"system:masters"}
@@ -282,8 +282,8 @@ func takenAway(t *testing.T, s *server, one, two, three *daemon) {
 		}
 	}
 	must(t, client.Resource(nodeAddresses).Delete(context.Background(), name, metav1.DeleteOptions{}))
-	must(t, two.claim(30*time.Second, "ns:d", "10.3.8.1"))
-	three.seesTenant("10.3.8.1", "")
+	must(t, second.claim(30*time.Second, "ns:d", "10.3.8.1"))
+	third.seesTenant("10.3.8.1", "")
 	s.eventually("the record is gone", func() error {
 		if _, err := s.admin.Resource(nodeAddresses).Get(context.Background(), name, metav1.GetOptions{}); err == nil {
 			return errors.New("it is still there")

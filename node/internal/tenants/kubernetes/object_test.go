@@ -34,7 +34,7 @@ func TestARecordComesBackFromItsObject(t *testing.T) {
 	if found, err := record(made()); err != nil || !reflect.DeepEqual(found, given) {
 		t.Errorf("came back as %+v, %v", found, err)
 	}
-	for what, change := range map[string]func(map[string]any){
+	for name, change := range map[string]func(map[string]any){
 		"another's name":      func(object map[string]any) { object["metadata"].(map[string]any)["name"] = "node-2.0a1b2c3d" },
 		"no spec":             func(object map[string]any) { delete(object, "spec") },
 		"a field too much":    func(object map[string]any) { object["spec"].(map[string]any)["x"] = int64(1) },
@@ -45,7 +45,7 @@ func TestARecordComesBackFromItsObject(t *testing.T) {
 		object := made()
 		change(object.Object)
 		if found, err := record(object); err == nil {
-			t.Errorf("%s: read as %+v", what, found)
+			t.Errorf("%s: read as %+v", name, found)
 		}
 	}
 }

@@ -19,39 +19,39 @@ import (
 
 // peeringEnds with the namespace that it was made for; who takes the name gets nothing of it.
 func peeringEnds(t *testing.T, s *server, d *daemon) {
-	told := func() string { return strings.Join(d.Problems(), " ") }
-	if strings.Contains(told(), "red-c") {
-		t.Fatalf("it is not heeded from the start: %s", told())
+	problems := func() string { return strings.Join(d.Problems(), " ") }
+	if strings.Contains(problems(), "red-c") {
+		t.Fatalf("it is not heeded from the start: %s", problems())
 	}
 	if peers := d.open("red"); len(peers) != 1 {
 		t.Fatalf("red is open to %v", peers)
 	}
 	s.renewed("c")
 	s.eventually("the peering is not heeded any more", func() error {
-		if !strings.Contains(told(), `"red-c" is older than the namespace "c"`) || len(d.open("red")) > 0 {
-			return fmt.Errorf("%q, open to %v", told(), d.open("red"))
+		if !strings.Contains(problems(), `"red-c" is older than the namespace "c"`) || len(d.open("red")) > 0 {
+			return fmt.Errorf("%q, open to %v", problems(), d.open("red"))
 		}
 		return nil
 	})
-	s.told("TenantPeering", "red-c", "is older than the namespace")
+	s.hasEvent("TenantPeering", "red-c", "is older than the namespace")
 	must(t, s.tenant("other", `{namespaces: [a]}`))
-	s.told("Tenant", "other", "namespace a is in two tenants")
+	s.hasEvent("Tenant", "other", "namespace a is in two tenants")
 	must(t, s.admin.Resource(tenantObjects).Delete(context.Background(), "other", metav1.DeleteOptions{}))
 	d.tenantOf("a", "red")
 	must(t, s.admin.Resource(peerings).Delete(context.Background(), "red-c", metav1.DeleteOptions{}))
 	must(t, s.peering("red-c", `{tenants: [red, "ns:c"]}`))
 	s.eventually("one that is made anew is heeded", func() error {
 		if peers := d.open("red"); len(peers) != 1 {
-			return fmt.Errorf("open to %v: %s", peers, told())
+			return fmt.Errorf("open to %v: %s", peers, problems())
 		}
 		return nil
 	})
 }
 
 // told by an event at an object of the cluster.
-func (s *server) told(kind, name, words string) {
+func (s *server) hasEvent(kind, name, want string) {
 	s.t.Helper()
-	s.eventually(fmt.Sprintf("%s %s is told %q", kind, name, words), func() error {
+	s.eventually(fmt.Sprintf("%s %s is told %q", kind, name, want), func() error {
 		list, err := s.admin.Resource(events).Namespace(ofTheCluster).List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func (s *server) told(kind, name, words string) {
 		for _, event := range list.Items {
 			about, _ := event.Object["involvedObject"].(map[string]any)
 			message, _ := event.Object["message"].(string)
-			if about["kind"] == kind && about["name"] == name && strings.Contains(message, words) {
+			if about["kind"] == kind && about["name"] == name && strings.Contains(message, want) {
 				return nil
 			}
 		}

@@ -24,9 +24,9 @@ func TestAPeeringIsForTheNamespacesThatWereThere(t *testing.T) {
 		return made
 	}
 	old, same, young := object("old", time.Hour), object("same", time.Minute), object("young", time.Second)
-	for what, given := range map[string]struct {
+	for title, test := range map[string]struct {
 		words []any
-		told  string
+		want  string
 	}{
 		"both were there":          {[]any{"ns:old", "ns:same"}, ""},
 		"a tenant by its own name": {[]any{"young", "ns:old"}, ""},
@@ -35,16 +35,16 @@ func TestAPeeringIsForTheNamespacesThatWereThere(t *testing.T) {
 		"one that is not there":    {[]any{"ns:old", "ns:gone"}, `"gone", which is not there`},
 		"three":                    {[]any{"ns:old", "ns:same", "red"}, "does not name two"},
 	} {
-		found := policy(nil, []*unstructured.Unstructured{object("pair", time.Minute, given.words...)},
+		found := policy(nil, []*unstructured.Unstructured{object("pair", time.Minute, test.words...)},
 			[]*unstructured.Unstructured{old, same, young})
 		rules := tenants.NewRules(*found)
-		told := strings.Join(rules.Problems(), " ")
-		if given.told == "" && told != "" || !strings.Contains(told, given.told) {
-			t.Errorf("%s: %q", what, told)
+		problems := strings.Join(rules.Problems(), " ")
+		if test.want == "" && problems != "" || !strings.Contains(problems, test.want) {
+			t.Errorf("%s: %q", title, problems)
 		}
-		first, _ := given.words[0].(string)
-		if open := len(rules.Peers(first)) == 1; open != (given.told == "") {
-			t.Errorf("%s: open is %v", what, open)
+		first, _ := test.words[0].(string)
+		if open := len(rules.Peers(first)) == 1; open != (test.want == "") {
+			t.Errorf("%s: open is %v", title, open)
 		}
 	}
 }

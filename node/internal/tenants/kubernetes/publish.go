@@ -17,9 +17,9 @@ var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 // Publish implements tenants.Store.
 func (s *Store) Publish(ctx context.Context, record *tenants.Record) error {
 	s.mutex.Lock()
-	own := s.own
+	current := s.current
 	s.mutex.Unlock()
-	if own == nil || own.GetName() != record.ID() {
+	if current == nil || current.GetName() != record.ID() {
 		found, err := s.find(ctx, record)
 		if err != nil {
 			return err
@@ -27,14 +27,14 @@ func (s *Store) Publish(ctx context.Context, record *tenants.Record) error {
 		if found == nil {
 			return s.create(ctx, record)
 		}
-		own = found
+		current = found
 	}
-	written, err := s.update(ctx, own, record)
+	written, err := s.update(ctx, current, record)
 	if apierrors.IsConflict(err) {
 		// Somebody else wrote it: labels and the like are theirs; the rest is not, and is looked at.
-		own, err = s.find(ctx, record)
-		if err == nil && own != nil {
-			written, err = s.update(ctx, own, record)
+		current, err = s.find(ctx, record)
+		if err == nil && current != nil {
+			written, err = s.update(ctx, current, record)
 		}
 	}
 	if apierrors.IsNotFound(err) {
@@ -51,7 +51,7 @@ func (s *Store) Publish(ctx context.Context, record *tenants.Record) error {
 func (s *Store) remember(object *unstructured.Unstructured, record *tenants.Record) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.own = object
+	s.current = object
 	if record != nil {
 		s.published = record
 	}
@@ -106,12 +106,12 @@ func (s *Store) create(ctx context.Context, record *tenants.Record) error {
 }
 
 func (s *Store) update(
-	ctx context.Context, own *unstructured.Unstructured, record *tenants.Record,
+	ctx context.Context, stored *unstructured.Unstructured, record *tenants.Record,
 ) (*unstructured.Unstructured, error) {
-	if own.GetDeletionTimestamp() != nil {
+	if stored.GetDeletionTimestamp() != nil {
 		return nil, fmt.Errorf("%w: %s is being deleted", tenants.ErrRemoved, record.ID())
 	}
-	object := own.DeepCopy()
+	object := stored.DeepCopy()
 	if err := fill(object, record); err != nil {
 		return nil, err
 	}

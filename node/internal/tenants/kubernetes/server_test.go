@@ -82,13 +82,13 @@ func (s *server) startAPI() {
 		s.t.Fatal(err)
 	}
 	s.eventually("kube-apiserver is ready", func() error {
-		answer, err := client.Get(url("https", s.port) + "/readyz")
+		response, err := client.Get(url("https", s.port) + "/readyz")
 		if err != nil {
 			return err
 		}
-		_ = answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s", answer.Status)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s", response.Status)
 		}
 		return nil
 	})
@@ -242,7 +242,7 @@ func (s *server) put(object *unstructured.Unstructured) {
 	})
 }
 
-func (s *server) eventually(what string, do func() error) {
+func (s *server) eventually(name string, do func() error) {
 	s.t.Helper()
 	for end := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		err := do()
@@ -250,7 +250,7 @@ func (s *server) eventually(what string, do func() error) {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("%s: %v", what, err)
+			s.t.Fatalf("%s: %v", name, err)
 		}
 	}
 }

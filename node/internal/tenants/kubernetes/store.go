@@ -48,7 +48,7 @@ type Store struct {
 	// parsed records by name, with the resource version that they are of.
 	parsed map[string]parsed
 	// own object as last written or read, what was published by it, and the name of the first that was tried.
-	own       *unstructured.Unstructured
+	current   *unstructured.Unstructured
 	published *tenants.Record
 	tried     string
 	sequence  uint64
@@ -160,10 +160,10 @@ func (s *Store) snapshot() (tenants.Snapshot, bool) {
 	s.sequence++
 	snapshot := s.gathered(objects)
 	snapshot.Sequence = s.sequence
-	groups, some := s.tenants.all()
+	groups, complete := s.tenants.all()
 	pairs, both := s.peerings.all()
 	spaces, known := s.namespaces.all()
-	if some && both && known {
+	if complete && both && known {
 		snapshot.Policy = policy(groups, pairs, spaces)
 		if now := time.Now(); now.Sub(s.faultsTold) > toldAgain || !reflect.DeepEqual(s.policy, snapshot.Policy) {
 			s.faultsTold, s.policy = now, snapshot.Policy

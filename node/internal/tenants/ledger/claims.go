@@ -30,14 +30,14 @@ func refusal(reason error, detail string, arguments ...any) *Blocked {
 }
 
 // Begin writes the claim down, so that it gets published. An error: it cannot be.
-func (l *Ledger) Begin(asked tenants.Claim, now time.Time) error {
-	if err := tenants.CheckClaim(asked); err != nil {
+func (l *Ledger) Begin(request tenants.Claim, now time.Time) error {
+	if err := tenants.CheckClaim(request); err != nil {
 		return err
 	}
 	byPrefix := false
-	for _, address := range asked.Addresses {
+	for _, address := range request.Addresses {
 		if held := l.claims[address]; held != nil {
-			if held.owner != asked.Owner || held.tenant != asked.Tenant {
+			if held.owner != request.Owner || held.tenant != request.Tenant {
 				return refusal(tenants.ErrTaken, "%s is held here by %s of tenant %s; release it first", address, held.owner, held.tenant)
 			}
 			continue
@@ -46,20 +46,20 @@ func (l *Ledger) Begin(asked tenants.Claim, now time.Time) error {
 			return refusal(tenants.ErrUnreachable, "the tenants are not known yet")
 		}
 		var blocked *Blocked
-		byPrefix, blocked = l.mode(address, asked.Tenant)
+		byPrefix, blocked = l.mode(address, request.Tenant)
 		if blocked != nil {
 			return blocked
 		}
 	}
-	if len(l.claims)+len(asked.Addresses) > tenants.MostAddresses {
+	if len(l.claims)+len(request.Addresses) > tenants.MostAddresses {
 		return fmt.Errorf("this node holds %d addresses, at most %d", len(l.claims), tenants.MostAddresses)
 	}
-	for _, address := range asked.Addresses {
+	for _, address := range request.Addresses {
 		if held := l.claims[address]; held != nil {
 			held.orphan = false
 			continue
 		}
-		held := &claim{tenant: asked.Tenant, rail: asked.Rail, owner: asked.Owner, byPrefix: byPrefix}
+		held := &claim{tenant: request.Tenant, rail: request.Rail, owner: request.Owner, byPrefix: byPrefix}
 		l.claims[address] = held
 		if !byPrefix {
 			held.since = l.touch(now)
@@ -67,7 +67,7 @@ func (l *Ledger) Begin(asked tenants.Claim, now time.Time) error {
 	}
 	l.planUses(now)
 	for entry, used := range l.uses {
-		for _, address := range asked.Addresses {
+		for _, address := range request.Addresses {
 			if held := l.claims[address]; held.byPrefix && !held.active && entry.Tenant == held.tenant {
 				held.since = max(held.since, used.since)
 			}
@@ -91,10 +91,10 @@ func (l *Ledger) mode(address netip.Addr, tenant string) (byPrefix bool, blocked
 }
 
 // Decide grants a claim that was begun, or says what stands in its way. Once granted it is this node's until Release.
-func (l *Ledger) Decide(asked tenants.Claim, now time.Time) *Blocked {
-	for _, address := range asked.Addresses {
+func (l *Ledger) Decide(claim tenants.Claim, now time.Time) *Blocked {
+	for _, address := range claim.Addresses {
 		held := l.claims[address]
-		if held == nil || held.owner != asked.Owner || held.tenant != asked.Tenant {
+		if held == nil || held.owner != claim.Owner || held.tenant != claim.Tenant {
 			return refusal(tenants.ErrTaken, "the claim of %s was given up meanwhile", address)
 		}
 		if held.active {
@@ -104,7 +104,7 @@ func (l *Ledger) Decide(asked tenants.Claim, now time.Time) *Blocked {
 			return blocked
 		}
 	}
-	for _, address := range asked.Addresses {
+	for _, address := range claim.Addresses {
 		l.activate(address, now)
 	}
 	l.refresh(now)
@@ -143,10 +143,10 @@ func (l *Ledger) Settle(now time.Time) {
 
 // Withdraw gives up what of the claim was not granted. What was granted once stays until Release: after a restart its
 // pod may still run with the flows of before.
-func (l *Ledger) Withdraw(asked tenants.Claim, now time.Time) {
-	for _, address := range asked.Addresses {
+func (l *Ledger) Withdraw(claim tenants.Claim, now time.Time) {
+	for _, address := range claim.Addresses {
 		held := l.claims[address]
-		if held == nil || held.active || held.owner != asked.Owner {
+		if held == nil || held.active || held.owner != claim.Owner {
 			continue
 		}
 		if held.proven {

@@ -42,7 +42,7 @@ func (l *Ledger) expireReleased(now time.Time) (next time.Time) {
 
 func (l *Ledger) expireUses(now time.Time) (next time.Time) {
 	for entry, used := range l.uses {
-		if used.wanted || used.leftAt == 0 || l.views.confirmed < used.leftAt || l.occupied(entry) {
+		if used.want || used.leftAt == 0 || l.views.confirmed < used.leftAt || l.occupied(entry) {
 			continue
 		}
 		if now.Before(used.busyUntil) {
@@ -103,9 +103,9 @@ func (l *Ledger) drained(id string, generation int64, now time.Time) int64 {
 	return generation
 }
 
-func earliest(one, other time.Time) time.Time {
-	if one.IsZero() || !other.IsZero() && other.Before(one) {
+func earliest(a, other time.Time) time.Time {
+	if a.IsZero() || !other.IsZero() && other.Before(a) {
 		return other
 	}
-	return one
+	return a
 }

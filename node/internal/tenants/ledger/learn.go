@@ -122,10 +122,10 @@ func (l *Ledger) learnPolicy(snapshot tenants.Snapshot, now time.Time) {
 // Unexplained says why nobody can know what all others hold: a record that is no text at all and was never seen
 // otherwise, or one that a node still acts by and that this one has never seen. Then nothing new is proven.
 func (l *Ledger) Unexplained() []string {
-	var why []string
+	var reasons []string
 	for _, name := range sorted(l.unreadable) {
 		if l.unreadable[name].Unknown && l.records[name] == nil {
-			why = append(why, l.spoilt(name))
+			reasons = append(reasons, l.spoilt(name))
 		}
 	}
 	for _, record := range l.records {
@@ -134,24 +134,24 @@ func (l *Ledger) Unexplained() []string {
 		}
 		for id, generation := range record.Seen {
 			if generation != tenants.Gone && id != l.ID() && l.records[id] == nil && l.ghosts[id] == nil {
-				why = append(why, fmt.Sprintf("node %s still acts by record %s, which was taken away", record.Node, id))
+				reasons = append(reasons, fmt.Sprintf("node %s still acts by record %s, which was taken away", record.Node, id))
 			}
 		}
 	}
-	slices.Sort(why)
-	return why
+	slices.Sort(reasons)
+	return reasons
 }
 
 // quarantined records cannot be read; others are served all the same. One that could be read before stands for what it
 // said then. Whatever it names is nobody else's, and it has confirmed nothing since.
 func (l *Ledger) quarantined() []string {
-	var why []string
+	var reasons []string
 	for _, name := range sorted(l.unreadable) {
 		if !l.unreadable[name].Unknown || l.records[name] != nil {
-			why = append(why, l.spoilt(name))
+			reasons = append(reasons, l.spoilt(name))
 		}
 	}
-	return why
+	return reasons
 }
 
 func (l *Ledger) spoilt(name string) string {

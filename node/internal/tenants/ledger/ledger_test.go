@@ -34,7 +34,7 @@ func publish(ledger *Ledger, now time.Time, others ...*tenants.Record) *tenants.
 	return record
 }
 
-func asked(tenant, address string) tenants.Claim {
+func claimOf(tenant, address string) tenants.Claim {
 	return tenants.Claim{Tenant: tenant, Owner: "o/" + address, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
 }
 
@@ -58,8 +58,8 @@ func confirm(ledger *Ledger, local string, now time.Time) {
 func TestReleaseWaitsForANodeThatItsNodeHasNotHeardOf(t *testing.T) {
 	ledger := New("one", start)
 	publish(ledger, start)
-	claimed(t, ledger, asked("ns:a", "10.1.0.1"))
-	ledger.Release(asked("ns:a", "10.1.0.1").Addresses, start)
+	claimed(t, ledger, claimOf("ns:a", "10.1.0.1"))
+	ledger.Release(claimOf("ns:a", "10.1.0.1").Addresses, start)
 	confirm(ledger, "ns:a", start)
 	later := start.Add(2 * Drain)
 	ledger.Acked(ledger.Record(later), later)
@@ -90,7 +90,7 @@ func TestRecordThatANodeStillActsByAndNobodyCanFind(t *testing.T) {
 	two := &tenants.Record{
 		Node: "two", Instance: "00000000", Generation: 1, Revision: 1, Seen: map[string]int64{"three.11111111": 4},
 	}
-	claim := asked("ns:a", "10.1.0.1")
+	claim := claimOf("ns:a", "10.1.0.1")
 	ledger.Learn(snapshot(), 0, start)
 	if err := ledger.Begin(claim, start); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestRecordDeletedByHandIsMourned(t *testing.T) {
 	}
 	publish(ledger, start, two, three)
 	confirm(ledger, "ns:b", start)
-	claim := asked("ns:b", "10.1.0.1")
+	claim := claimOf("ns:b", "10.1.0.1")
 	if err := ledger.Begin(claim, start); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestPrefixStaysPublishedUntilTheFlowsAreWithoutIt(t *testing.T) {
 	red := snapshot()
 	red.Policy = &tenants.Policy{Tenants: []tenants.Tenant{{Name: "red", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}}
 	ledger.Learn(red, 0, start)
-	claim := asked("red", "10.1.0.1")
+	claim := claimOf("red", "10.1.0.1")
 	if err := ledger.Begin(claim, start); err != nil {
 		t.Fatal(err)
 	}

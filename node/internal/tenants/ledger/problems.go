@@ -67,14 +67,14 @@ func (l *Ledger) stolen() []string {
 	var problems []string
 	for address, all := range l.contested {
 		stands := l.first[address]
-		for _, one := range all {
+		for _, holder := range all {
 			switch {
 			case stands == "":
 				problems = append(problems, fmt.Sprintf("%s is let in nowhere: record %s names it for tenant %s, another one for another",
-					address, one.id, one.tenant))
-			case one.id != stands:
+					address, holder.id, holder.tenant))
+			case holder.id != stands:
 				problems = append(problems, fmt.Sprintf("record %s names %s for tenant %s, which record %s had before: that is not heeded; "+
-					"see who writes that record", one.id, address, one.tenant, stands))
+					"see who writes that record", holder.id, address, holder.tenant, stands))
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func (l *Ledger) disputed(now time.Time) []string {
 		}
 	}
 	for entry, used := range l.uses {
-		if !used.wanted || used.since > l.checked {
+		if !used.want || used.since > l.checked {
 			continue
 		}
 		for _, record := range l.records {

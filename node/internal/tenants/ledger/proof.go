@@ -15,8 +15,8 @@ func (l *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *Blocke
 	// Not current: this node may have been off, and taken away from the directory, without knowing.
 	if l.evicted || !l.current || !l.ready || l.checked < held.since {
 		detail := fmt.Sprintf("the claim of %s is not published yet", address)
-		if why := l.Unexplained(); len(why) > 0 {
-			detail = why[0]
+		if reasons := l.Unexplained(); len(reasons) > 0 {
+			detail = reasons[0]
 		}
 		return &Blocked{Reason: tenants.ErrUnreachable, Detail: detail}
 	}

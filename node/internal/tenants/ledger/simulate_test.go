@@ -192,18 +192,18 @@ func (w *world) boot(m *machine) {
 	owners := []string{}
 	for _, address := range slices.SortedFunc(maps.Keys(m.pods), netip.Addr.Compare) {
 		owners = append(owners, m.pods[address].owner)
-		asked := tenants.Claim{Tenant: m.pods[address].tenant, Owner: m.pods[address].owner, Addresses: []netip.Addr{address}}
-		if m.ledger.Begin(asked, w.now) != nil {
+		claim := tenants.Claim{Tenant: m.pods[address].tenant, Owner: m.pods[address].owner, Addresses: []netip.Addr{address}}
+		if m.ledger.Begin(claim, w.now) != nil {
 			w.stop(m, address)
 			continue
 		}
-		if m.ledger.Decide(asked, w.now) != nil {
+		if m.ledger.Decide(claim, w.now) != nil {
 			w.stop(m, address)
-			m.asking[address] = asked
+			m.asking[address] = claim
 		}
 	}
-	for _, asked := range m.asking {
-		owners = append(owners, asked.Owner)
+	for _, claim := range m.asking {
+		owners = append(owners, claim.Owner)
 	}
 	m.ledger.Retain(owners, w.now)
 	w.tell("%s boots as %s with %d pods", m.name, m.ledger.ID(), len(m.pods))
@@ -254,10 +254,10 @@ func (w *world) check() {
 }
 
 func (w *world) checkDisjoint(m *machine) {
-	for i, one := range m.flows.Members {
+	for i, member := range m.flows.Members {
 		for _, other := range m.flows.Members[i+1:] {
-			if one.Tenant != other.Tenant && one.Prefix.Overlaps(other.Prefix) {
-				w.fail("%s has %v and %v", m.name, one, other)
+			if member.Tenant != other.Tenant && member.Prefix.Overlaps(other.Prefix) {
+				w.fail("%s has %v and %v", m.name, member, other)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (l *Ledger) Own(record *tenants.Record) Own {
 func (l *Ledger) Known() Known {
 	known := Known{ID: l.ID(), Checked: l.checked, Policy: l.policy}
 	for address := range l.contested {
-		if id, told := l.first[address]; told {
+		if id, seen := l.first[address]; seen {
 			if known.First == nil {
 				known.First = map[netip.Addr]string{}
 			}

@@ -31,7 +31,7 @@ func TestWhatIsOlderThanWhatWasSaidIsNotGoneBy(t *testing.T) {
 		Addresses: []tenants.Address{{Address: netip.MustParseAddr("10.1.0.2"), Tenant: "ns:a"}},
 	}
 	publish(ledger, start, two)
-	claimed(t, ledger, asked("ns:a", "10.1.0.1"), two)
+	claimed(t, ledger, claimOf("ns:a", "10.1.0.1"), two)
 	confirm(ledger, "ns:a", start)
 	before := again(t, ledger.Known())
 	next := *two
@@ -52,7 +52,7 @@ func TestWhatIsOlderThanWhatWasSaidIsNotGoneBy(t *testing.T) {
 		if view, _ := restored.View([]string{"ns:a"}, start); len(view.Members) != try.want {
 			t.Errorf("%s: %v is let in", name, view.Members)
 		}
-		if blocked := restored.Decide(asked("ns:a", "10.1.0.1"), start); blocked != nil {
+		if blocked := restored.Decide(claimOf("ns:a", "10.1.0.1"), start); blocked != nil {
 			t.Errorf("%s: what it held is not its own: %v", name, blocked)
 		}
 		publish(restored, start, &next)
@@ -70,15 +70,15 @@ func TestNewsThatMayBeOlderThanTheDiskIsNotBelieved(t *testing.T) {
 		Released: []tenants.Released{{Address: netip.MustParseAddr("10.1.0.2"), Tenant: "ns:a", Generation: 2}},
 	}
 	publish(ledger, start, two)
-	claimed(t, ledger, asked("ns:a", "10.1.0.1"), two)
+	claimed(t, ledger, claimOf("ns:a", "10.1.0.1"), two)
 	confirm(ledger, "ns:a", start)
 	restored := Restore(again(t, ledger.Own(ledger.Record(start))), again(t, ledger.Known()), start)
 	old := &tenants.Record{
 		Node: "two", Instance: "00000000", Generation: 1, Revision: 1,
 		Addresses: []tenants.Address{{Address: netip.MustParseAddr("10.1.0.2"), Tenant: "ns:a"}},
 	}
-	for _, told := range []tenants.Snapshot{snapshot(), snapshot(old)} {
-		restored.Learn(told, 0, start)
+	for _, published := range []tenants.Snapshot{snapshot(), snapshot(old)} {
+		restored.Learn(published, 0, start)
 		restored.Acked(restored.Record(start), start)
 		if view, _ := restored.View([]string{"ns:a"}, start); len(view.Members) != 1 {
 			t.Fatalf("%v is let in", view.Members)

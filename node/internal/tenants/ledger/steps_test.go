@@ -125,34 +125,34 @@ func (w *world) ask(m *machine) {
 		return
 	}
 	tenant := simulatedTenants[w.random.IntN(len(simulatedTenants))]
-	asked := tenants.Claim{Tenant: tenant, Rail: "rail0", Owner: fmt.Sprintf("net/%d/%s", len(w.story), m.name), Addresses: []netip.Addr{address}}
-	if err := m.ledger.Begin(asked, w.now); err != nil {
+	claim := tenants.Claim{Tenant: tenant, Rail: "rail0", Owner: fmt.Sprintf("net/%d/%s", len(w.story), m.name), Addresses: []netip.Addr{address}}
+	if err := m.ledger.Begin(claim, w.now); err != nil {
 		return
 	}
-	m.asking[address] = asked
+	m.asking[address] = claim
 	w.tell("%s asks for %s for %s", m.name, address, tenant)
 }
 
 func (w *world) decide(m *machine) {
 	for _, address := range slices.SortedFunc(maps.Keys(m.asking), netip.Addr.Compare) {
-		asked := m.asking[address]
-		blocked := m.ledger.Decide(asked, w.now)
+		claim := m.asking[address]
+		blocked := m.ledger.Decide(claim, w.now)
 		if blocked == nil {
 			if m.ledger.claims[address].byPrefix {
 				w.save(m, m.ledger.Draft(w.now))
 			}
-			m.pods[address] = pod{asked.Tenant, asked.Owner}
+			m.pods[address] = pod{claim.Tenant, claim.Owner}
 			w.granted++
-			if last := w.lastOf[address]; last != "" && last != asked.Tenant {
+			if last := w.lastOf[address]; last != "" && last != claim.Tenant {
 				w.reused++
 			}
-			w.lastOf[address] = asked.Tenant
-			w.tell("%s runs a pod of %s with %s", m.name, asked.Tenant, address)
+			w.lastOf[address] = claim.Tenant
+			w.tell("%s runs a pod of %s with %s", m.name, claim.Tenant, address)
 			delete(m.asking, address)
 		} else if blocked.Final || w.random.IntN(60) == 0 {
-			m.ledger.Withdraw(asked, w.now)
-			m.ledger.Release(asked.Addresses, w.now)
-			w.tell("%s gives up %s for %s: %v", m.name, address, asked.Tenant, blocked)
+			m.ledger.Withdraw(claim, w.now)
+			m.ledger.Release(claim.Addresses, w.now)
+			w.tell("%s gives up %s for %s: %v", m.name, address, claim.Tenant, blocked)
 			delete(m.asking, address)
 		}
 	}

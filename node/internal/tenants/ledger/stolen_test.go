@@ -32,10 +32,10 @@ func member(address, tenant string) plan.Member {
 	return plan.Member{Prefix: tenants.Host(netip.MustParseAddr(address)), Tenant: tenant}
 }
 
-func hasProblem(t *testing.T, ledger *Ledger, words string) {
+func hasProblem(t *testing.T, ledger *Ledger, want string) {
 	t.Helper()
-	if told := ledger.Problems(start); !slices.ContainsFunc(told, func(one string) bool { return strings.Contains(one, words) }) {
-		t.Errorf("%q is not told in %q", words, told)
+	if told := ledger.Problems(start); !slices.ContainsFunc(told, func(problem string) bool { return strings.Contains(problem, want) }) {
+		t.Errorf("%q is not told in %q", want, told)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestAForeignLiveAddressCannotBeTaken(t *testing.T) {
 	live, evil := naming("live", "10.1.0.1", "ns:a", 1), silent("evil")
 	ledger := New("one", start)
 	publish(ledger, start, live, evil)
-	claimed(t, ledger, asked("ns:a", "10.1.0.2"), live, evil)
+	claimed(t, ledger, claimOf("ns:a", "10.1.0.2"), live, evil)
 	want := []plan.Member{member("10.1.0.1", "ns:a"), member("10.1.0.2", "ns:a")}
 	for step, address := range []string{"10.1.0.1", "10.1.0.2"} {
 		evil = naming("evil", address, "ns:evil", int64(step+2))
@@ -78,7 +78,7 @@ func silentAgain(node string, revision int64) *tenants.Record {
 func TestWhoWasFirstThatCannotBeToldIsNobody(t *testing.T) {
 	ledger := New("one", start)
 	publish(ledger, start, naming("live", "10.1.0.1", "ns:a", 1), naming("evil", "10.1.0.1", "ns:evil", 1))
-	if found := membersOf(ledger); slices.ContainsFunc(found, func(one plan.Member) bool { return one.Tenant != "" }) {
+	if found := membersOf(ledger); slices.ContainsFunc(found, func(member plan.Member) bool { return member.Tenant != "" }) {
 		t.Errorf("members %v", found)
 	}
 	hasProblem(t, ledger, "10.1.0.1 is let in nowhere")

@@ -15,7 +15,7 @@ type use struct {
 	// since: the generation that first published it.
 	since int64
 	// wanted by the policy and the tenants that have pods here.
-	wanted bool
+	want bool
 	// leftAt: the first view without it.
 	leftAt uint64
 	// busyUntil: a pod in it may have sent what is still on its way.
@@ -24,26 +24,26 @@ type use struct {
 
 // planUses publishes the prefixes of the tenants that have pods here, and of those open to them.
 func (l *Ledger) planUses(now time.Time) {
-	wanted := map[tenants.Use]bool{}
+	want := map[tenants.Use]bool{}
 	if l.rules != nil {
 		for tenant := range l.scope(l.here()) {
 			prefixes, _ := l.rules.Prefixes(tenant)
 			for _, prefix := range prefixes {
-				wanted[tenants.Use{Prefix: prefix, Tenant: tenant}] = true
+				want[tenants.Use{Prefix: prefix, Tenant: tenant}] = true
 			}
 		}
 	}
-	for _, entry := range slices.SortedFunc(maps.Keys(wanted), compareUses) {
+	for _, entry := range slices.SortedFunc(maps.Keys(want), compareUses) {
 		if l.uses[entry] == nil {
 			l.uses[entry] = &use{since: l.touch(now)}
 		}
 	}
 	for entry, used := range l.uses {
-		if used.wanted && !wanted[entry] {
+		if used.want && !want[entry] {
 			used.leftAt = 0
 			l.want(now.Add(soon))
 		}
-		used.wanted = wanted[entry]
+		used.want = want[entry]
 	}
 }
 
@@ -82,17 +82,17 @@ func (l *Ledger) busy(address netip.Addr, tenant string, now time.Time) {
 // before others were asked, what pods can have, less everything that another tenant may still have.
 func (l *Ledger) findUsable(now time.Time) {
 	l.usable = map[string][]netip.Prefix{}
-	wanted, checked := map[string][]netip.Prefix{}, map[string][]netip.Prefix{}
+	want, checked := map[string][]netip.Prefix{}, map[string][]netip.Prefix{}
 	for entry, used := range l.uses {
-		if used.wanted {
-			wanted[entry.Tenant] = append(wanted[entry.Tenant], entry.Prefix)
+		if used.want {
+			want[entry.Tenant] = append(want[entry.Tenant], entry.Prefix)
 		}
 		if used.since <= l.checked {
 			checked[entry.Tenant] = append(checked[entry.Tenant], entry.Prefix)
 		}
 	}
 	var index tenants.PrefixIndex
-	for tenant, prefixes := range wanted {
+	for tenant, prefixes := range want {
 		l.usable[tenant] = tenants.Common(prefixes, checked[tenant])
 		if l.pods != nil {
 			l.usable[tenant] = tenants.Common(l.usable[tenant], l.pods)

@@ -69,15 +69,15 @@ func (l *Ledger) refresh(now time.Time) {
 		}
 	}
 	for _, used := range l.uses {
-		if !used.wanted && used.leftAt == 0 {
+		if !used.want && used.leftAt == 0 {
 			used.leftAt = views.version
 		}
 	}
 }
 
-func same(one, other plan.Tenants) bool {
-	return maps.Equal(one.Numbers, other.Numbers) && slices.Equal(one.Members, other.Members) &&
-		slices.Equal(one.Pairs, other.Pairs)
+func same(a, other plan.Tenants) bool {
+	return maps.Equal(a.Numbers, other.Numbers) && slices.Equal(a.Members, other.Members) &&
+		slices.Equal(a.Pairs, other.Pairs)
 }
 
 // stamps of all records that a view is made from.
@@ -136,17 +136,17 @@ type holder struct{ id, tenant string }
 func (l *Ledger) holders() map[netip.Addr]string {
 	found, contested := map[netip.Addr]holder{}, map[netip.Addr][]holder{}
 	enter := func(address netip.Addr, tenant, id string) {
-		one := holder{id, tenant}
+		h := holder{id, tenant}
 		other, taken := found[address]
 		if !taken {
-			found[address] = one
+			found[address] = h
 			return
 		}
 		if other.tenant != tenant && len(contested[address]) == 0 {
 			contested[address] = []holder{other}
 		}
 		if other.tenant != tenant || len(contested[address]) > 0 {
-			contested[address] = append(contested[address], one)
+			contested[address] = append(contested[address], h)
 		}
 	}
 	for address, held := range l.claims {
@@ -169,10 +169,10 @@ func (l *Ledger) holders() map[netip.Addr]string {
 		found[address] = l.firstOf(address, all)
 	}
 	holders, first := make(map[netip.Addr]string, len(found)), make(map[netip.Addr]string, len(found))
-	for address, one := range found {
-		holders[address] = one.tenant
-		if one.id != "" {
-			first[address] = one.id
+	for address, h := range found {
+		holders[address] = h.tenant
+		if h.id != "" {
+			first[address] = h.id
 		}
 	}
 	l.first = first
@@ -181,14 +181,14 @@ func (l *Ledger) holders() map[netip.Addr]string {
 
 // firstOf those that name an address for different tenants: this node itself, or the one that did so before; else nobody.
 func (l *Ledger) firstOf(address netip.Addr, all []holder) holder {
-	for _, one := range all {
-		if one.id == l.ID() {
-			return one
+	for _, h := range all {
+		if h.id == l.ID() {
+			return h
 		}
 	}
-	for _, one := range all {
-		if one.id == l.first[address] {
-			return one
+	for _, h := range all {
+		if h.id == l.first[address] {
+			return h
 		}
 	}
 	return holder{}

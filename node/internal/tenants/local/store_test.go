@@ -63,8 +63,8 @@ func TestOneNodeAlone(t *testing.T) {
 	if err := claim(directory, "ns:b", "10.1.0.3"); err != nil {
 		t.Errorf("a new one after a restart: %v", err)
 	}
-	if told := directory.Problems(); len(told) > 0 {
-		t.Errorf("%q", told)
+	if problems := directory.Problems(); len(problems) > 0 {
+		t.Errorf("%q", problems)
 	}
 }
 

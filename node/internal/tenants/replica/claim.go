@@ -11,18 +11,18 @@ import (
 )
 
 // Claim implements tenants.Directory.
-func (r *Replica) Claim(ctx context.Context, asked tenants.Claim) error {
+func (r *Replica) Claim(ctx context.Context, claim tenants.Claim) error {
 	ctx, cancel := context.WithTimeout(ctx, mostWait)
 	defer cancel()
 	for began, pause := time.Now(), firstPause; ; pause *= 2 {
-		if err := r.begin(ctx, asked); err != nil {
+		if err := r.begin(ctx, claim); err != nil {
 			return err
 		}
-		blocked, err := r.await(ctx, asked)
+		blocked, err := r.await(ctx, claim)
 		if err != nil || blocked == nil {
 			return err
 		}
-		refused := r.withdraw(asked, blocked)
+		refused := r.withdraw(claim, blocked)
 		if !blocked.Contended || time.Since(began) > giveBack || !sleep(ctx, pause) {
 			return refused
 		}
@@ -30,10 +30,10 @@ func (r *Replica) Claim(ctx context.Context, asked tenants.Claim) error {
 }
 
 // await the grant of a claim that was begun; else what stands in the way to the end.
-func (r *Replica) await(ctx context.Context, asked tenants.Claim) (*ledger.Blocked, error) {
+func (r *Replica) await(ctx context.Context, claim tenants.Claim) (*ledger.Blocked, error) {
 	began := time.Now()
 	for {
-		blocked, moved, err := r.decide(asked)
+		blocked, moved, err := r.decide(claim)
 		if err != nil || blocked == nil {
 			return nil, err
 		}
@@ -66,13 +66,13 @@ func sleep(ctx context.Context, length time.Duration) bool {
 }
 
 // begin writes the claim down, once there is a ledger to write it into.
-func (r *Replica) begin(ctx context.Context, asked tenants.Claim) error {
+func (r *Replica) begin(ctx context.Context, claim tenants.Claim) error {
 	began := time.Now()
 	for {
 		r.mutex.Lock()
 		moved, lost := r.moved, r.lost
 		if r.ledger != nil && r.ledger.Ruled() {
-			err := r.ledger.Begin(asked, time.Now())
+			err := r.ledger.Begin(claim, time.Now())
 			r.announce()
 			r.mutex.Unlock()
 			return err
@@ -94,14 +94,14 @@ func (r *Replica) begin(ctx context.Context, asked tenants.Claim) error {
 }
 
 // decide asks the ledger. What it grants without a publication has to be on disk before anybody acts by it.
-func (r *Replica) decide(asked tenants.Claim) (*ledger.Blocked, chan struct{}, error) {
+func (r *Replica) decide(claim tenants.Claim) (*ledger.Blocked, chan struct{}, error) {
 	r.mutex.Lock()
 	if r.starting() {
 		defer r.mutex.Unlock()
 		return &ledger.Blocked{Reason: tenants.ErrUnreachable, Detail: "it has not answered yet"}, r.moved, nil
 	}
 	before := r.ledger.Unpublished()
-	blocked := r.ledger.Decide(asked, time.Now())
+	blocked := r.ledger.Decide(claim, time.Now())
 	moved := r.moved
 	if blocked == nil {
 		r.announce()
@@ -112,8 +112,8 @@ func (r *Replica) decide(asked tenants.Claim) (*ledger.Blocked, chan struct{}, e
 		return blocked, moved, nil
 	}
 	if _, err := r.store((*ledger.Ledger).Draft); err != nil {
-		_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(asked.Addresses, now) })
-		return nil, nil, fmt.Errorf("the claim of %s is not on disk: %w", asked.Owner, err)
+		_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(claim.Addresses, now) })
+		return nil, nil, fmt.Errorf("the claim of %s is not on disk: %w", claim.Owner, err)
 	}
 	return nil, moved, nil
 }
@@ -141,8 +141,8 @@ func (r *Replica) patience(blocked *ledger.Blocked, waited time.Duration) (time.
 }
 
 // withdraw what is not granted, and say why.
-func (r *Replica) withdraw(asked tenants.Claim, blocked *ledger.Blocked) error {
-	_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Withdraw(asked, now) })
+func (r *Replica) withdraw(claim tenants.Claim, blocked *ledger.Blocked) error {
+	_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Withdraw(claim, now) })
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if errors.Is(blocked, tenants.ErrUnreachable) {

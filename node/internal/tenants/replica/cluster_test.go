@@ -157,7 +157,7 @@ func (n *node) mustClaim(tenant string, addresses ...string) {
 }
 
 // mustRefuse a claim for this reason, which the words are of, once all have told what they know.
-func (n *node) mustRefuse(reason error, words, tenant, address string) {
+func (n *node) mustRefuse(reason error, want, tenant, address string) {
 	n.cluster.t.Helper()
 	testlab.UntilRight(n.cluster.t, func() string {
 		// What waits for others waits until its time is over.
@@ -165,7 +165,7 @@ func (n *node) mustRefuse(reason error, words, tenant, address string) {
 		if err == nil {
 			n.cluster.t.Fatalf("%s got %s for %s", n.name, address, tenant)
 		}
-		if errors.Is(err, reason) && strings.Contains(err.Error(), words) {
+		if errors.Is(err, reason) && strings.Contains(err.Error(), want) {
 			return ""
 		}
 		return fmt.Sprintf("%s for %s: %v", address, tenant, err)
@@ -218,13 +218,13 @@ func (n *node) seesTenant(address, tenant string) {
 	})
 }
 
-func (n *node) hasProblem(words string) {
+func (n *node) hasProblem(want string) {
 	n.cluster.t.Helper()
 	testlab.UntilRight(n.cluster.t, func() string {
-		if slices.ContainsFunc(n.all(), func(problem string) bool { return strings.Contains(problem, words) }) {
+		if slices.ContainsFunc(n.all(), func(problem string) bool { return strings.Contains(problem, want) }) {
 			return ""
 		}
-		return fmt.Sprintf("%s has no problem with %q: %q", n.name, words, n.all())
+		return fmt.Sprintf("%s has no problem with %q: %q", n.name, want, n.all())
 	})
 }
 

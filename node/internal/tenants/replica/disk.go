@@ -30,7 +30,7 @@ func (d *disk) knownPath() string { return filepath.Join(d.folder, "known.json")
 
 // load the ledger of this node; nil where there is none. A damaged file is put aside, told and never used: without what
 // this node published it is asked back from the directory, without what it knew nothing is let in until it is read anew.
-func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, told string, err error) {
+func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, warning string, err error) {
 	var own ledger.Own
 	var known ledger.Known
 	ownFault := read(d.ownPath(), &own)
@@ -59,14 +59,14 @@ func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, told s
 			return nil, "", fmt.Errorf("state of the tenant directory: %w", file.fault)
 		}
 	}
-	told = strings.Join(asides, "; ")
+	warning = strings.Join(asides, "; ")
 	if ownFault != nil {
-		return nil, told, nil
+		return nil, warning, nil
 	}
 	if knownFault != nil {
 		known = ledger.Known{}
 	}
-	return ledger.Restore(own, known, now), told, nil
+	return ledger.Restore(own, known, now), warning, nil
 }
 
 func read(path string, into any) error {

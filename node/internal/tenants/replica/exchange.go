@@ -14,7 +14,7 @@ import (
 
 const (
 	// answer is how long the store may take for one call.
-	answer = 5 * time.Second
+	replyTimeout = 5 * time.Second
 	// Tries after a failure: the first soon, then ever more seldom.
 	firstRetry, lastRetry = 100 * time.Millisecond, 5 * time.Second
 	// idle is how often to look although nothing happened.
@@ -125,11 +125,11 @@ func delay(limiter *rate.Limiter, now time.Time) time.Duration {
 	return wait
 }
 
-func sooner(one, other time.Time) time.Time {
-	if one.IsZero() || !other.IsZero() && other.Before(one) {
+func sooner(a, other time.Time) time.Time {
+	if a.IsZero() || !other.IsZero() && other.Before(a) {
 		return other
 	}
-	return one
+	return a
 }
 
 // start a ledger for a node that has none on its disk: with the record that it published before, if it did.
@@ -252,11 +252,11 @@ func (r *Replica) remove(ctx context.Context, now time.Time) error {
 }
 
 // attempt a call of the store, and remember since when it fails.
-func (r *Replica) attempt(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	callCtx, cancel := context.WithTimeout(ctx, answer)
+func (r *Replica) attempt(ctx context.Context, name string, do func(ctx context.Context) error) error {
+	callCtx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	hung := time.AfterFunc(answer+time.Second, func() {
-		r.miss(fmt.Errorf("%s has had no answer for %s", what, answer+time.Second))
+	hung := time.AfterFunc(replyTimeout+time.Second, func() {
+		r.miss(fmt.Errorf("%s has had no answer for %s", name, replyTimeout+time.Second))
 	})
 	err := do(callCtx)
 	hung.Stop()
@@ -264,7 +264,7 @@ func (r *Replica) attempt(ctx context.Context, what string, do func(ctx context.
 	case err == nil, errors.Is(err, tenants.ErrRemoved), errors.Is(err, tenants.ErrForeign):
 		r.found()
 	case ctx.Err() == nil:
-		r.miss(fmt.Errorf("%s: %w", what, err))
+		r.miss(fmt.Errorf("%s: %w", name, err))
 	}
 	return err
 }

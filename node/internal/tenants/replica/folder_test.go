@@ -19,58 +19,58 @@ import (
 func TestAddressIsLetInOnAllNodesOfItsTenant(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two, three := c.start("one"), c.start("two"), c.start("three")
+	peer, two, three := c.start("one"), c.start("two"), c.start("three")
 	two.mustClaim("ns:a", "10.1.0.2")
 	three.mustClaim("ns:b", "10.1.0.3")
-	one.mustClaim("ns:a", "10.1.0.1", "fd00::1")
-	if missing := one.confirmed("10.1.0.1", "fd00::1"); len(missing) > 0 {
+	peer.mustClaim("ns:a", "10.1.0.1", "fd00::1")
+	if missing := peer.confirmed("10.1.0.1", "fd00::1"); len(missing) > 0 {
 		t.Fatalf("not confirmed by %v", missing)
 	}
 	for _, address := range []string{"10.1.0.1", "fd00::1", "10.1.0.2"} {
-		one.seesTenant(address, "ns:a")
+		peer.seesTenant(address, "ns:a")
 		two.seesTenant(address, "ns:a")
 		three.seesTenant(address, "") // another tenant's node needs to know nothing of it
 	}
-	one.mustClaim("ns:a", "10.1.0.1", "fd00::1") // the same again
+	peer.mustClaim("ns:a", "10.1.0.1", "fd00::1") // the same again
 }
 
 func TestNodeWithoutPodsIsKnownAndConfirms(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
+	peer, two := c.start("one"), c.start("two")
 	c.recordsOf("two", 1)
 	two.change(func() { two.local["ns:a"]++ })
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	two.seesTenant("10.1.0.1", "ns:a")
-	one.release("ns:a", "10.1.0.1")
-	one.mustClaim("ns:b", "10.1.0.1")
+	peer.release("ns:a", "10.1.0.1")
+	peer.mustClaim("ns:b", "10.1.0.1")
 	two.seesTenant("10.1.0.1", "")
 }
 
 func TestAddressOfAnotherAttachmentIsTaken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	for _, tenant := range []string{"ns:a", "ns:b"} {
 		two.mustRefuse(tenants.ErrTaken, "10.1.0.1 is held by tenant ns:a on node one", tenant, "10.1.0.1")
 	}
-	err := one.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "another", Addresses: parse([]string{"10.1.0.1"})})
+	err := peer.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "another", Addresses: parse([]string{"10.1.0.1"})})
 	if !errors.Is(err, tenants.ErrTaken) {
 		t.Errorf("another owner on the same node: %v", err)
 	}
-	one.seesTenant("10.1.0.1", "ns:a")
+	peer.seesTenant("10.1.0.1", "ns:a")
 }
 
 func TestReleasedAddressGoesToItsTenantAtOnceAndToAnotherOnceAllLetGo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two, three := c.start("one"), c.start("two"), c.start("three")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two, three := c.start("one"), c.start("two"), c.start("three")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	three.mustClaim("ns:a", "10.1.0.3")
 	three.seesTenant("10.1.0.1", "ns:a")
 	three.freeze(true)
-	one.release("ns:a", "10.1.0.1")
+	peer.release("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.1")
 	two.release("ns:a", "10.1.0.1")
 	// While three still lets ns:a in.
@@ -85,16 +85,16 @@ func TestOfManyThatAskAtOnceOneGetsTheAddress(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
 	nodes := []*node{c.start("one"), c.start("two"), c.start("three")}
-	type answer struct {
+	type result struct {
 		address string
 		node    int
 		err     error
 	}
-	answers := make(chan answer, 60)
+	answers := make(chan result, 60)
 	for round := range 20 {
 		for i, n := range nodes {
 			address := fmt.Sprintf("10.1.%d.1", round)
-			go func() { answers <- answer{address, i, n.claim(testlab.Patience, fmt.Sprintf("ns:t%d", i), address)} }()
+			go func() { answers <- result{address, i, n.claim(testlab.Patience, fmt.Sprintf("ns:t%d", i), address)} }()
 		}
 	}
 	winners := map[string]int{}
@@ -122,11 +122,11 @@ func TestOfManyThatAskAtOnceOneGetsTheAddress(t *testing.T) {
 func TestNodeThatIsCutOffKeepsWhatItKnewAndGetsNothingNew(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.2")
 	two.seesTenant("10.1.0.1", "ns:a")
-	one.seesTenant("10.1.0.2", "ns:a")
+	peer.seesTenant("10.1.0.2", "ns:a")
 	testlab.Eventually(t, "two has stored it", func() bool {
 		content, _ := os.ReadFile(filepath.Join(two.state, "known.json"))
 		return strings.Contains(string(content), "10.1.0.1")
@@ -149,18 +149,18 @@ func TestNodeThatIsCutOffKeepsWhatItKnewAndGetsNothingNew(t *testing.T) {
 	must(t, os.Rename(c.folder+".away", c.folder))
 	two.mustClaim("ns:a", "10.1.0.3")
 	two.hasNoProblem()
-	one.seesTenant("10.1.0.3", "ns:a")
+	peer.seesTenant("10.1.0.3", "ns:a")
 }
 
 func TestAddressesOfANodeThatIsOffAreFreeOnceItIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two, three := c.start("one"), c.start("two"), c.start("three")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two, three := c.start("one"), c.start("two"), c.start("three")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.2")
 	three.mustClaim("ns:a", "10.1.0.3")
 	two.seesTenant("10.1.0.1", "ns:a")
-	one.kill()
+	peer.kill()
 	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // of a node that may still run
 	records, err := folder.Forget(c.folder, "one")
 	if err != nil || records != 1 {
@@ -170,21 +170,21 @@ func TestAddressesOfANodeThatIsOffAreFreeOnceItIsForgotten(t *testing.T) {
 	three.seesTenant("10.1.0.1", "")
 	c.recordsOf("one", 0)
 	// Come back, it is a new node: what it had is another's now.
-	one.boot()
-	one.mustRefuse(tenants.ErrTaken, "", "ns:a", "10.1.0.1")
-	one.mustClaim("ns:a", "10.1.0.9")
+	peer.boot()
+	peer.mustRefuse(tenants.ErrTaken, "", "ns:a", "10.1.0.1")
+	peer.mustClaim("ns:a", "10.1.0.9")
 	three.seesTenant("10.1.0.9", "ns:a")
 }
 
 func TestRecordTakenAwayFromALivingNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.2")
 	two.seesTenant("10.1.0.1", "ns:a")
 	// Neither has anything left to say: a record that is just being written comes back, as it should.
-	if missing := append(one.confirmed("10.1.0.1"), two.confirmed("10.1.0.2")...); len(missing) > 0 {
+	if missing := append(peer.confirmed("10.1.0.1"), two.confirmed("10.1.0.2")...); len(missing) > 0 {
 		t.Fatalf("not confirmed by %v", missing)
 	}
 	found, err := filepath.Glob(filepath.Join(c.folder, "nodes", "one.*"))
@@ -194,23 +194,23 @@ func TestRecordTakenAwayFromALivingNode(t *testing.T) {
 	must(t, os.Remove(found[0]))
 	two.seesTenant("10.1.0.1", "")
 	// It notices as soon as it has something to say, and proves anew what it has.
-	one.mustClaim("ns:a", "10.1.0.5")
+	peer.mustClaim("ns:a", "10.1.0.5")
 	two.seesTenant("10.1.0.1", "ns:a")
-	one.hasNoProblem()
+	peer.hasNoProblem()
 	two.hasNoProblem()
 }
 
 func TestClaimsOfLostAttachmentsAreReleased(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("ns:a", "10.1.0.1")
-	one.mustClaim("ns:a", "10.1.0.9")
-	one.kill()
-	must(t, os.RemoveAll(one.state))
-	one.boot()
-	one.mustClaim("ns:a", "10.1.0.1") // taken over from what it had published
-	must(t, one.Retain(context.Background(), []string{"net/one/10.1.0.1"}))
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("ns:a", "10.1.0.1")
+	peer.mustClaim("ns:a", "10.1.0.9")
+	peer.kill()
+	must(t, os.RemoveAll(peer.state))
+	peer.boot()
+	peer.mustClaim("ns:a", "10.1.0.1") // taken over from what it had published
+	must(t, peer.Retain(context.Background(), []string{"net/one/10.1.0.1"}))
 	two.mustClaim("ns:b", "10.1.0.9")
 	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // what was retained
 	c.recordsOf("one", 1)

@@ -43,21 +43,21 @@ func TestRecordsThatCannotBeReadAreQuarantined(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, `{}`)
-			one := c.start("one")
-			one.mustClaim("ns:a", "10.1.0.1")
+			peer := c.start("one")
+			peer.mustClaim("ns:a", "10.1.0.1")
 			path := filepath.Join(c.folder, "nodes", "evil.00000000.json")
 			must(t, put(path))
-			one.hasProblem("evil.00000000")
+			peer.hasProblem("evil.00000000")
 			if text[name] {
-				one.workBesideQuarantine(strings.Contains(name, "a "))
+				peer.workBesideQuarantine(strings.Contains(name, "a "))
 			} else {
-				one.mustRefuse(tenants.ErrUnreachable, "evil", "ns:a", "10.1.0.2") // nobody knows what the record holds
+				peer.mustRefuse(tenants.ErrUnreachable, "evil", "ns:a", "10.1.0.2") // nobody knows what the record holds
 			}
-			one.seesTenant("10.1.0.1", "ns:a")
+			peer.seesTenant("10.1.0.1", "ns:a")
 			must(t, os.RemoveAll(path))
-			one.mustClaim("ns:a", "10.1.0.2")
-			one.mustClaim("ns:b", "10.1.0.3")
-			one.hasNoProblem()
+			peer.mustClaim("ns:a", "10.1.0.2")
+			peer.mustClaim("ns:b", "10.1.0.3")
+			peer.hasNoProblem()
 		})
 	}
 }
@@ -95,8 +95,8 @@ func touch(path string) string {
 func TestPolicyThatCannotBeReadLeavesTheLastOne(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{"tenants":[{"name":"red","namespaces":["a"]}]}`)
-	one := c.start("one")
-	if tenant, err := one.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
+	peer := c.start("one")
+	if tenant, err := peer.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
 		t.Fatalf("tenant of a: %q, %v", tenant, err)
 	}
 	for _, text := range []string{
@@ -105,17 +105,17 @@ func TestPolicyThatCannotBeReadLeavesTheLastOne(t *testing.T) {
 		`{"tenants":[{"name":"red"},{"name":"red"}]}`, `{"peerings":[{"tenants":["red"]}]}`, `{"tenant":[]}`, `[]`, ``,
 	} {
 		c.policy(text)
-		one.hasProblem("the tenants cannot be read, the last ones stay")
-		if tenant, err := one.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
+		peer.hasProblem("the tenants cannot be read, the last ones stay")
+		if tenant, err := peer.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
 			t.Errorf("%s: tenant of a: %q, %v", text, tenant, err)
 		}
 	}
 	c.policy(`{}`)
-	one.hasNoProblem()
-	if tenant, err := one.TenantOf(context.Background(), "a"); err != nil || tenant != "ns:a" {
+	peer.hasNoProblem()
+	if tenant, err := peer.TenantOf(context.Background(), "a"); err != nil || tenant != "ns:a" {
 		t.Errorf("tenant of a: %q, %v", tenant, err)
 	}
-	if _, err := one.TenantOf(context.Background(), "a;reboot"); err == nil {
+	if _, err := peer.TenantOf(context.Background(), "a;reboot"); err == nil {
 		t.Error("a namespace with a semicolon")
 	}
 }
@@ -123,14 +123,14 @@ func TestPolicyThatCannotBeReadLeavesTheLastOne(t *testing.T) {
 func TestFolderThatIsNotMountedIsNotAClusterOfOne(t *testing.T) {
 	t.Parallel()
 	c := &cluster{t: t, folder: t.TempDir()}
-	one := c.start("one")
-	one.hasProblem("mount the shared folder")
-	one.mustRefuse(tenants.ErrUnreachable, "", "ns:a", "10.1.0.1")
+	peer := c.start("one")
+	peer.hasProblem("mount the shared folder")
+	peer.mustRefuse(tenants.ErrUnreachable, "", "ns:a", "10.1.0.1")
 	if found, _ := os.ReadDir(c.folder); len(found) > 0 {
 		t.Errorf("it wrote into it: %v", found)
 	}
 	c.policy(`{}`)
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer.mustClaim("ns:a", "10.1.0.1")
 }
 
 func TestDamagedStateIsPutAsideAndAskedBack(t *testing.T) {
@@ -139,20 +139,20 @@ func TestDamagedStateIsPutAsideAndAskedBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, `{}`)
-			one, two := c.start("one"), c.start("two")
-			one.mustClaim("ns:a", "10.1.0.1")
+			peer, two := c.start("one"), c.start("two")
+			peer.mustClaim("ns:a", "10.1.0.1")
 			two.mustClaim("ns:a", "10.1.0.2")
-			one.seesTenant("10.1.0.2", "ns:a")
-			one.kill()
-			path := filepath.Join(one.state, name)
+			peer.seesTenant("10.1.0.2", "ns:a")
+			peer.kill()
+			path := filepath.Join(peer.state, name)
 			content, err := os.ReadFile(path)
 			must(t, err)
 			content[len(content)/2] ^= 1
 			must(t, os.WriteFile(path, content, 0o600))
-			one.boot()
-			one.hasProblem(path + " was damaged and is put aside")
-			one.mustClaim("ns:a", "10.1.0.1")
-			one.seesTenant("10.1.0.2", "ns:a")
+			peer.boot()
+			peer.hasProblem(path + " was damaged and is put aside")
+			peer.mustClaim("ns:a", "10.1.0.1")
+			peer.seesTenant("10.1.0.2", "ns:a")
 			two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // what one holds
 			if _, err := os.Stat(path + ".damaged"); err != nil {
 				t.Error(err)
@@ -168,36 +168,36 @@ func TestFullDiskRefusesClaimsAndForgetsNothing(t *testing.T) {
 	}
 	c := newCluster(t, `{}`)
 	state := t.TempDir()
-	if told, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "railwright-test", state).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, told)
+	if output, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "railwright-test", state).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	t.Cleanup(func() { _ = exec.Command("umount", state).Run() })
-	one := &node{cluster: c, name: "one", state: state, local: map[string]int{}, again: make(chan struct{}, 1)}
-	one.boot()
-	t.Cleanup(one.kill)
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer := &node{cluster: c, name: "one", state: state, local: map[string]int{}, again: make(chan struct{}, 1)}
+	peer.boot()
+	t.Cleanup(peer.kill)
+	peer.mustClaim("ns:a", "10.1.0.1")
 	filler, err := os.Create(filepath.Join(state, "filler"))
 	must(t, err)
 	for err == nil {
 		_, err = filler.Write(make([]byte, 4096))
 	}
 	must(t, filler.Close())
-	one.mustRefuse(tenants.ErrUnreachable, "no space left", "ns:a", "10.1.0.2")
-	one.hasProblem("state cannot be written")
+	peer.mustRefuse(tenants.ErrUnreachable, "no space left", "ns:a", "10.1.0.2")
+	peer.hasProblem("state cannot be written")
 	must(t, os.Remove(filler.Name()))
-	one.mustClaim("ns:a", "10.1.0.2")
-	one.hasNoProblem()
+	peer.mustClaim("ns:a", "10.1.0.2")
+	peer.hasNoProblem()
 }
 
 func TestTwoDaemonsWithOneName(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one := c.start("one")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer := c.start("one")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	twin := c.start("one") // without state: it takes over the record of the first
 	twin.mustClaim("ns:a", "10.1.0.2")
-	one.mustClaim("ns:a", "10.1.0.3")
-	one.hasProblem("another record")
+	peer.mustClaim("ns:a", "10.1.0.3")
+	peer.hasProblem("another record")
 	seen := map[string]bool{}
 	snapshot, err := folder.New(c.folder).Read(context.Background())
 	must(t, err)
@@ -213,34 +213,34 @@ func TestTwoDaemonsWithOneName(t *testing.T) {
 func TestStateOfAnotherNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one := c.start("one")
-	one.mustClaim("ns:a", "10.1.0.1")
-	one.kill()
-	_, err := Open(context.Background(), Settings{Node: "two", Folder: one.state, Store: folder.New(c.folder)})
+	peer := c.start("one")
+	peer.mustClaim("ns:a", "10.1.0.1")
+	peer.kill()
+	_, err := Open(context.Background(), Settings{Node: "two", Folder: peer.state, Store: folder.New(c.folder)})
 	if err == nil || !strings.Contains(err.Error(), "is the state of node one, this is two") {
 		t.Errorf("%v", err)
 	}
-	one.boot()
+	peer.boot()
 }
 
 func TestClaimsThatNobodyMayMake(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one := c.start("one")
+	peer := c.start("one")
 	for _, address := range []string{"127.0.0.1", "224.0.0.1", "fe80::1", "fe80::1%eth0", "::ffff:10.1.0.1", "0.0.0.0"} {
-		if err := one.claim(time.Second, "ns:a", address); err == nil {
+		if err := peer.claim(time.Second, "ns:a", address); err == nil {
 			t.Errorf("%s was granted", address)
 		}
 	}
 	for _, tenant := range []string{"", "ns:", "ns:A", "a b", "ns:" + strings.Repeat("a", 64), "red;drop", "ns:a/b"} {
-		if err := one.claim(time.Second, tenant, "10.1.0.1"); err == nil {
+		if err := peer.claim(time.Second, tenant, "10.1.0.1"); err == nil {
 			t.Errorf("tenant %q was granted", tenant)
 		}
 	}
-	if err := one.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "x"}); err == nil {
+	if err := peer.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "x"}); err == nil {
 		t.Error("a claim of nothing was granted")
 	}
-	if fmt.Sprint(one.all()) != "[]" {
-		t.Errorf("%v", one.all())
+	if fmt.Sprint(peer.all()) != "[]" {
+		t.Errorf("%v", peer.all())
 	}
 }

@@ -17,20 +17,20 @@ const twoPrefixes = `{"tenants":[{"name":"red","namespaces":["a"],"prefixes":["1
 func TestPrefixesOfATenantStandForItsAddresses(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, twoPrefixes)
-	one, two, three := c.start("one"), c.start("two"), c.start("three")
-	tenant, err := one.TenantOf(context.Background(), "a")
+	peer, two, three := c.start("one"), c.start("two"), c.start("three")
+	tenant, err := peer.TenantOf(context.Background(), "a")
 	if err != nil || tenant != "red" {
 		t.Fatalf("tenant of a: %q, %v", tenant, err)
 	}
-	one.mustClaim("red", "10.1.0.1", "fd00:1::1")
+	peer.mustClaim("red", "10.1.0.1", "fd00:1::1")
 	two.mustClaim("red", "10.1.0.2")
 	three.mustClaim("ns:c", "10.3.0.1")
-	if missing := one.confirmed("10.1.0.1"); len(missing) > 0 {
+	if missing := peer.confirmed("10.1.0.1"); len(missing) > 0 {
 		t.Errorf("an address that a prefix covers waits for %v", missing)
 	}
-	one.seesTenant("10.1.77.7", "red")
+	peer.seesTenant("10.1.77.7", "red")
 	two.seesTenant("fd00:1::1", "red")
-	one.seesTenant("10.3.0.1", "ns:c")
+	peer.seesTenant("10.3.0.1", "ns:c")
 	three.seesTenant("10.1.0.2", "red") // a peer
 	if files, _ := filepath.Glob(filepath.Join(c.folder, "nodes", "one.*")); len(files) != 1 {
 		t.Errorf("records of one: %v", files)
@@ -38,7 +38,7 @@ func TestPrefixesOfATenantStandForItsAddresses(t *testing.T) {
 		t.Errorf("addresses of the prefix were published: %s", content)
 	}
 	for address, reason := range map[string]error{"10.9.0.1": tenants.ErrOutside, "10.2.0.1": tenants.ErrTaken} {
-		one.mustRefuse(reason, "", "red", address)
+		peer.mustRefuse(reason, "", "red", address)
 	}
 	three.mustRefuse(tenants.ErrTaken, "10.1.0.9 lies in a prefix of tenant red", "ns:c", "10.1.0.9")
 }
@@ -46,12 +46,12 @@ func TestPrefixesOfATenantStandForItsAddresses(t *testing.T) {
 func TestOverlapOfTwoTenantsIsNeithers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{"tenants":[{"name":"red","prefixes":["10.1.0.0/16"]},{"name":"blue","prefixes":["10.1.128.0/17"]}]}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("red", "10.1.0.1")
-	one.hasProblem("10.1.128.0/17 of tenant blue lies in 10.1.0.0/16 of tenant red: it is neither's")
-	one.seesTenant("10.1.0.200", "red")
-	one.seesTenant("10.1.128.1", "")
-	for _, n := range []*node{one, two} {
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("red", "10.1.0.1")
+	peer.hasProblem("10.1.128.0/17 of tenant blue lies in 10.1.0.0/16 of tenant red: it is neither's")
+	peer.seesTenant("10.1.0.200", "red")
+	peer.seesTenant("10.1.128.1", "")
+	for _, n := range []*node{peer, two} {
 		for _, tenant := range []string{"red", "blue"} {
 			n.mustRefuse(tenants.ErrTaken, "", tenant, "10.1.128.1")
 		}
@@ -61,38 +61,38 @@ func TestOverlapOfTwoTenantsIsNeithers(t *testing.T) {
 func TestPrefixMovesToAnotherTenantOnceThePodsOfTheFirstHaveEnded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{"tenants":[{"name":"red","prefixes":["10.1.0.0/16"]},{"name":"blue"}]}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("red", "10.1.0.1")
-	one.seesTenant("10.1.0.1", "red")
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("red", "10.1.0.1")
+	peer.seesTenant("10.1.0.1", "red")
 	c.policy(`{"tenants":[{"name":"red"},{"name":"blue","prefixes":["10.1.0.0/16"]}]}`)
-	one.seesTenant("10.1.0.1", "")
-	one.hasProblem("10.1.0.1 of net/one/10.1.0.1 is let in nowhere")
+	peer.seesTenant("10.1.0.1", "")
+	peer.hasProblem("10.1.0.1 of net/one/10.1.0.1 is let in nowhere")
 	two.mustRefuse(tenants.ErrTaken, "which node one uses for tenant red", "blue", "10.1.0.2") // while a pod of red runs in it
-	one.release("red", "10.1.0.1")
+	peer.release("red", "10.1.0.1")
 	two.mustClaim("blue", "10.1.0.2")
 	two.seesTenant("10.1.0.1", "blue")
-	one.seesTenant("10.1.0.1", "")
+	peer.seesTenant("10.1.0.1", "")
 }
 
 func TestPrefixSurvivesARestartWithoutTheDirectory(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, twoPrefixes)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("red", "10.1.0.1")
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("red", "10.1.0.1")
 	two.mustClaim("red", "10.1.0.2")
-	one.seesTenant("10.1.0.2", "red")
+	peer.seesTenant("10.1.0.2", "red")
 	must(t, os.Rename(c.folder, c.folder+".away"))
-	one.mustClaim("red", "10.1.0.3")                               // proven already: needs nobody
-	one.mustRefuse(tenants.ErrUnreachable, "", "blue", "10.2.0.1") // a tenant that is new here
-	one.kill()
-	one.boot()
-	one.mustClaim("red", "10.1.0.1")
-	one.mustClaim("red", "10.1.0.3")
-	one.seesTenant("10.1.0.2", "red")
+	peer.mustClaim("red", "10.1.0.3")                               // proven already: needs nobody
+	peer.mustRefuse(tenants.ErrUnreachable, "", "blue", "10.2.0.1") // a tenant that is new here
+	peer.kill()
+	peer.boot()
+	peer.mustClaim("red", "10.1.0.1")
+	peer.mustClaim("red", "10.1.0.3")
+	peer.seesTenant("10.1.0.2", "red")
 	// A new address, by a daemon that has not reached the directory since its start.
-	one.mustRefuse(tenants.ErrUnreachable, "", "red", "10.1.0.4")
+	peer.mustRefuse(tenants.ErrUnreachable, "", "red", "10.1.0.4")
 	must(t, os.Rename(c.folder+".away", c.folder))
-	one.mustClaim("red", "10.1.0.4")
+	peer.mustClaim("red", "10.1.0.4")
 }
 
 // TestAHeldAddressOfAPrefixIsNobodyElses: a leaf may still have a route to it where its pod was. All others of the prefix
@@ -100,10 +100,10 @@ func TestPrefixSurvivesARestartWithoutTheDirectory(t *testing.T) {
 func TestAHeldAddressOfAPrefixIsNobodyElses(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, twoPrefixes)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("red", "10.1.0.1", "fd00:1::1")
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("red", "10.1.0.1", "fd00:1::1")
 	two.mustClaim("red", "10.1.0.2")
-	if err := one.Hold(t.Context(), []netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("fd00:1::1")}); err != nil {
+	if err := peer.Hold(t.Context(), []netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("fd00:1::1")}); err != nil {
 		t.Fatal(err)
 	}
 	for _, address := range []string{"10.1.0.1", "fd00:1::1"} {
@@ -111,9 +111,9 @@ func TestAHeldAddressOfAPrefixIsNobodyElses(t *testing.T) {
 	}
 	two.mustClaim("red", "10.1.0.3")
 	two.seesTenant("10.1.0.1", "red")
-	one.kill()
-	one.boot()
+	peer.kill()
+	peer.boot()
 	two.mustRefuse(tenants.ErrTaken, "is held by tenant red on node one", "red", "10.1.0.1")
-	one.release("red", "10.1.0.1", "fd00:1::1")
+	peer.release("red", "10.1.0.1", "fd00:1::1")
 	two.mustClaim("red", "10.1.0.1")
 }

@@ -148,11 +148,11 @@ func (r *Replica) announce() {
 	}
 }
 
-func (r *Replica) unreachable(why string) error {
+func (r *Replica) unreachable(reason string) error {
 	if r.lost != nil {
-		why = r.lost.Error()
+		reason = r.lost.Error()
 	}
-	return fmt.Errorf("%w: %s", tenants.ErrUnreachable, why)
+	return fmt.Errorf("%w: %s", tenants.ErrUnreachable, reason)
 }
 
 // TenantOf implements tenants.Directory.
