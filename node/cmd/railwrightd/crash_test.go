@@ -71,7 +71,7 @@ func TestADaemonKilledAtAnyStepLeavesNoOrphan(t *testing.T) {
 		release      railnode.Release
 		adds, delete []failpoint.Name
 	}{
-		{railnode.NewFRR, failpoint.OfAdd(), failpoint.OfDelete()},
+		{railnode.NewFRR, failpoint.AddSteps(), failpoint.DeleteSteps()},
 		// Only the steps at which FRR is told something are another program's.
 		{
 			railnode.OldFRR, []failpoint.Name{failpoint.AddFlows, failpoint.AddRoutes, failpoint.AddAdvertised},

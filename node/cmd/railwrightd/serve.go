@@ -258,7 +258,7 @@ func openStore(read config.Config, counted *metrics.Metrics, log *slog.Logger) (
 	kept, damaged, err := store.Open(filepath.Join(read.StateFolder, "attachments"))
 	for _, file := range damaged {
 		log.Error("a file of the state cannot be trusted; its attachment is not served any more", "kept_as", file.MovedTo,
-			"error", file.Why)
+			"error", file.Err)
 	}
 	counted.Damaged(len(damaged))
 	return kept, err

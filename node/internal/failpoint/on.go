@@ -12,10 +12,11 @@ import (
 	"syscall"
 )
 
-// Armed says whether this build can be made to die.
+// Armed reports whether this build has failpoints.
 const Armed = true
 
-// RAILWRIGHT_FAILPOINT=NAME dies at the first time that step is reached, RAILWRIGHT_FAILPOINT=NAME:3 at the third.
+// environment names the variable: NAME kills the process the first time that the step is reached, NAME:3 the third
+// time.
 const environment = "RAILWRIGHT_FAILPOINT"
 
 type trigger struct {
@@ -28,7 +29,7 @@ var (
 	reached atomic.Int64
 )
 
-// read panics on nonsense: a test that asks for a step that is none would pass without having tried anything.
+// read panics on invalid input: a test that names an unknown step would otherwise pass without testing anything.
 func read(text string) trigger {
 	if text == "" {
 		return trigger{}
@@ -38,17 +39,17 @@ func read(text string) trigger {
 	if counted {
 		parsed, err := strconv.ParseInt(count, 10, 32)
 		if err != nil || parsed < 1 {
-			panic(fmt.Sprintf("%s=%.80q: the number after the colon must be 1 or more", environment, text))
+			panic(fmt.Sprintf("%s=%.80q: count after the colon must be at least 1", environment, text))
 		}
 		times = parsed
 	}
 	if !Known(Name(name)) {
-		panic(fmt.Sprintf("%s=%.80q names no step", environment, text))
+		panic(fmt.Sprintf("%s=%.80q unknown step", environment, text))
 	}
 	return trigger{Name(name), times}
 }
 
-// Reach dies here if the environment says so; a step without a name is none.
+// Reach kills the process if the environment names the step. A step without a name never does.
 func Reach(name Name) {
 	if want := armed(); name == "" || want.name != name || reached.Add(1) < want.times {
 		return

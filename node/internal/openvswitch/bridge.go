@@ -163,7 +163,7 @@ func (b *bridge) lastND() (nd, known bool) {
 func (b *bridge) findND(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
-	try := []plan.Flow{plan.TryND()}
+	try := []plan.Flow{plan.NDTestFlow()}
 	b.writing.Lock()
 	before := b.expect(unknown)
 	err := errors.Join(b.client.changeFlows(ctx, b.name, try, nil),

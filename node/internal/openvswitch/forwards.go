@@ -40,7 +40,7 @@ func (c *Client) Unreached(ctx context.Context, rail plan.Rail, number uint16, a
 // those of the datapath are told to it later.
 func (c *Client) nothingCame(ctx context.Context, bridge string, number uint16, addresses []netip.Addr) ([]netip.Addr, error) {
 	came := map[netip.Addr]bool{}
-	table, cookie := plan.Arrived(number)
+	table, cookie := plan.ArrivalFlows(number)
 	var wrong error
 	err := c.ofctl(ctx, bridge, "", func(line string) {
 		_, count, isFlow, err := counted(line)
@@ -50,7 +50,7 @@ func (c *Client) nothingCame(ctx context.Context, bridge string, number uint16, 
 		}
 		fields := strings.FieldsFunc(line, func(letter rune) bool { return letter == ',' || letter == ' ' })
 		for _, address := range addresses {
-			came[address] = came[address] || slices.Contains(fields, plan.FieldOf(address))
+			came[address] = came[address] || slices.Contains(fields, plan.DestinationField(address))
 		}
 	}, "dump-flows", fmt.Sprintf("table=%d,cookie=%#x/-1", table, cookie))
 	if err := errors.Join(err, wrong); err != nil {

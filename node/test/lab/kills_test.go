@@ -130,8 +130,8 @@ func kills(t *testing.T, fabric *fabric) {
 	traffic := pods.talk(t)
 	// Rail 1's chain asks once, for both parts: all steps are tried there. Rail 0's asks twice, for flows and for routes:
 	// what differs is where the one ends and the other has not begun.
-	t.Run("in ADD, asked once", func(t *testing.T) { killsInADD(t, fabric, 1, failpoint.OfAdd()...) })
-	t.Run("in DEL, asked once", func(t *testing.T) { killsInDEL(t, fabric, 1, failpoint.OfDelete()...) })
+	t.Run("in ADD, asked once", func(t *testing.T) { killsInADD(t, fabric, 1, failpoint.AddSteps()...) })
+	t.Run("in DEL, asked once", func(t *testing.T) { killsInDEL(t, fabric, 1, failpoint.DeleteSteps()...) })
 	t.Run("in ADD, asked twice", func(t *testing.T) { killsInADD(t, fabric, 0, failpoint.AddFlows, failpoint.AddAdvertised) })
 	t.Run("in DEL, asked twice", func(t *testing.T) {
 		killsInDEL(t, fabric, 0, failpoint.DeleteWithdrawn, failpoint.DeleteFlows, failpoint.DeleteRemoved)

@@ -29,7 +29,7 @@ func TestAPowerCutInTheMiddleOfAddLeavesNothing(t *testing.T) {
 	if output, err := exec.Command("mke2fs", "-q", "-t", "ext4", "-F", disk, "64M").CombinedOutput(); err != nil {
 		t.Fatalf("mke2fs: %v\n%s", err, output)
 	}
-	steps := failpoint.OfAdd()
+	steps := failpoint.AddSteps()
 	if testing.Short() {
 		steps = []failpoint.Name{failpoint.StoreRenamed, failpoint.AddFlows, failpoint.AddAnswered}
 	}
