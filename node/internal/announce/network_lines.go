@@ -8,18 +8,19 @@ import (
 	"railwright/node/internal/announce/frrconfig"
 )
 
-// networkLines are what bgpd's running configuration announces by itself.
+// networkLines are the `network` lines in bgpd's running configuration.
 type networkLines struct {
-	// instance that bgpd runs by default, as `router bgp` wants it; empty: none yet.
+	// instance is the AS number of bgpd's default instance as `router bgp` takes it, or "" if there is none.
 	instance string
 	asn      uint32
-	// ours by rail: those with that rail's route map.
+	// ours maps rails to the prefixes of lines with that rail's route map.
 	ours map[string]map[netip.Prefix]bool
-	// theirs are the operator's, by prefix: the line.
+	// theirs maps prefixes to the operator's lines.
 	theirs map[netip.Prefix]string
 }
 
-// parseNetworkLines of `show running-config`. Only the default instance counts; an instance of a VRF is the operator's.
+// parseNetworkLines parses `show running-config`. It reads only the default instance; a VRF's instance belongs to the
+// operator.
 func parseNetworkLines(text string, rails []RailSettings) networkLines {
 	lines := networkLines{ours: map[string]map[netip.Prefix]bool{}, theirs: map[netip.Prefix]string{}}
 	owner := map[string]string{}
@@ -53,12 +54,12 @@ func parseNetworkLines(text string, rails []RailSettings) networkLines {
 	return lines
 }
 
-// enter says whether a line without indent begins the default instance.
+// enter reports whether an unindented line begins the default instance.
 func (n *networkLines) enter(arguments []string) bool {
 	if len(arguments) < 3 || arguments[0] != "router" || arguments[1] != "bgp" {
 		return false
 	}
-	// An AS number may be written 1.10, and a notation stand behind it; `vrf` and `view` make it another instance.
+	// An AS number can be written 1.10, and a notation can follow it; `vrf` and `view` name another instance.
 	if len(arguments) > 3 && arguments[3] != "as-notation" {
 		return false
 	}
@@ -76,8 +77,8 @@ func parseASN(text string) (uint32, bool) {
 	}
 	if high, low, dotted := strings.Cut(text, "."); dotted {
 		number, err := strconv.ParseUint(high, 10, 16)
-		two, other := strconv.ParseUint(low, 10, 16)
-		return uint32(number<<16 | two), err == nil && other == nil && number|two > 0
+		low16, lowErr := strconv.ParseUint(low, 10, 16)
+		return uint32(number<<16 | low16), err == nil && lowErr == nil && number|low16 > 0
 	}
 	asn, err := strconv.ParseUint(text, 10, 32)
 	return uint32(asn), err == nil && asn > 0

@@ -26,7 +26,7 @@ func (f *flowSet) answerGateway() {
 		"move:NXM_OF_ARP_TPA[]->NXM_NX_REG3[]",
 		"move:NXM_OF_ARP_SPA[]->NXM_OF_ARP_TPA[]",
 		"move:NXM_NX_REG3[]->NXM_OF_ARP_SPA[]",
-		toSender,
+		ingress,
 	), Cookie(0, Pass))
 	if f.facts.AnswersND {
 		reply := AdvertiseNeighbour(f.facts)
@@ -51,7 +51,7 @@ func AdvertiseNeighbour(facts Facts) Flow {
 			"set_field:0xe0000000->reg3,move:NXM_NX_REG3[]->ERICOXM_OF_ICMPV6_ND_RESERVED[]",
 			"set_field:2->reg3,move:NXM_NX_REG3[0..7]->ERICOXM_OF_ICMPV6_ND_OPTIONS_TYPE[]",
 			fmt.Sprintf("set_field:%v->nd_tll", facts.BridgeMAC),
-			toSender,
+			ingress,
 		),
 		Cookie: Cookie(0, Pass),
 	}

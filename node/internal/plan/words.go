@@ -15,7 +15,7 @@ const (
 	drop     = "drop"
 	fromHost = "in_port=LOCAL"
 	toHost   = "LOCAL"
-	toSender = "IN_PORT"
+	ingress  = "IN_PORT"
 	// untagged matches packets without a VLAN header: OVS's TCI is 0 for them, and has bit 0x1000 set for others.
 	untagged = "vlan_tci=0x0000/0x1fff"
 )

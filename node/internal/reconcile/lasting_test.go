@@ -63,7 +63,7 @@ func TestFlowsThatWereLostAreProgrammedAnew(t *testing.T) {
 	bench.sw.events <- openvswitch.Event{Bridge: "br0", FlowsLost: true, Why: "vswitchd came anew"}
 	bench.eventually("the flows are back", func() bool { return bench.sw.flowsOf(record.Number) > 0 })
 	bench.routes.set(func() { bench.routes.tables["rail0"] = prefixes{} })
-	bench.routes.events <- announce.Event{Why: "somebody deleted a route"}
+	bench.routes.events <- announce.Event{Reason: "somebody deleted a route"}
 	bench.eventually("the route is back", func() bool {
 		bench.routes.mutex.Lock()
 		defer bench.routes.mutex.Unlock()

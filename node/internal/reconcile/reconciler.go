@@ -174,7 +174,7 @@ func (r *Reconciler) followSwitch(ctx context.Context) {
 
 func (r *Reconciler) followRoutes(ctx context.Context) {
 	for event := range events(ctx, r.announcer.Events(ctx)) {
-		r.log.Info("routes are looked at anew", "why", event.Why)
+		r.log.Info("routes are looked at anew", "why", event.Reason)
 		for _, rail := range r.rails {
 			rail.kick(due{routes: "routes-changed"})
 		}
