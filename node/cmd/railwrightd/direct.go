@@ -74,7 +74,7 @@ func flows(ctx context.Context, arguments []string, out io.Writer) (int, error) 
 		if flow.Offloaded {
 			where = "hardware (" + flow.Layer + ")"
 		}
-		row(table, plain(flow.InPort), where, fmt.Sprint(flow.Packets), fmt.Sprint(flow.Bytes), plain(flow.Why),
+		row(table, plain(flow.InPort), where, fmt.Sprint(flow.Packets), fmt.Sprint(flow.Bytes), plain(flow.Reason),
 			plain(flow.Match)+" -> "+plain(flow.Actions))
 	}
 	return exitOK, table.Flush()
@@ -94,7 +94,7 @@ func tellFlowsJSON(out io.Writer, cached []openvswitch.CachedFlow) error {
 	all := make([]cachedFlow, 0, len(cached))
 	for _, flow := range cached {
 		entry := cachedFlow{
-			InPort: flow.InPort, Offloaded: flow.Offloaded, Layer: flow.Layer, Why: flow.Why, Packets: flow.Packets,
+			InPort: flow.InPort, Offloaded: flow.Offloaded, Layer: flow.Layer, Why: flow.Reason, Packets: flow.Packets,
 			Bytes: flow.Bytes, Match: flow.Match, Actions: flow.Actions,
 		}
 		if flow.UsedSeconds >= 0 {

@@ -196,7 +196,7 @@ var sampleFlows = []openvswitch.CachedFlow{
 		Match: "eth_type(0x0800),ipv4(src=10.1.0.5)", Actions: "3",
 	},
 	{
-		InPort: "veth2", Layer: "ovs", Why: "the userspace datapath has nothing below it", UsedSeconds: -1,
+		InPort: "veth2", Layer: "ovs", Reason: "the userspace datapath has nothing below it", UsedSeconds: -1,
 		Match: "eth_type(0x0806)", Actions: "userspace(slow_path)",
 	},
 }

@@ -236,14 +236,14 @@ func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func()
 		return err
 	}
 	if teller != nil {
-		parts.Teller = teller
+		parts.Notifier = teller
 	}
 	closing(directory.Close)
 	parts.Directory = directory
 	return nil
 }
 
-func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, kinds.Teller, error) {
+func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, kinds.PodNotifier, error) {
 	var pods []netip.Prefix
 	for _, rail := range read.EveryRail() {
 		pods = append(pods, rail.Prefixes...)

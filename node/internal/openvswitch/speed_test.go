@@ -11,8 +11,8 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// manyFlows of a node with pods of one tenant and members elsewhere, about 2,000 flows in all; and those of one pod
-// more.
+// manyFlows returns about 2,000 flows of a node with pods of one tenant and members elsewhere, and the flows of one
+// more pod.
 func manyFlows(b *testing.B, rail *lab) (flows, onePod []plan.Flow) {
 	b.Helper()
 	facts, err := rail.client.Facts(b.Context(), rail.rail)
@@ -45,7 +45,7 @@ func manyFlows(b *testing.B, rail *lab) (flows, onePod []plan.Flow) {
 	return fewer, onePod
 }
 
-// BenchmarkPrograms: go test -run=- -bench=Programs ./internal/openvswitch
+// BenchmarkPrograms measures programming: go test -run=- -bench=Programs ./internal/openvswitch
 func BenchmarkPrograms(b *testing.B) {
 	rail := newLab(b)
 	rail.programHost(b)

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// diary of what was done to the outside, in order.
+// diary records changes of the outside in order.
 type diary struct {
 	mutex sync.Mutex
 	lines []string

@@ -12,32 +12,32 @@ import (
 const (
 	metricsEvery = 15 * time.Second
 	mostTroubles = 20
-	// readyBound is below the 3 s that the DaemonSet gives a probe.
+	// readyBound is below the DaemonSet's probe timeout of 3 s.
 	readyBound = 2 * time.Second
-	// stuckAfter: every loop of ours comes round in far less.
+	// stuckAfter is far above the period of each of our loops.
 	stuckAfter = 3 * verifyEvery
 )
 
-// Problems of the daemon itself, one sentence each: what is in the way of every ADD.
+// Problems returns the problems of the daemon that fail every ADD, a sentence each.
 func (r *Reconciler) Problems() []string {
 	var problems []string
 	select {
 	case <-r.started:
 	default:
-		problems = append(problems, "railwrightd is starting: the tenant directory is being asked for the stored attachments")
+		problems = append(problems, "railwrightd is starting and claiming the addresses of stored attachments")
 	}
 	if err := r.store.Probe(); err != nil {
-		problems = append(problems, fmt.Sprintf("attachments cannot be stored: %v", err))
+		problems = append(problems, fmt.Sprintf("cannot store attachments: %v", err))
 	}
-	problems = append(problems, r.lacking()...)
+	problems = append(problems, r.missingRights()...)
 	return append(problems, r.directory.Stopped()...)
 }
 
-// Notes of single tenants, records and addresses, one sentence each: others are served all the same.
+// Notes returns problems of single tenants, records and addresses, a sentence each. They affect nothing else.
 func (r *Reconciler) Notes() []string { return r.directory.Problems() }
 
-// troubles of single attachments of a rail: no reason to refuse others.
-func (r *rail) troubles() []string {
+// troubles returns problems of single attachments of the rail. They are no reason to refuse others.
+func (r *rail) attachmentProblems() []string {
 	var problems []string
 	for _, record := range r.records() {
 		if record.Leaving() {
@@ -48,7 +48,7 @@ func (r *rail) troubles() []string {
 			problems = append(problems, fmt.Sprintf("%s has no flows: %v", record.Key, err))
 		}
 		if reason := r.reconciler.garbage.unseenOf(record.Key); reason != "" {
-			problems = append(problems, fmt.Sprintf("whether the pod of %s lives cannot be told: %s", record.Key, reason))
+			problems = append(problems, fmt.Sprintf("state of the pod of %s is unknown: %s", record.Key, reason))
 		}
 	}
 	if more := len(problems) - mostTroubles; more > 0 {
@@ -57,35 +57,36 @@ func (r *rail) troubles() []string {
 	return problems
 }
 
-// Ready is of metrics.Health: whether an ADD could be served on every rail. What could not be looked at is not ready.
+// Ready implements metrics.Health. It returns the reasons why an ADD could fail on a rail; unknown state counts as not
+// ready.
 func (r *Reconciler) Ready() []string {
 	select {
 	case <-r.started:
 	default:
 		return []string{"railwrightd is starting"}
 	}
-	lacking := append(r.lacking(), r.directory.Stopped()...)
+	lacking := append(r.missingRights(), r.directory.Stopped()...)
 	if err := r.store.Probe(); err != nil {
 		lacking = append(lacking, err.Error())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyBound)
 	defer cancel()
-	for _, problems := range askRails(r.inOrder(), func(rail *rail) []string { return rail.unready(ctx) }) {
+	for _, problems := range queryRails(r.configuredRails(), func(rail *rail) []string { return rail.unready(ctx) }) {
 		lacking = append(lacking, problems...)
 	}
 	slices.Sort(lacking)
 	return lacking
 }
 
-// lacking rights of this process.
-func (r *Reconciler) lacking() []string {
+// lacking returns the rights that this process lacks.
+func (r *Reconciler) missingRights() []string {
 	if r.rights == nil {
 		return nil
 	}
 	return r.rights()
 }
 
-// unready says what is in the way of an ADD on this rail.
+// unready returns the reasons why an ADD could fail on this rail.
 func (r *rail) unready(ctx context.Context) []string {
 	var problems []string
 	problem := func(format string, values ...any) {
@@ -93,18 +94,18 @@ func (r *rail) unready(ctx context.Context) []string {
 	}
 	switch last := r.lastSeen().outcome; {
 	case last == nil:
-		problem("it was not looked at yet")
+		problem("bridge was not checked yet")
 	case last.flows != nil:
 		problem("%v", last.flows)
 	case last.announced == nil:
-		problem("what is announced cannot be looked at: %v", last.routes)
+		problem("cannot list announced routes: %v", last.routes)
 	}
 	if up, err := r.reconciler.links.Up(r.Uplink); err != nil {
 		problem("uplink %s: %v", r.Uplink, err)
 	} else if !up {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
-	if err := r.mixed(); err != nil {
+	if err := r.checkHostAddresses(); err != nil {
 		problem("%v", err)
 	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err != nil {
@@ -115,7 +116,7 @@ func (r *rail) unready(ctx context.Context) []string {
 	return problems
 }
 
-// Alive is of metrics.Health: whether our own loops come round.
+// Alive implements metrics.Health. It reports loops that are stuck.
 func (r *Reconciler) Alive() []string {
 	var problems []string
 	select {
@@ -124,18 +125,18 @@ func (r *Reconciler) Alive() []string {
 		return nil
 	}
 	if since := time.Since(time.Unix(0, r.tended.Load())); r.tended.Load() != 0 && since > stuckAfter {
-		problems = append(problems, fmt.Sprintf("the housekeeping has not come round for %s", since.Round(time.Second)))
+		problems = append(problems, fmt.Sprintf("housekeeping has not run for %s", since.Round(time.Second)))
 	}
 	for _, rail := range r.rails {
 		if at := rail.lastSeen().at; !at.IsZero() && time.Since(at) > stuckAfter {
-			problems = append(problems, fmt.Sprintf("rail %s was not looked at since %s", rail.Name, at.UTC().Format(time.RFC3339)))
+			problems = append(problems, fmt.Sprintf("rail %s was not checked since %s", rail.Name, at.UTC().Format(time.RFC3339)))
 		}
 	}
 	slices.Sort(problems)
 	return problems
 }
 
-// keepMetrics looks at what others count, until ctx ends.
+// keepMetrics updates the metrics of rails until ctx ends.
 func (r *Reconciler) keepMetrics(ctx context.Context) {
 	for {
 		r.metrics.SetRails(r.measure(ctx))
@@ -148,8 +149,8 @@ func (r *Reconciler) keepMetrics(ctx context.Context) {
 
 func (r *Reconciler) measure(ctx context.Context) map[string]metrics.Rail {
 	cached := r.cachedFlows(ctx)
-	rails, all := r.inOrder(), map[string]metrics.Rail{}
-	for i, measured := range askRails(rails, func(rail *rail) metrics.Rail { return rail.measure(ctx) }) {
+	rails, all := r.configuredRails(), map[string]metrics.Rail{}
+	for i, measured := range queryRails(rails, func(rail *rail) metrics.Rail { return rail.measure(ctx) }) {
 		measured.CachedFlows = cached[rails[i].Name]
 		all[rails[i].Name] = measured
 	}
@@ -178,13 +179,13 @@ func (r *rail) measure(ctx context.Context) metrics.Rail {
 	return measured
 }
 
-// cachedFlows of the datapath by rail and by where they run; nil where they cannot be looked at.
+// cachedFlows counts the datapath's flows by rail and by where they run. It returns nil if they cannot be read.
 func (r *Reconciler) cachedFlows(ctx context.Context) map[string]map[string]int {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
 	flows, err := r.openVSwitch.Datapath(ctx)
 	if err != nil {
-		r.log.Debug("the datapath's flows cannot be looked at", "error", err)
+		r.log.Debug("cannot read the datapath's flows", "error", err)
 		return nil
 	}
 	railOf := map[string]string{}

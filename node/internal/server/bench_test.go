@@ -70,8 +70,8 @@ func (r *recorder) Rails(context.Context, string) []reconcile.RailState {
 	return []reconcile.RailState{{Name: "rail0", SwitchReady: true, Problems: []string{"uplink p0 has no carrier"}}}
 }
 
-func (r *recorder) List(context.Context) []reconcile.Seen {
-	return []reconcile.Seen{{
+func (r *recorder) List(context.Context) []reconcile.Observed {
+	return []reconcile.Observed{{
 		Attachment: attachment.Attachment{
 			Key: attachment.Key{Network: "n", ContainerID: "c", Interface: "i"}, Part: []attachment.Part{attachment.Routes},
 			Addresses: []netip.Addr{netip.MustParseAddr("fd00::5")}, MAC: attachment.MAC{2, 0, 0, 0, 1, 16},

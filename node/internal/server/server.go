@@ -36,7 +36,7 @@ type Network interface {
 	Check(ctx context.Context, key attachment.Key, parts []attachment.Part) ([]string, error)
 	CollectGarbage(ctx context.Context, network string, valid []attachment.Key) ([]attachment.Key, error)
 	Rails(ctx context.Context, network string) []reconcile.RailState
-	List(ctx context.Context) []reconcile.Seen
+	List(ctx context.Context) []reconcile.Observed
 	Problems() []string
 	Notes() []string
 }
@@ -232,7 +232,7 @@ func keyTo(key attachment.Key) *nodev1.Key {
 	return &nodev1.Key{Network: key.Network, ContainerId: key.ContainerID, Interface: key.Interface}
 }
 
-func attachedTo(seen reconcile.Seen) *nodev1.Attached {
+func attachedTo(seen reconcile.Observed) *nodev1.Attached {
 	attached := &nodev1.Attached{
 		Key: keyTo(seen.Key), Rail: seen.Rail, Tenant: seen.Tenant, HostInterface: seen.HostInterface, Mac: seen.MAC.String(),
 		Pod:      &nodev1.Pod{Namespace: seen.Pod.Namespace, Name: seen.Pod.Name, Uid: seen.Pod.UID},

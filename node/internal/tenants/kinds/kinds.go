@@ -34,18 +34,18 @@ type Config struct {
 }
 
 // Teller tells those whose pod it is, where the directory has a place for that.
-type Teller interface {
-	TellPod(pod attachment.Pod, reason, message string)
+type PodNotifier interface {
+	NotifyPod(pod attachment.Pod, reason, message string)
 }
 
 // Open the directory. It ends with ctx; Close waits for that. It does not wait for other nodes or servers. The teller is nil
 // where the directory has none.
-func Open(ctx context.Context, config Config) (*replica.Replica, Teller, error) {
+func Open(ctx context.Context, config Config) (*replica.Replica, PodNotifier, error) {
 	store, err := open(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tenant directory: %w", err)
 	}
-	teller, _ := store.(Teller)
+	teller, _ := store.(PodNotifier)
 	opened, err := replica.Open(ctx, replica.Settings{
 		Node: config.Node, Folder: config.StateFolder, Store: store, Log: config.Log, Pods: config.Pods,
 	})

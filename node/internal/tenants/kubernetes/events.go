@@ -118,7 +118,7 @@ func (t *teller) event(about map[string]any, key, reason, message string, now ti
 }
 
 // TellPod is of reconcile.Teller.
-func (s *Store) TellPod(pod attachment.Pod, reason, message string) {
+func (s *Store) NotifyPod(pod attachment.Pod, reason, message string) {
 	if pod.Namespace == "" || pod.Name == "" {
 		return
 	}

@@ -15,10 +15,10 @@ func TestEventsAreToldOnceAndWaitForNobody(t *testing.T) {
 	other := &Store{teller: newTeller(nil, "node-2", nil)}
 	pod := attachment.Pod{Namespace: "team-a", Name: "trainer-0", UID: "u-1"}
 	for range 3 {
-		store.TellPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
-		other.TellPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
+		store.NotifyPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
+		other.NotifyPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
 	}
-	store.TellPod(attachment.Pod{}, "NodesUnconfirmed", "of no pod")
+	store.NotifyPod(attachment.Pod{}, "NodesUnconfirmed", "of no pod")
 	if len(store.teller.queue) != 1 {
 		t.Fatalf("%d events", len(store.teller.queue))
 	}
@@ -30,7 +30,7 @@ func TestEventsAreToldOnceAndWaitForNobody(t *testing.T) {
 	}
 	for n := range 2 * mostTold {
 		pod.UID = string(rune('a' + n))
-		store.TellPod(pod, "NodesUnconfirmed", "again")
+		store.NotifyPod(pod, "NodesUnconfirmed", "again")
 	}
 	if len(store.teller.queue) != mostTold {
 		t.Errorf("%d events wait", len(store.teller.queue))
@@ -40,7 +40,7 @@ func TestEventsAreToldOnceAndWaitForNobody(t *testing.T) {
 	}
 	<-store.teller.queue
 	pod.UID = "a"
-	store.TellPod(pod, "NodesUnconfirmed", "again")
+	store.NotifyPod(pod, "NodesUnconfirmed", "again")
 	if len(store.teller.queue) != mostTold || len(store.teller.reported) != 1 {
 		t.Errorf("after an hour: %d events, %d remembered", len(store.teller.queue), len(store.teller.reported))
 	}
