@@ -112,7 +112,7 @@ func hostileCases() []hostileCase {
 		{"other JSON", replyWith(`{"br-rail0":[1]}` + end), "got array"},
 		{"a number for a word", replyWith(`{"br-rail0":{"bgpState":7}}` + end), "got number"},
 		{"deep JSON", replyWith(strings.Repeat(`{"a":`, 200000) + end), "must be JSON"},
-		{"refuses", replyWith("% Unknown command\n\x00\x00\x00\x02"), "refuses"},
+		{"refuses", replyWith("% Unknown command\n\x00\x00\x00\x02"), "refused"},
 		{"not configured", replyWith("% BGP instance not found\n" + end), "BGP instance not found"},
 		{"another's neighbor", replyWith(`{"eth9":{"bgpState":"Established"}}` + end), "no neighbor br-rail0"},
 	}

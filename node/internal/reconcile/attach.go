@@ -215,7 +215,7 @@ func (r *rail) realize(ctx context.Context, record store.Record) error {
 		if failure == nil {
 			return nil
 		}
-		if result.flows != nil || result.left[record.Key] == "" || !pause(portCtx, length) {
+		if result.flows != nil || result.unserved[record.Key] == "" || !pause(portCtx, length) {
 			return failure
 		}
 	}

@@ -175,7 +175,7 @@ func (r *Reconciler) portGone(record store.Record) bool {
 		return false
 	}
 	last := rail.lastSeen().outcome
-	return last != nil && last.flows == nil && last.left[record.Key] != ""
+	return last != nil && last.flows == nil && last.unserved[record.Key] != ""
 }
 
 // collect deletes an attachment, unless another request holds its key.

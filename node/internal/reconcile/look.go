@@ -76,7 +76,7 @@ func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]stri
 		if err == nil {
 			problems, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, planned.flows)
 		}
-		if reason := result.left[record.Key]; reason != "" {
+		if reason := result.unserved[record.Key]; reason != "" {
 			problems = append([]string{fmt.Sprintf("%s has no flows: %s", record.HostInterface, reason)}, problems...)
 		}
 		failure = err

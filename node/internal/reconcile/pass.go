@@ -89,7 +89,7 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 	}
 	flows, left := plan.Flows(r.Rail, facts, want, tenants)
 	for _, unserved := range left {
-		result.left[unserved.Key] = unserved.Reason
+		result.unserved[unserved.Key] = unserved.Reason
 	}
 	return planned{flows, version, facts.BridgeMAC, facts.Userspace, nowhere}, nil
 }

@@ -225,24 +225,24 @@ type outcome struct {
 	flows, routes error
 	// planned holds the attachments whose flows were wanted: claimed and not leaving.
 	planned map[attachment.Key]bool
-	// left holds the reasons why planned attachments got no flows, most often a missing port.
+	// unserved holds the reasons why planned attachments got no flows, most often a missing port.
 	unserved map[attachment.Key]string
 	// announced holds the announced routes, or nil if unknown.
 	announced prefixes
 }
 
 func newOutcome() *outcome {
-	return &outcome{planned: map[attachment.Key]bool{}, left: map[attachment.Key]string{}}
+	return &outcome{planned: map[attachment.Key]bool{}, unserved: map[attachment.Key]string{}}
 }
 
 // complete reports whether the pass left nothing to retry.
 func (o *outcome) complete() bool {
-	return o.flows == nil && o.routes == nil && len(o.left) == 0
+	return o.flows == nil && o.routes == nil && len(o.unserved) == 0
 }
 
 // served reports whether an attachment got its flows, provided that the bridge has any.
 func (o *outcome) served(key attachment.Key) bool {
-	return o.planned[key] && o.left[key] == ""
+	return o.planned[key] && o.unserved[key] == ""
 }
 
 // failure returns why an attachment's parts are not real, or nil.
@@ -255,9 +255,9 @@ func (o *outcome) failure(record store.Record) *Failure {
 		case !o.planned[record.Key]:
 			return fail(DirectoryUnavailable, "check the tenant directory's problems in `railwrightd status`",
 				"the tenant directory does not list the addresses as this attachment's yet")
-		case o.left[record.Key] != "":
+		case o.unserved[record.Key] != "":
 			return fail(SwitchUnavailable, "check that an earlier plugin of the chain adds the interface to the bridge",
-				"%s has no flows: %s", record.HostInterface, o.left[record.Key])
+				"%s has no flows: %s", record.HostInterface, o.unserved[record.Key])
 		}
 	}
 	if record.Has(attachment.Routes) && !o.announced.hasAll(record.Prefixes()) {
