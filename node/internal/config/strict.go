@@ -11,18 +11,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// strictly reads YAML into a struct: no field twice, none that is not known, each of its type.
-func strictly(content []byte, into any) error {
+// strictly parses YAML into a struct. It refuses duplicate and unknown fields and wrong types.
+func unmarshalStrict(content []byte, into any) error {
 	asJSON, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {
-		return fmt.Errorf("it is not YAML as it should be: %w", err)
+		return fmt.Errorf("parse YAML: %w", err)
 	}
 	var loose any
 	if err := json.Unmarshal(asJSON, &loose); err != nil {
-		return fmt.Errorf("it is not YAML as it should be: %w", err)
+		return fmt.Errorf("parse YAML: %w", err)
 	}
 	if _, isMap := loose.(map[string]any); !isMap {
-		return errors.New("it has no fields; `rails` and `tenants` are needed at least")
+		return errors.New("configuration must have fields, at least `rails` and `tenants`")
 	}
 	if err := errors.Join(unknownFields(loose, reflect.TypeOf(into).Elem(), "")...); err != nil {
 		return err
@@ -30,7 +30,7 @@ func strictly(content []byte, into any) error {
 	err = json.Unmarshal(asJSON, into)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("%s: a %s is there, %s is wanted", wrong.Field, wrong.Value, typeWord(wrong.Type))
+		return fmt.Errorf("%s: must be %s, got a %s", wrong.Field, typeWord(wrong.Type), wrong.Value)
 	}
 	return err
 }
@@ -70,7 +70,7 @@ func unknownIn(value map[string]any, want reflect.Type, path string) []error {
 		if field, isKnown := known[name]; isKnown {
 			found = append(found, unknownFields(value[name], field, where)...)
 		} else {
-			found = append(found, fmt.Errorf("%.80q is not a field; did you mean %q? (known here: %s)", where,
+			found = append(found, fmt.Errorf("unknown field %.80q; did you mean %q? (known fields: %s)", where,
 				nearest(name, sortedKeys(known)), strings.Join(sortedKeys(known), ", ")))
 		}
 	}
@@ -87,28 +87,28 @@ func sortedKeys[Value any](values map[string]Value) []string {
 }
 
 func nearest(name string, known []string) string {
-	return slices.MinFunc(known, func(a, other string) int { return distance(name, a) - distance(name, other) })
+	return slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
 }
 
-// distance of Levenshtein: how many letters to add, drop or change.
-func distance(a, other string) int {
-	row := make([]int, len(other)+1)
+// distance is the Levenshtein distance.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
 	for i := range row {
 		row[i] = i
 	}
 	for i := range len(a) {
 		diagonal := row[0]
 		row[0] = i + 1
-		for j := range len(other) {
+		for j := range len(b) {
 			change := diagonal
-			if a[i] != other[j] {
+			if a[i] != b[j] {
 				change++
 			}
 			diagonal = row[j+1]
 			row[j+1] = min(change, row[j]+1, row[j+1]+1)
 		}
 	}
-	return row[len(other)]
+	return row[len(b)]
 }
 
 func typeWord(want reflect.Type) string {

@@ -12,26 +12,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Health answers for the daemon; each problem is one sentence. None: all is well.
+// Health reports the daemon's problems, a sentence each.
 type Health interface {
-	// Alive is about the daemon's own loops: one that hangs is cured by a restart.
+	// Alive returns problems of the daemon's own loops, which a restart cures.
 	Alive() []string
-	// Ready is about what it needs to serve an ADD: no restart of it cures that.
+	// Ready returns what is missing to serve an ADD, which a restart does not cure.
 	Ready() []string
 }
 
-// Handler of /metrics, /healthz and /readyz.
+// Handler serves /metrics, /healthz and /readyz.
 func (m *Metrics) Handler(health Health) http.Handler {
 	paths := http.NewServeMux()
 	paths.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	}))
-	paths.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { tell(w, health.Alive()) })
-	paths.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { tell(w, health.Ready()) })
+	paths.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.Alive()) })
+	paths.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.Ready()) })
 	return paths
 }
 
-func tell(w http.ResponseWriter, problems []string) {
+func writeHealth(w http.ResponseWriter, problems []string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if len(problems) == 0 {
 		_, _ = fmt.Fprintln(w, "ok")
@@ -41,7 +41,7 @@ func tell(w http.ResponseWriter, problems []string) {
 	_, _ = fmt.Fprintln(w, strings.Join(problems, "\n"))
 }
 
-// Serve until ctx ends.
+// Serve serves until ctx ends.
 func (m *Metrics) Serve(ctx context.Context, listener net.Listener, health Health) error {
 	server := &http.Server{
 		Handler: m.Handler(health), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,

@@ -70,7 +70,7 @@ func withParts(request *nodev1.AddRequest, parts []nodev1.Part) *nodev1.AddReque
 
 func wantAsked(t *testing.T, lab *lab, want ...proto.Message) {
 	t.Helper()
-	requests := lab.daemon.Asked()
+	requests := lab.daemon.Requests()
 	for index := range max(len(requests), len(want)) {
 		if index >= len(requests) || index >= len(want) || !proto.Equal(requests[index], want[index]) {
 			t.Fatalf("asked\n%v\nwant\n%v", requests, want)
@@ -102,7 +102,7 @@ func TestTheSourcesChainRunsUnchanged(t *testing.T) {
 	pod := lab.pods[0]
 	lab.write(t, lab.conflist(t, "0.4.0", sourceChain()...))
 	printed := lab.must(t, "add", pod)
-	requests := lab.daemon.Asked()
+	requests := lab.daemon.Requests()
 	if len(requests) != 2 {
 		t.Fatalf("asked %v", requests)
 	}
@@ -138,7 +138,7 @@ func TestBothPartsInOneCall(t *testing.T) {
 		"type": "railwright-cni", "maxRate": "10Gb/s", "routes": []map[string]string{{"dst": "fd00::/16"}},
 	}))
 	printed := lab.must(t, "add", pod)
-	requests := lab.daemon.Asked()
+	requests := lab.daemon.Requests()
 	if len(requests) != 1 {
 		t.Fatalf("asked %v", requests)
 	}

@@ -181,7 +181,7 @@ func TestARefusedAddLeavesNothingOnceTheRuntimeHasCalledDel(t *testing.T) {
 	if !refused {
 		t.Error("it was another plugin that failed")
 	}
-	lab.daemon.Asked()
+	lab.daemon.Requests()
 	if err := runtime.DelNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
 		t.Error(err)
 	}
