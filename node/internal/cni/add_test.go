@@ -57,7 +57,7 @@ func TestEveryPluginRequestsItsPartsAndPrintsPrevResult(t *testing.T) {
 	}
 }
 
-// normal form of a result; an empty dns is left out by 1.0.0.
+// normal decodes a result. It drops an empty dns, which 1.0.0 omits.
 func normal(t *testing.T, value any) map[string]any {
 	t.Helper()
 	text, ok := value.(string)

@@ -151,7 +151,7 @@ func TestInvalidPrevResultIsRefused(t *testing.T) {
 		{"parse prevResult", edited(func(_, _ list, whole map[string]any) { whole["cniVersion"] = "0.4.0" })},
 		{"must not contain null", edited(func(_, _ list, whole map[string]any) { whole["interfaces"] = []any{nil} })},
 		{"interfaces, ips", edited(func(_, _ list, whole map[string]any) { whole["ips"] = []any{nil} })},
-		{"ips or routes", edited(func(_, _ list, whole map[string]any) { whole["routes"] = []any{nil} })},
+		{"ips and routes", edited(func(_, _ list, whole map[string]any) { whole["routes"] = []any{nil} })},
 		{`must have an interface "net1" with a sandbox`, edited(func(interfaces, _ list, _ map[string]any) { interfaces[1]["name"] = "eth9" })},
 		{`must have a single interface "net1"`, edited(func(interfaces, _ list, whole map[string]any) {
 			whole["interfaces"] = append(interfaces, interfaces[1])

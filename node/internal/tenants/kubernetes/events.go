@@ -140,7 +140,7 @@ func (s *Store) tellFaults(policy *tenants.Policy, groups, pairs []*unstructured
 	}
 	for _, fault := range slices.Concat(tenants.NewRules(*policy).Faults(), tenants.Beyond(*policy, s.pods)) {
 		if object := byName[fault.Tenant]; object != nil {
-			tell(object, fault.Why)
+			tell(object, fault.Reason)
 		}
 	}
 	for i, peering := range policy.Peerings {
