@@ -74,11 +74,6 @@ func (n Node) Text() string {
 	for _, rail := range n.Rails {
 		page.railFilter(rail)
 	}
-	for _, rail := range n.Rails {
-		if !rail.Peer.IsValid() {
-			page.advertise(rail.Interface)
-		}
-	}
 	page.addDenyAll("The leaf's routes are not needed: OpenFlow sends pods' packets to the leaf, not the host's routes.")
 	page.router(n.ASN, n.RouterID)
 	page.add(" bgp graceful-restart",
@@ -99,6 +94,11 @@ func (n Node) Text() string {
 		page.neighbor(rail.neighbor(), !rail.Peer.IsValid(), "LEAVES")
 	}
 	page.families("LEAVES", n.policy)
+	for _, rail := range n.Rails {
+		if !rail.Peer.IsValid() {
+			page.advertise(rail.Interface)
+		}
+	}
 	return page.text()
 }
 
@@ -148,11 +148,6 @@ func (l Leaf) Text() string {
 	page.comment("FRR of a rail leaf: the part that concerns its nodes. Sessions with spines are configured separately.")
 	page.addDelayTimer()
 	page.railFilter(Rail{Name: l.Rail, Prefixes: l.Prefixes})
-	for _, port := range l.Ports {
-		if _, err := netip.ParseAddr(port); err != nil {
-			page.advertise(port)
-		}
-	}
 	page.addDenyAll("Nodes need no routes: their flows send all outgoing packets to this leaf.")
 	page.router(l.ASN, l.RouterID)
 	page.group("NODES", l.BFD)
@@ -169,6 +164,11 @@ func (l Leaf) Text() string {
 		page.add(fmt.Sprintf("  neighbor NODES maximum-prefix %d restart 1", l.MaxPrefixes),
 			"A node that announces more loses its whole session, with all its pods, and may reconnect after 1 min. Keep railwrightd's max_prefixes below.")
 	})
+	for _, port := range l.Ports {
+		if _, err := netip.ParseAddr(port); err != nil {
+			page.advertise(port)
+		}
+	}
 	return page.text()
 }
 
@@ -289,12 +289,14 @@ func (d *document) families(group string, policy func(*document)) {
 	d.add("exit", "")
 }
 
-// advertise sends router advertisements on an unnumbered interface: only they tell the peer our address.
+// advertise enables router advertisements on an unnumbered interface: they are how the peers learn each other's address.
+// It must follow the neighbor: if FRR 10 already knows the address when the neighbor is configured, it creates the BFD
+// session without an interface, the BFD session stays down, and BGP waits for it forever.
 func (d *document) advertise(name string) {
 	d.add("!", "")
 	d.add("interface "+name, "")
 	d.add(" no ipv6 nd suppress-ra",
-		"Router advertisements tell the peer our link-local address, so that no address has to be configured.")
+		"Router advertisements tell the peer our link-local address, so that no address has to be configured. They follow the neighbors: FRR 10 keeps BFD down for good if it knows an address before its neighbor is configured.")
 	d.add(" ipv6 nd ra-interval 1", "Every second instead of every 10 s, so that a session comes back sooner after FRR starts.")
 	d.add(" ipv6 nd ra-lifetime 0", "Not a default router: the peer's kernel must not send the host's own packets here.")
 	d.add("exit", "")
