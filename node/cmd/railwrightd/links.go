@@ -9,13 +9,13 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// links of this host, by netlink.
+// links reads interfaces of this host by netlink.
 type links struct{}
 
 func (links) Up(name string) (bool, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
-		return false, fmt.Errorf("it cannot be looked at: %w", err)
+		return false, fmt.Errorf("read interface: %w", err)
 	}
 	return link.Attrs().OperState == netlink.OperUp, nil
 }
@@ -34,7 +34,7 @@ func (links) Within(prefixes []netip.Prefix) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var own []string
+	var addresses []string
 	for _, assigned := range found {
 		address, _ := netip.AddrFromSlice(assigned.IP)
 		address = address.Unmap()
@@ -45,7 +45,7 @@ func (links) Within(prefixes []netip.Prefix) ([]string, error) {
 		if link, err := netlink.LinkByIndex(assigned.LinkIndex); err == nil {
 			name = link.Attrs().Name
 		}
-		own = append(own, fmt.Sprintf("%v (%s)", address, name))
+		addresses = append(addresses, fmt.Sprintf("%v (%s)", address, name))
 	}
-	return own, nil
+	return addresses, nil
 }

@@ -17,16 +17,16 @@ import (
 
 func detailsOf(err error) []any { return grpcstatus.Convert(err).Details() }
 
-// leafHas both addresses of a pod in its kernel's routes.
+// leafHas reports whether the leaf's kernel has routes to both addresses of a pod.
 func (nl *nodeLab) leafHas(p *pod) bool { return nl.leaf.Has(p.add.GetAddresses()...) }
 
-// reaches says whether packets of a pod come back from an address.
+// reaches reports whether an address answers a pod's pings.
 func (p *pod) reaches(address string) bool {
 	_, err := p.Try("ping", "-c", "2", "-i", "0.05", "-W", "1", address)
 	return err == nil
 }
 
-// flowsNaming counts the bridge's flows that name any of the texts.
+// flowsNaming counts the bridge's flows that contain any of the texts.
 func (nl *nodeLab) flowsNaming(texts ...string) int {
 	count := 0
 	for _, line := range strings.Split(nl.OVS.Ofctl(nl.t, nl.rail.Bridge(), "dump-flows"), "\n") {
@@ -40,11 +40,11 @@ func (nl *nodeLab) flowsNaming(texts ...string) int {
 	return count
 }
 
-// leftOf a pod, anywhere on the node and at the leaf; empty: nothing.
+// leftOf lists traces of a pod on the node and at the leaf.
 func (nl *nodeLab) leftOf(p *pod) string {
 	var left []string
 	addresses := p.add.GetAddresses()
-	// A MAC and addresses that end where they do: 10.1.0.2 is in 10.1.0.22 too.
+	// The texts include the end of an address, because 10.1.0.2 is a prefix of 10.1.0.22.
 	if count := nl.flowsNaming("="+addresses[0]+",", "="+addresses[0]+" ", "="+addresses[1]+",", "="+addresses[1]+" ", p.add.GetMac()); count > 0 {
 		left = append(left, fmt.Sprintf("%d flows", count))
 	}
@@ -86,7 +86,8 @@ func (nl *nodeLab) mustBeGone(p *pod) {
 	})
 }
 
-// wrongWith a pod; empty where CHECK finds nothing, the leaf knows it, and it reaches whom it may.
+// wrongWith describes a problem of a pod: CHECK finds a difference, the leaf lacks its routes, or it reaches the wrong
+// pods. It returns "" if there is none.
 func (nl *nodeLab) wrongWith(p *pod) string {
 	nl.t.Helper()
 	reply, err := nl.Client.Check(railnode.Soon(nl.t), &nodev1.CheckRequest{Key: p.add.GetKey(), Parts: p.add.GetParts()})
@@ -95,23 +96,23 @@ func (nl *nodeLab) wrongWith(p *pod) string {
 	}
 	ours := p.add.GetPod().GetNamespace() == "tenant-a"
 	if !nl.leafHas(p) || p.reaches(remoteIPv4) != ours || p.reaches(remoteIPv6) != ours {
-		return fmt.Sprintf("pod %d reaches a pod of tenant-a on the other node: %v is wrong", p.n, !ours)
+		return fmt.Sprintf("pod %d reaches a pod of tenant-a on the other node: %v", p.n, !ours)
 	}
 	return ""
 }
 
-// mustWork once what others changed at the same time is real too: CHECK tells of all flows of the rail.
+// mustWork waits until a pod works, because CHECK includes the rail's flows for concurrent changes.
 func (nl *nodeLab) mustWork(p *pod) {
 	nl.t.Helper()
 	testlab.UntilRight(nl.t, func() string { return nl.wrongWith(p) })
 }
 
-func TestAPodIsServedFromADDToDEL(t *testing.T) {
+func TestPodFromADDToDEL(t *testing.T) {
 	for _, release := range []railnode.Release{railnode.NewFRR, railnode.OldFRR} {
 		t.Run(release.String(), func(t *testing.T) {
 			lab := newLab(t, release)
 			lab.restart()
-			p, two, stranger := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a"), lab.newPod(4, "tenant-b")
+			p, second, stranger := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a"), lab.newPod(4, "tenant-b")
 			began := time.Now()
 			reply, err := lab.Client.Add(railnode.Soon(lab.t), p.add)
 			if err != nil {
@@ -121,17 +122,17 @@ func TestAPodIsServedFromADDToDEL(t *testing.T) {
 			if reply.GetRail() != "rail0" || reply.GetTenant() != "ns:tenant-a" || reply.GetGatewayMac() != lab.rail.BridgeMAC() {
 				t.Errorf("%v", reply)
 			}
-			testlab.Eventually(t, "the leaf has the routes", func() bool { return lab.leafHas(p) })
-			lab.mustAdd(two, stranger)
-			testlab.Eventually(t, "the leaf has all routes", func() bool { return lab.leafHas(two) && lab.leafHas(stranger) })
-			for _, pod := range []*pod{p, two, stranger} {
+			testlab.Eventually(t, "routes at the leaf", func() bool { return lab.leafHas(p) })
+			lab.mustAdd(second, stranger)
+			testlab.Eventually(t, "all routes at the leaf", func() bool { return lab.leafHas(second) && lab.leafHas(stranger) })
+			for _, pod := range []*pod{p, second, stranger} {
 				lab.mustWork(pod)
 			}
 			if !p.reaches("10.1.0.3") || !p.reaches("fd00:1::3") {
-				t.Error("pods of one tenant do not reach each other")
+				t.Error("pods of a tenant do not reach each other")
 			}
 			if p.reaches("10.1.0.4") || stranger.reaches("fd00:1::2") {
-				t.Error("pods of two tenants reach each other")
+				t.Error("pods of different tenants reach each other")
 			}
 			listed, err := lab.Client.List(railnode.Soon(lab.t), &nodev1.ListRequest{})
 			if err != nil || len(listed.GetAttached()) != 3 {
@@ -149,13 +150,13 @@ func TestAPodIsServedFromADDToDEL(t *testing.T) {
 			t.Logf("DEL took %v", time.Since(began))
 			lab.mustBeGone(p)
 			if err := lab.remove(p); err != nil {
-				t.Errorf("a second DEL: %v", err)
+				t.Errorf("second DEL: %v", err)
 			}
 			lab.FRR.Restart(t, "bgpd")
-			testlab.Eventually(t, "the leaf has its routes again", func() bool { return lab.leafHas(two) })
+			testlab.Eventually(t, "routes back at the leaf", func() bool { return lab.leafHas(second) })
 			lab.Ready(t)
-			// bgpd sends its routes some time after the session is there: until then CHECK says so, and is right.
-			lab.mustWork(two)
+			// bgpd sends its routes a while after the session is up; until then CHECK rightly reports a difference.
+			lab.mustWork(second)
 		})
 	}
 }

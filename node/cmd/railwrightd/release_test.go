@@ -9,7 +9,7 @@ import (
 	"railwright/node/internal/release"
 )
 
-func TestTheReleaseIsToldAndNamesTheImage(t *testing.T) {
+func TestReleaseIsPrintedAndNamesTheImage(t *testing.T) {
 	var output strings.Builder
 	code, err := serve(t.Context(), []string{"--version"}, &output)
 	if code != exitOK || err != nil || output.String() != "railwrightd "+release.Version+"\n" {

@@ -12,13 +12,13 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// call the program in the node's namespace, and give its standard output, standard error and exit status.
-func (nl *nodeLab) call(t *testing.T, arguments ...string) (stdout, complained string, code int) {
+// call runs the program in the node's namespace and returns its standard output, standard error and exit status.
+func (nl *nodeLab) call(t *testing.T, arguments ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return outputs(t, nl.Host.Command(append([]string{railnode.Daemon(t)}, arguments...)...))
 }
 
-func outputs(t *testing.T, command *exec.Cmd) (stdout, complained string, code int) {
+func outputs(t *testing.T, command *exec.Cmd) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, wrong strings.Builder
 	command.Stdout, command.Stderr = &out, &wrong
@@ -30,8 +30,8 @@ func outputs(t *testing.T, command *exec.Cmd) (stdout, complained string, code i
 	return out.String(), wrong.String(), command.ProcessState.ExitCode()
 }
 
-// tell what is there, to people and to programs.
-func (nl *nodeLab) tell(t *testing.T) {
+// tell runs the verbs, for people and for programs.
+func (nl *nodeLab) runVerbs(t *testing.T) {
 	socket, file := nl.Socket(), nl.Config()
 	for _, test := range []struct {
 		arguments []string
@@ -41,16 +41,16 @@ func (nl *nodeLab) tell(t *testing.T) {
 		{[]string{"list", "--socket", socket}, exitOK, []string{"tenant-a/pod-2", "10.1.0.2 fd00:1::2", "veth2", " yes"}},
 		{[]string{"status", "--socket", socket}, exitOK, []string{"rail0  yes           yes        yes"}},
 		{[]string{"flows", "--config", file}, exitOK, []string{"IN PORT", "netdev", "veth2"}},
-		{[]string{"--check-config", "--config", file}, exitOK, []string{"1 rails, no mistakes"}},
+		{[]string{"--check-config", "--config", file}, exitOK, []string{"1 rails, valid"}},
 	} {
-		stdout, complained, code := nl.call(t, test.arguments...)
-		t.Logf("railwrightd %s\n%s%s", strings.Join(test.arguments, " "), stdout, complained)
+		stdout, stderr, code := nl.call(t, test.arguments...)
+		t.Logf("railwrightd %s\n%s%s", strings.Join(test.arguments, " "), stdout, stderr)
 		if code != test.code {
 			t.Errorf("%v: status %d", test.arguments, code)
 		}
 		for _, part := range test.stdout {
 			if !strings.Contains(stdout, part) {
-				t.Errorf("%v does not tell %q", test.arguments, part)
+				t.Errorf("%v does not print %q", test.arguments, part)
 			}
 		}
 	}
@@ -69,11 +69,11 @@ func (nl *nodeLab) tell(t *testing.T) {
 	for path, want := range map[string]string{
 		"/metrics": `railwright_step_seconds_count{request="add",step="store"} 2`, "/healthz": "ok", "/readyz": "ok",
 	} {
-		testlab.Eventually(t, path+" tells "+want, func() bool { return strings.Contains(nl.scrape(t, path), want) })
+		testlab.Eventually(t, path+" contains "+want, func() bool { return strings.Contains(nl.scrape(t, path), want) })
 	}
 }
 
-// scrape a path of the daemon's own address, which only its namespace has.
+// scrape reads a path of the daemon's address, which only its namespace has.
 func (nl *nodeLab) scrape(t testing.TB, path string) string {
 	t.Helper()
 	output, err := nl.Host.Try("bash", "-c",
@@ -84,7 +84,7 @@ func (nl *nodeLab) scrape(t testing.TB, path string) string {
 	return output
 }
 
-func TestMisuseIsToldWithTheNextStep(t *testing.T) {
+func TestMisuseIsReportedWithTheNextStep(t *testing.T) {
 	binary := railnode.Daemon(t)
 	wrong := t.TempDir() + "/wrong.yaml"
 	if err := os.WriteFile(wrong, []byte("rails: []\ntenats: {kind: local}\n"), 0o600); err != nil {
@@ -95,17 +95,17 @@ func TestMisuseIsToldWithTheNextStep(t *testing.T) {
 		code      int
 		want      string
 	}{
-		{[]string{"frobnicate"}, exitMisuse, `there is no "frobnicate"`},
-		{[]string{"--nonsense"}, exitMisuse, "the options are --"},
-		{[]string{"list", "all"}, exitMisuse, "list takes 0 words, 1 are given"},
-		{[]string{"forget"}, exitMisuse, "forget takes 1 words, 0 are given"},
+		{[]string{"frobnicate"}, exitMisuse, `unknown verb "frobnicate"`},
+		{[]string{"--nonsense"}, exitMisuse, "valid options are --"},
+		{[]string{"list", "all"}, exitMisuse, "list takes 0 arguments, got 1"},
+		{[]string{"forget"}, exitMisuse, "forget takes 1 arguments, got 0"},
 		{[]string{"--check-config", "--config", wrong}, exitMisuse, `did you mean "tenants"`},
 		{[]string{"--config", "/nonexistent.yaml"}, exitMisuse, "--config"},
-		{[]string{"list", "--socket", "/nonexistent.sock"}, exitFailure, "is it running"},
+		{[]string{"list", "--socket", "/nonexistent.sock"}, exitFailure, "check that it runs"},
 	} {
-		_, complained, code := outputs(t, exec.Command(binary, test.arguments...))
-		if code != test.code || !strings.Contains(complained, test.want) {
-			t.Errorf("%v: status %d, %q", test.arguments, code, complained)
+		_, stderr, code := outputs(t, exec.Command(binary, test.arguments...))
+		if code != test.code || !strings.Contains(stderr, test.want) {
+			t.Errorf("%v: status %d, %q", test.arguments, code, stderr)
 		}
 	}
 	if output, _, code := outputs(t, exec.Command(binary, "--help")); code != exitOK || !strings.Contains(output, "railwrightd list") {

@@ -54,7 +54,7 @@ func connect(settings Settings, patience patience) (*daemon, *types.Error) {
 	if err != nil {
 		return nil, failure(types.ErrTryAgainLater, checkDaemon, "railwrightd does not answer: %v", err)
 	}
-	connection, err := speak(socket, settings)
+	connection, err := newClientConn(socket, settings)
 	if err != nil {
 		_ = socket.Close()
 		return nil, failure(types.ErrInternal, checkDaemon, "create gRPC client for %s: %v", settings.Socket, err)
@@ -68,8 +68,8 @@ func connect(settings Settings, patience patience) (*daemon, *types.Error) {
 	return &daemon{nodev1.NewNodeNetworkClient(connection), connection, settings}, nil
 }
 
-// speak runs gRPC over this socket only. A call that loses it fails.
-func speak(socket net.Conn, settings Settings) (*grpc.ClientConn, error) {
+// newClientConn runs gRPC over this socket only. A call that loses it fails.
+func newClientConn(socket net.Conn, settings Settings) (*grpc.ClientConn, error) {
 	var used atomic.Bool
 	return grpc.NewClient("passthrough:///railwrightd",
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // only root can open the socket; checked in dial

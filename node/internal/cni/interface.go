@@ -42,7 +42,7 @@ func configurePod(netnsPath, interfaceName string, found *previous, wishes PodSe
 	}
 	err = done.all(interfaceName, found, wishes, gateway)
 	if err == nil && reply.GetUserspaceDatapath() {
-		err = done.makeChecksums(netnsPath, interfaceName)
+		err = done.disableChecksumOffload(netnsPath, interfaceName)
 	}
 	if err != nil {
 		done.undoAll()

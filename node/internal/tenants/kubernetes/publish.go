@@ -31,7 +31,7 @@ func (s *Store) Publish(ctx context.Context, record *tenants.Record) error {
 	}
 	written, err := s.update(ctx, current, record)
 	if apierrors.IsConflict(err) {
-		// Somebody else wrote it: labels and the like are theirs; the rest is not, and is looked at.
+		// Another client changed the object. Labels and the like are its own; the rest is checked.
 		current, err = s.find(ctx, record)
 		if err == nil && current != nil {
 			written, err = s.update(ctx, current, record)
@@ -57,13 +57,13 @@ func (s *Store) remember(object *unstructured.Unstructured, record *tenants.Reco
 	}
 }
 
-// find the object of a record; nil where it is to be made.
+// find returns the object of a record, or nil if it must be created.
 func (s *Store) find(ctx context.Context, record *tenants.Record) (*unstructured.Unstructured, error) {
 	object, err := s.client.Resource(nodeAddresses).Get(ctx, record.ID(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		// One of an earlier life of this daemon, or that was there already: somebody took it away.
+		// The record is from an earlier run of this daemon or already existed, so it was removed.
 		if record.Revision > 1 && (s.tried != record.ID() || s.published != nil && s.published.ID() == record.ID()) {
 			return nil, fmt.Errorf("%w: %s is gone", tenants.ErrRemoved, record.ID())
 		}
@@ -76,7 +76,7 @@ func (s *Store) find(ctx context.Context, record *tenants.Record) (*unstructured
 		return nil, fmt.Errorf("%w: %s is being deleted", tenants.ErrRemoved, record.ID())
 	}
 	if revision, _, _ := unstructured.NestedInt64(object.Object, "spec", "revision"); revision >= record.Revision {
-		return nil, fmt.Errorf("%w: revision %d of %s, this would be %d", tenants.ErrForeign, revision, record.ID(), record.Revision)
+		return nil, fmt.Errorf("%w: record %s has revision %d, want below %d", tenants.ErrForeign, record.ID(), revision, record.Revision)
 	}
 	return object, nil
 }
@@ -87,12 +87,12 @@ func (s *Store) create(ctx context.Context, record *tenants.Record) error {
 	s.mutex.Unlock()
 	node, err := s.client.Resource(nodes).Get(ctx, record.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the API server knows no Node %s; give this node's name there as `node`", record.Node)
+		return fmt.Errorf("no Node %s in the API server; set `node` to this node's name there", record.Node)
 	}
 	if err != nil {
 		return err
 	}
-	object := fresh(record.Node, node.GetUID())
+	object := newObject(record.Node, node.GetUID())
 	object.SetName(record.ID())
 	if err := fill(object, record); err != nil {
 		return err

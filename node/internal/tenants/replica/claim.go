@@ -29,7 +29,7 @@ func (r *Replica) Claim(ctx context.Context, claim tenants.Claim) error {
 	}
 }
 
-// await the grant of a claim that was begun; else what stands in the way to the end.
+// await waits until the claim is granted, or returns what finally blocks it.
 func (r *Replica) await(ctx context.Context, claim tenants.Claim) (*ledger.Blocked, error) {
 	began := time.Now()
 	for {
@@ -53,7 +53,7 @@ func (r *Replica) await(ctx context.Context, claim tenants.Claim) (*ledger.Block
 	}
 }
 
-// sleep for a while; false where ctx has ended.
+// sleep waits and returns false if ctx ended.
 func sleep(ctx context.Context, length time.Duration) bool {
 	timer := time.NewTimer(length)
 	defer timer.Stop()
@@ -65,7 +65,7 @@ func sleep(ctx context.Context, length time.Duration) bool {
 	}
 }
 
-// begin writes the claim down, once there is a ledger to write it into.
+// begin records the claim once there is a ledger.
 func (r *Replica) begin(ctx context.Context, claim tenants.Claim) error {
 	began := time.Now()
 	for {
@@ -85,7 +85,7 @@ func (r *Replica) begin(ctx context.Context, claim tenants.Claim) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("%w: it has not answered yet", tenants.ErrUnreachable)
+			return fmt.Errorf("%w: no reply yet", tenants.ErrUnreachable)
 		case <-moved:
 		case <-timer.C:
 		}
@@ -93,12 +93,12 @@ func (r *Replica) begin(ctx context.Context, claim tenants.Claim) error {
 	}
 }
 
-// decide asks the ledger. What it grants without a publication has to be on disk before anybody acts by it.
+// decide asks the ledger. A grant without a publication must be on disk before it is used.
 func (r *Replica) decide(claim tenants.Claim) (*ledger.Blocked, chan struct{}, error) {
 	r.mutex.Lock()
 	if r.starting() {
 		defer r.mutex.Unlock()
-		return &ledger.Blocked{Reason: tenants.ErrUnreachable, Detail: "it has not answered yet"}, r.moved, nil
+		return &ledger.Blocked{Reason: tenants.ErrUnreachable, Detail: "no reply yet"}, r.moved, nil
 	}
 	before := r.ledger.Unpublished()
 	blocked := r.ledger.Decide(claim, time.Now())
@@ -113,18 +113,18 @@ func (r *Replica) decide(claim tenants.Claim) (*ledger.Blocked, chan struct{}, e
 	}
 	if _, err := r.store((*ledger.Ledger).Draft); err != nil {
 		_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(claim.Addresses, now) })
-		return nil, nil, fmt.Errorf("the claim of %s is not on disk: %w", claim.Owner, err)
+		return nil, nil, fmt.Errorf("store claim of %s: %w", claim.Owner, err)
 	}
 	return nil, moved, nil
 }
 
-// starting: what this node held when it was last up is not granted again before the directory was asked, unless it does
-// not answer: the node may have been taken away meanwhile.
+// starting reports whether the directory was not read yet after a start and may still reply. Claims of an earlier run
+// are not granted meanwhile, because the node may have been declared off.
 func (r *Replica) starting() bool {
 	return !r.ledger.Current() && r.lost == nil && time.Since(r.opened) < firstAnswer
 }
 
-// patience with what stands in the way: how long until to look again, and whether to wait at all.
+// patience returns how long to wait before trying again, and whether to wait at all.
 func (r *Replica) patience(blocked *ledger.Blocked, waited time.Duration) (time.Duration, bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -140,7 +140,7 @@ func (r *Replica) patience(blocked *ledger.Blocked, waited time.Duration) (time.
 	return min(max(bound-waited, 0), lookAgain), waited < bound
 }
 
-// withdraw what is not granted, and say why.
+// withdraw withdraws a refused claim and returns the reason.
 func (r *Replica) withdraw(claim tenants.Claim, blocked *ledger.Blocked) error {
 	_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Withdraw(claim, now) })
 	r.mutex.Lock()

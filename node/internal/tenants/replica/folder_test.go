@@ -16,22 +16,22 @@ import (
 	"railwright/node/testlab"
 )
 
-func TestAddressIsLetInOnAllNodesOfItsTenant(t *testing.T) {
+func TestAddressIsAdmittedOnAllNodesOfItsTenant(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	peer, two, three := c.start("one"), c.start("two"), c.start("three")
+	one, two, three := c.start("one"), c.start("two"), c.start("three")
 	two.mustClaim("ns:a", "10.1.0.2")
 	three.mustClaim("ns:b", "10.1.0.3")
-	peer.mustClaim("ns:a", "10.1.0.1", "fd00::1")
-	if missing := peer.confirmed("10.1.0.1", "fd00::1"); len(missing) > 0 {
+	one.mustClaim("ns:a", "10.1.0.1", "fd00::1")
+	if missing := one.confirmed("10.1.0.1", "fd00::1"); len(missing) > 0 {
 		t.Fatalf("not confirmed by %v", missing)
 	}
 	for _, address := range []string{"10.1.0.1", "fd00::1", "10.1.0.2"} {
-		peer.seesTenant(address, "ns:a")
+		one.seesTenant(address, "ns:a")
 		two.seesTenant(address, "ns:a")
-		three.seesTenant(address, "") // another tenant's node needs to know nothing of it
+		three.seesTenant(address, "") // nodes without pods of the tenant do not need it
 	}
-	peer.mustClaim("ns:a", "10.1.0.1", "fd00::1") // the same again
+	one.mustClaim("ns:a", "10.1.0.1", "fd00::1") // repeated claim
 }
 
 func TestNodeWithoutPodsIsKnownAndConfirms(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAddressOfAnotherAttachmentIsTaken(t *testing.T) {
 	peer, two := c.start("one"), c.start("two")
 	peer.mustClaim("ns:a", "10.1.0.1")
 	for _, tenant := range []string{"ns:a", "ns:b"} {
-		two.mustRefuse(tenants.ErrTaken, "10.1.0.1 is held by tenant ns:a on node one", tenant, "10.1.0.1")
+		two.mustRefuse(tenants.ErrTaken, "10.1.0.1 belongs to tenant ns:a on node one", tenant, "10.1.0.1")
 	}
 	err := peer.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "another", Addresses: parse([]string{"10.1.0.1"})})
 	if !errors.Is(err, tenants.ErrTaken) {
@@ -62,7 +62,7 @@ func TestAddressOfAnotherAttachmentIsTaken(t *testing.T) {
 	peer.seesTenant("10.1.0.1", "ns:a")
 }
 
-func TestReleasedAddressGoesToItsTenantAtOnceAndToAnotherOnceAllLetGo(t *testing.T) {
+func TestReleasedAddressIsReusedByItsTenantAtOnceAndByOthersOnceConfirmed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
 	peer, two, three := c.start("one"), c.start("two"), c.start("three")
@@ -73,7 +73,7 @@ func TestReleasedAddressGoesToItsTenantAtOnceAndToAnotherOnceAllLetGo(t *testing
 	peer.release("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.1")
 	two.release("ns:a", "10.1.0.1")
-	// While three still lets ns:a in.
+	// three still admits ns:a.
 	two.mustRefuse(tenants.ErrNotReleased, "10.1.0.1 of tenant ns:a, on three", "ns:b", "10.1.0.1")
 	three.freeze(false)
 	two.mustClaim("ns:b", "10.1.0.1")
@@ -81,7 +81,7 @@ func TestReleasedAddressGoesToItsTenantAtOnceAndToAnotherOnceAllLetGo(t *testing
 	three.seesTenant("10.1.0.1", "")
 }
 
-func TestOfManyThatAskAtOnceOneGetsTheAddress(t *testing.T) {
+func TestOneOfConcurrentClaimsWins(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
 	nodes := []*node{c.start("one"), c.start("two"), c.start("three")}
@@ -115,11 +115,11 @@ func TestOfManyThatAskAtOnceOneGetsTheAddress(t *testing.T) {
 		nodes[winner].seesTenant(address, fmt.Sprintf("ns:t%d", winner))
 	}
 	if len(winners) < 15 {
-		t.Errorf("of 20 addresses that three asked for only %d went to anybody", len(winners))
+		t.Errorf("only %d of 20 contended addresses were granted", len(winners))
 	}
 }
 
-func TestNodeThatIsCutOffKeepsWhatItKnewAndGetsNothingNew(t *testing.T) {
+func TestIsolatedNodeKeepsItsStateAndGetsNothingNew(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
 	peer, two := c.start("one"), c.start("two")
@@ -132,13 +132,13 @@ func TestNodeThatIsCutOffKeepsWhatItKnewAndGetsNothingNew(t *testing.T) {
 		return strings.Contains(string(content), "10.1.0.1")
 	})
 	must(t, os.Rename(c.folder, c.folder+".away"))
-	two.hasProblem("cannot be reached since")
-	// Refused while the caller still has time: it could try elsewhere.
+	two.hasProblem("unreachable since")
+	// The claim must be refused before the caller's deadline, so that it can try elsewhere.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := two.Claim(ctx, tenants.Claim{Tenant: "ns:a", Rail: "rail0", Owner: "net/two/10.1.0.3", Addresses: parse([]string{"10.1.0.3"})})
 	if !errors.Is(err, tenants.ErrUnreachable) || ctx.Err() != nil {
-		t.Errorf("a new address: %v, %v", err, ctx.Err())
+		t.Errorf("new address: %v, %v", err, ctx.Err())
 	}
 	two.seesTenant("10.1.0.1", "ns:a")
 	two.kill()
@@ -152,7 +152,7 @@ func TestNodeThatIsCutOffKeepsWhatItKnewAndGetsNothingNew(t *testing.T) {
 	peer.seesTenant("10.1.0.3", "ns:a")
 }
 
-func TestAddressesOfANodeThatIsOffAreFreeOnceItIsForgotten(t *testing.T) {
+func TestAddressesOfAForgottenNodeAreFree(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
 	peer, two, three := c.start("one"), c.start("two"), c.start("three")
@@ -161,7 +161,7 @@ func TestAddressesOfANodeThatIsOffAreFreeOnceItIsForgotten(t *testing.T) {
 	three.mustClaim("ns:a", "10.1.0.3")
 	two.seesTenant("10.1.0.1", "ns:a")
 	peer.kill()
-	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // of a node that may still run
+	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // the node may still run
 	records, err := folder.Forget(c.folder, "one")
 	if err != nil || records != 1 {
 		t.Fatalf("%d, %v", records, err)
@@ -169,21 +169,21 @@ func TestAddressesOfANodeThatIsOffAreFreeOnceItIsForgotten(t *testing.T) {
 	two.mustClaim("ns:b", "10.1.0.1")
 	three.seesTenant("10.1.0.1", "")
 	c.recordsOf("one", 0)
-	// Come back, it is a new node: what it had is another's now.
+	// The node comes back as a new one: its old address belongs to another.
 	peer.boot()
 	peer.mustRefuse(tenants.ErrTaken, "", "ns:a", "10.1.0.1")
 	peer.mustClaim("ns:a", "10.1.0.9")
 	three.seesTenant("10.1.0.9", "ns:a")
 }
 
-func TestRecordTakenAwayFromALivingNode(t *testing.T) {
+func TestLiveNodeRecreatesARemovedRecord(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
 	peer, two := c.start("one"), c.start("two")
 	peer.mustClaim("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.2")
 	two.seesTenant("10.1.0.1", "ns:a")
-	// Neither has anything left to say: a record that is just being written comes back, as it should.
+	// Wait until neither has anything to publish: a record that is being written would come back.
 	if missing := append(peer.confirmed("10.1.0.1"), two.confirmed("10.1.0.2")...); len(missing) > 0 {
 		t.Fatalf("not confirmed by %v", missing)
 	}
@@ -193,7 +193,7 @@ func TestRecordTakenAwayFromALivingNode(t *testing.T) {
 	}
 	must(t, os.Remove(found[0]))
 	two.seesTenant("10.1.0.1", "")
-	// It notices as soon as it has something to say, and proves anew what it has.
+	// The node notices at its next publication, and proves its claims again.
 	peer.mustClaim("ns:a", "10.1.0.5")
 	two.seesTenant("10.1.0.1", "ns:a")
 	peer.hasNoProblem()
@@ -209,10 +209,10 @@ func TestClaimsOfLostAttachmentsAreReleased(t *testing.T) {
 	peer.kill()
 	must(t, os.RemoveAll(peer.state))
 	peer.boot()
-	peer.mustClaim("ns:a", "10.1.0.1") // taken over from what it had published
+	peer.mustClaim("ns:a", "10.1.0.1") // adopted from its published record
 	must(t, peer.Retain(context.Background(), []string{"net/one/10.1.0.1"}))
 	two.mustClaim("ns:b", "10.1.0.9")
-	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // what was retained
+	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // retained
 	c.recordsOf("one", 1)
 }
 
@@ -235,6 +235,6 @@ func TestTimesFromClaimToConfirmed(t *testing.T) {
 	}
 	slices.Sort(claims)
 	slices.Sort(all)
-	t.Logf("3 nodes, folder, 60 claims one after the other: Claim p50 %s p99 %s; until confirmed by both others p50 %s p99 %s",
+	t.Logf("3 nodes, folder, 60 sequential claims: Claim p50 %s p99 %s; until confirmed by both others p50 %s p99 %s",
 		claims[30], claims[59], all[30], all[59])
 }

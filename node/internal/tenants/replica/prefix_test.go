@@ -14,7 +14,7 @@ import (
 const twoPrefixes = `{"tenants":[{"name":"red","namespaces":["a"],"prefixes":["10.1.0.0/16","fd00:1::/64"]},
 	{"name":"blue","namespaces":["b"],"prefixes":["10.2.0.0/16"]}],"peerings":[{"tenants":["red","ns:c"]}]}`
 
-func TestPrefixesOfATenantStandForItsAddresses(t *testing.T) {
+func TestPrefixesOfATenantReplaceItsAddresses(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, twoPrefixes)
 	peer, two, three := c.start("one"), c.start("two"), c.start("three")
@@ -26,7 +26,7 @@ func TestPrefixesOfATenantStandForItsAddresses(t *testing.T) {
 	two.mustClaim("red", "10.1.0.2")
 	three.mustClaim("ns:c", "10.3.0.1")
 	if missing := peer.confirmed("10.1.0.1"); len(missing) > 0 {
-		t.Errorf("an address that a prefix covers waits for %v", missing)
+		t.Errorf("address within a prefix waits for %v", missing)
 	}
 	peer.seesTenant("10.1.77.7", "red")
 	two.seesTenant("fd00:1::1", "red")
@@ -40,15 +40,15 @@ func TestPrefixesOfATenantStandForItsAddresses(t *testing.T) {
 	for address, reason := range map[string]error{"10.9.0.1": tenants.ErrOutside, "10.2.0.1": tenants.ErrTaken} {
 		peer.mustRefuse(reason, "", "red", address)
 	}
-	three.mustRefuse(tenants.ErrTaken, "10.1.0.9 lies in a prefix of tenant red", "ns:c", "10.1.0.9")
+	three.mustRefuse(tenants.ErrTaken, "10.1.0.9 is in a prefix of tenant red", "ns:c", "10.1.0.9")
 }
 
-func TestOverlapOfTwoTenantsIsNeithers(t *testing.T) {
+func TestOverlapOfTwoTenantsBelongsToNeither(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{"tenants":[{"name":"red","prefixes":["10.1.0.0/16"]},{"name":"blue","prefixes":["10.1.128.0/17"]}]}`)
 	peer, two := c.start("one"), c.start("two")
 	peer.mustClaim("red", "10.1.0.1")
-	peer.hasProblem("10.1.128.0/17 of tenant blue lies in 10.1.0.0/16 of tenant red: it is neither's")
+	peer.hasProblem("10.1.128.0/17 of tenant blue is in 10.1.0.0/16 of tenant red; it belongs to neither")
 	peer.seesTenant("10.1.0.200", "red")
 	peer.seesTenant("10.1.128.1", "")
 	for _, n := range []*node{peer, two} {
@@ -58,7 +58,7 @@ func TestOverlapOfTwoTenantsIsNeithers(t *testing.T) {
 	}
 }
 
-func TestPrefixMovesToAnotherTenantOnceThePodsOfTheFirstHaveEnded(t *testing.T) {
+func TestPrefixMovesToAnotherTenantAfterTheLastPod(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{"tenants":[{"name":"red","prefixes":["10.1.0.0/16"]},{"name":"blue"}]}`)
 	peer, two := c.start("one"), c.start("two")
@@ -66,8 +66,8 @@ func TestPrefixMovesToAnotherTenantOnceThePodsOfTheFirstHaveEnded(t *testing.T) 
 	peer.seesTenant("10.1.0.1", "red")
 	c.policy(`{"tenants":[{"name":"red"},{"name":"blue","prefixes":["10.1.0.0/16"]}]}`)
 	peer.seesTenant("10.1.0.1", "")
-	peer.hasProblem("10.1.0.1 of net/one/10.1.0.1 is let in nowhere")
-	two.mustRefuse(tenants.ErrTaken, "which node one uses for tenant red", "blue", "10.1.0.2") // while a pod of red runs in it
+	peer.hasProblem("10.1.0.1 of net/one/10.1.0.1 is not admitted")
+	two.mustRefuse(tenants.ErrTaken, "which node one uses for tenant red", "blue", "10.1.0.2") // a pod of red still runs in it
 	peer.release("red", "10.1.0.1")
 	two.mustClaim("blue", "10.1.0.2")
 	two.seesTenant("10.1.0.1", "blue")
@@ -82,22 +82,22 @@ func TestPrefixSurvivesARestartWithoutTheDirectory(t *testing.T) {
 	two.mustClaim("red", "10.1.0.2")
 	peer.seesTenant("10.1.0.2", "red")
 	must(t, os.Rename(c.folder, c.folder+".away"))
-	peer.mustClaim("red", "10.1.0.3")                               // proven already: needs nobody
-	peer.mustRefuse(tenants.ErrUnreachable, "", "blue", "10.2.0.1") // a tenant that is new here
+	peer.mustClaim("red", "10.1.0.3")                               // already proven without the other nodes
+	peer.mustRefuse(tenants.ErrUnreachable, "", "blue", "10.2.0.1") // a tenant without pods here so far
 	peer.kill()
 	peer.boot()
 	peer.mustClaim("red", "10.1.0.1")
 	peer.mustClaim("red", "10.1.0.3")
 	peer.seesTenant("10.1.0.2", "red")
-	// A new address, by a daemon that has not reached the directory since its start.
+	// A new address needs the directory, which the daemon has not reached since its start.
 	peer.mustRefuse(tenants.ErrUnreachable, "", "red", "10.1.0.4")
 	must(t, os.Rename(c.folder+".away", c.folder))
 	peer.mustClaim("red", "10.1.0.4")
 }
 
-// TestAHeldAddressOfAPrefixIsNobodyElses: a leaf may still have a route to it where its pod was. All others of the prefix
-// are given meanwhile, and the held one once it is let go of, also by a node that was restarted in between.
-func TestAHeldAddressOfAPrefixIsNobodyElses(t *testing.T) {
+// TestReservedAddressOfAPrefixIsBlocked checks that a reserved address, to which a leaf may still have a route, is
+// blocked while the rest of the prefix is usable, and free after its release, also after a restart in between.
+func TestReservedAddressOfAPrefixIsBlocked(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, twoPrefixes)
 	peer, two := c.start("one"), c.start("two")
@@ -107,13 +107,13 @@ func TestAHeldAddressOfAPrefixIsNobodyElses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, address := range []string{"10.1.0.1", "fd00:1::1"} {
-		two.mustRefuse(tenants.ErrTaken, address+" is held by tenant red on node one", "red", address)
+		two.mustRefuse(tenants.ErrTaken, address+" belongs to tenant red on node one", "red", address)
 	}
 	two.mustClaim("red", "10.1.0.3")
 	two.seesTenant("10.1.0.1", "red")
 	peer.kill()
 	peer.boot()
-	two.mustRefuse(tenants.ErrTaken, "is held by tenant red on node one", "red", "10.1.0.1")
+	two.mustRefuse(tenants.ErrTaken, "belongs to tenant red on node one", "red", "10.1.0.1")
 	peer.release("red", "10.1.0.1", "fd00:1::1")
 	two.mustClaim("red", "10.1.0.1")
 }
