@@ -196,6 +196,6 @@ func TestAChainInTheWrongOrderIsToldSo(t *testing.T) {
 	runtime := lab.runtime(t, 0, lab.conflist(t, "0.4.0", map[string]any{"type": "railwright-cni"}))
 	runtime.list.Plugins = runtime.list.Plugins[1:]
 	_, err := runtime.AddNetworkList(t.Context(), runtime.list, runtime.pod)
-	wantError(t, err, 7, "there is no prevResult; hint: list this plugin after ovs")
+	wantError(t, err, 7, "prevResult is required")
 	wantAsked(t, lab)
 }

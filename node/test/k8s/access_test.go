@@ -61,12 +61,12 @@ func (c *cluster) ownNodeOnly(t *testing.T) {
 				t.Errorf("the daemon of %s may not write the addresses of its own node: %s", daemon.Name, output)
 			case !allowed && err == nil:
 				t.Errorf("the daemon of %s may write the addresses of %s", daemon.Name, owner)
-			case !allowed && !strings.Contains(output, "of its own node only"):
+			case !allowed && !strings.Contains(output, "of its own node, not those of"):
 				t.Errorf("the daemon of %s is refused for another reason: %s", daemon.Name, output)
 			}
 		}
 		output, err := c.tryKubectl("", "delete", "nodeaddresses", name, "--dry-run=server")
-		if err == nil || !strings.Contains(output, "deleted with their Node") {
+		if err == nil || !strings.Contains(output, "garbage-collected with their Node") {
 			t.Errorf("an administrator may delete the addresses of a node that runs: %s", output)
 		}
 	}
