@@ -29,7 +29,7 @@ func frrConfig(_ context.Context, arguments []string, out io.Writer) (int, error
 	return exitOK, err
 }
 
-// frrOf returns FRR's configuration of a node from railwrightd's configuration and the options.
+// frrNode returns FRR's configuration of a node from railwrightd's configuration and the options.
 func frrNode(read config.Config, opts options) (frrconfig.Node, error) {
 	asn, err := asnOf(read.FRR, opts.asn)
 	if err != nil {

@@ -198,7 +198,7 @@ func inject(t *testing.T, node *testlab.Namespace, frr *testlab.FRR, release rai
 		fmt.Sprintf("network %s route-map railwright-rail%d", prefix, rail))
 }
 
-// heard returns the prefixes that a leaf received from its node.
+// received returns the prefixes that a leaf received from its node.
 func received(t *testing.T, leaf *testlab.FRR) []string {
 	t.Helper()
 	var found []string
@@ -221,7 +221,8 @@ func received(t *testing.T, leaf *testlab.FRR) []string {
 	return found
 }
 
-// takenWhole checks that FRR accepted the configuration, except for lines that it does not show or writes differently.
+// checkAccepted checks that FRR accepted the configuration, except for lines that it does not show or writes
+// differently.
 func checkAccepted(t *testing.T, config, running string) {
 	t.Helper()
 	silent := []string{"bgp ebgp-requires-policy", "exit", "exit-address-family", "no ipv6 nd suppress-ra", ""}

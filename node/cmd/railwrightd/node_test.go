@@ -13,7 +13,7 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// TestANode loses a pod, runs the verbs, and holds many attachments.
+// TestNode loses a pod, runs the verbs, and holds many attachments.
 func TestNode(t *testing.T) {
 	lab := newLab(t, railnode.NewFRR)
 	lab.restart()

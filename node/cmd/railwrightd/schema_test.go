@@ -62,7 +62,7 @@ func TestSchemasAndSamplesMatchTheVerbs(t *testing.T) {
 	}
 }
 
-// keep compares a file with the content, or writes it.
+// compareOrWrite compares a file with the content, or writes it.
 func compareOrWrite(t *testing.T, file string, content []byte) {
 	t.Helper()
 	if *write {

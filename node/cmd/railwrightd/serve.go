@@ -72,7 +72,7 @@ func readConfig(opts options) (config.Config, error) {
 	return read, nil
 }
 
-// tellCheck checks the rights of this process for a valid file.
+// printCheck checks the rights of this process for a valid file.
 func printCheck(out io.Writer, file string, read config.Config) (int, error) {
 	_, err := fmt.Fprintf(out, "%s: %d rails, valid\n", file, len(read.Rails))
 	found := rightsFor(read)

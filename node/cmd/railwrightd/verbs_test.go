@@ -30,7 +30,7 @@ func outputs(t *testing.T, command *exec.Cmd) (stdout, stderr string, code int) 
 	return out.String(), wrong.String(), command.ProcessState.ExitCode()
 }
 
-// tell runs the verbs, for people and for programs.
+// runVerbs runs the verbs, for people and for programs.
 func (nl *nodeLab) runVerbs(t *testing.T) {
 	socket, file := nl.Socket(), nl.Config()
 	for _, test := range []struct {

@@ -62,7 +62,7 @@ func (c *conversation) close() {
 	_ = c.connection.Close()
 }
 
-// say runs a command and returns the reply's text. A command that bgpd refuses returns a refusal; any other error ends
+// run runs a command and returns the reply's text. A command that bgpd refuses returns a refusal; any other error ends
 // the conversation. Commands consist of fixed words, checked names and typed values only.
 func (c *conversation) run(command string) (string, error) {
 	_ = c.connection.SetDeadline(time.Now().Add(exchangeLimit))
@@ -124,7 +124,7 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ask runs a single command in its own conversation.
+// query runs a single command in its own conversation.
 func (b bgpd) query(ctx context.Context, command string) (string, error) {
 	talk, err := b.open(ctx)
 	if err != nil {

@@ -191,7 +191,7 @@ func (f *fabric) wait(t *testing.T, announcer Announcer, rail int, prefixes []ne
 	}
 }
 
-// event waits for an event whose reason contains the text.
+// awaitEvent waits for an event whose reason contains the text.
 func awaitEvent(t *testing.T, events <-chan Event, want string) {
 	t.Helper()
 	late := time.After(testlab.Patience)

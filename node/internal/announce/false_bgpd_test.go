@@ -18,7 +18,7 @@ import (
 	"railwright/node/testlab"
 )
 
-// falseBGPD answers on a socket as told: like another process in bgpd's place, or a broken bgpd.
+// fakeBGPD answers on a socket as told: like another process in bgpd's place, or a broken bgpd.
 func fakeBGPD(t *testing.T, answer func(connection net.Conn, command string) bool) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "rwt-false-")
@@ -53,7 +53,7 @@ func fakeBGPD(t *testing.T, answer func(connection net.Conn, command string) boo
 	return socket
 }
 
-// says returns a handler that replies with the text to every command but `enable`.
+// replyWith returns a handler that replies with the text to every command but `enable`.
 func replyWith(text string) func(net.Conn, string) bool {
 	return func(connection net.Conn, command string) bool {
 		if command == "enable" {
@@ -74,7 +74,7 @@ func fakeSettings(socket string) Settings {
 
 var fakeRail = plan.Rail{Name: "rail0", Bridge: "br-rail0", Table: 7700}
 
-// noAnswer is expected when no reply arrives within the caller's time.
+// noReply is expected when no reply arrives within the caller's time.
 const noReply = "no reply"
 
 // hostileCase is a reply to every command, and the pattern that the error of Session must match.

@@ -18,10 +18,11 @@ import (
 // 8.4). The address would draw packets to a node that no longer has the pod. The daemon therefore compares what bgpd
 // sends with what exists all the time, and announces and withdraws such a prefix again.
 
-// tellPause separates the announcement of a prefix from its withdrawal: bgpd must process the first before the second.
+// reannouncePause separates the announcement of a prefix from its withdrawal: bgpd must process the first before the
+// second.
 const reannouncePause = 300 * time.Millisecond
 
-// teller is a backend that can announce and withdraw a prefix again.
+// backend is a backend that can announce and withdraw a prefix again.
 type backend interface {
 	// gone reports whether the last Sync of the rail left the prefix out. It is false before the first Sync.
 	gone(rail string, prefix netip.Prefix) bool
@@ -30,7 +31,7 @@ type backend interface {
 	reannounce(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error)
 }
 
-// forgotten finds prefixes that bgpd still sends after their withdrawal.
+// staleRoutes finds prefixes that bgpd still sends after their withdrawal.
 type staleRoutes struct {
 	reader   *reader
 	backend  backend

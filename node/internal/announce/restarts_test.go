@@ -244,7 +244,7 @@ func leafLimitReached(t *testing.T, bench *bench) {
 	if session.Established {
 		t.Errorf("%+v", session)
 	}
-	bench.expectReason(t, 1, "10.1.0.1/32", "the session with 192.0.2.0 is", "Maximum Number of Prefixes")
+	bench.expectReason(t, 1, "10.1.0.1/32", "session with 192.0.2.0 is", "Maximum Number of Prefixes")
 }
 
 // leafKeepsStaleRoutes checks that routes that the leaf keeps by graceful restart while bgpd is down do not count as

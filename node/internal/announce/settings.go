@@ -216,7 +216,7 @@ func (r RailSettings) allows(prefix netip.Prefix) error {
 		ErrNotAllowed, r.Name, r.Prefixes)
 }
 
-// few joins the first eight errors: a single cause often breaks everything.
+// joinFirst joins the first eight errors: a single cause often breaks everything.
 func joinFirst(all []error) error {
 	const most = 8
 	all = slices.DeleteFunc(slices.Clone(all), func(err error) bool { return err == nil })

@@ -107,8 +107,8 @@ func (b bgpd) sent(ctx context.Context, rail RailSettings, family family) (map[n
 	return sent, nil
 }
 
-// whyNotSent returns the reason that a prefix has not reached the leaf, as a sentence. source describes how our routes
-// enter BGP.
+// explainNotSent returns the reason that a prefix has not reached the leaf, as a sentence. source describes how our
+// routes enter BGP.
 func (b bgpd) explainNotSent(ctx context.Context, rail RailSettings, prefix netip.Prefix, source string) (string, error) {
 	all, err := b.neighbors(ctx)
 	if err != nil {

@@ -76,7 +76,7 @@ func (k *KernelTable) follow(ctx context.Context, events events) error {
 	}
 }
 
-// concerned returns the table that an update changed, or nil if our last Sync asked for the change.
+// changedTable returns the table that an update changed, or nil if our last Sync asked for the change.
 func (k *KernelTable) changedTable(update netlink.RouteUpdate) *railTable {
 	if update.Protocol != Protocol {
 		return nil
@@ -118,7 +118,7 @@ func (k *KernelTable) difference(table *railTable) string {
 	return describeChange(table.left, now, fmt.Sprintf("table %d of rail %s", table.Table, table.Name))
 }
 
-// changed describes the first difference between left and now, or returns "".
+// describeChange describes the first difference between left and now, or returns "".
 func describeChange(left, now map[netip.Prefix]bool, where string) string {
 	for prefix := range now {
 		if !left[prefix] {

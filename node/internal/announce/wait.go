@@ -107,7 +107,7 @@ func notAdvertised(ctx context.Context, rail RailSettings, missing []netip.Prefi
 		waited.Round(time.Millisecond), reason, ctx.Err())
 }
 
-// some summarizes prefixes.
+// summarize summarizes prefixes.
 func summarize(prefixes []netip.Prefix) string {
 	if len(prefixes) == 1 {
 		return prefixes[0].String()

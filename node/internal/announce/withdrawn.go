@@ -44,7 +44,7 @@ func (r *reader) WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []n
 	}
 }
 
-// heardAll reports whether the leaf was sent all routes that bgpd had at the session's start. It fails without a
+// sentAll reports whether the leaf was sent all routes that bgpd had at the session's start. It fails without a
 // session.
 func (r *reader) sentAll(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (bool, error) {
 	all, err := r.bgpd.neighbors(ctx)

@@ -48,5 +48,5 @@ func IsPlain(name string) bool {
 	return name != "" && len(name) <= LongestName && consistsOf(name, alphanumeric+"-.")
 }
 
-// isOf reports whether the text contains no characters outside the set.
+// consistsOf reports whether the text contains no characters outside the set.
 func consistsOf(text, characters string) bool { return strings.Trim(text, characters) == "" }

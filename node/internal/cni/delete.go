@@ -40,7 +40,7 @@ func (p plugin) undo(daemon *daemon, call call, timeout time.Duration) error {
 	return p.saveTombstone(call, callFailure(err, call.settings))
 }
 
-// bury writes a tombstone. DEL then succeeds, so that the pod does not hang in Terminating.
+// saveTombstone writes a tombstone. DEL then succeeds, so that the pod does not hang in Terminating.
 func (p plugin) saveTombstone(call call, cause *types.Error) error {
 	err := tombstone.Write(call.settings.Tombstones, tombstone.Tombstone{
 		Key: call.key, Parts: p.parts, Written: time.Now().UTC(),

@@ -46,7 +46,7 @@ func shortened(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + " ..."
 }
 
-// answered returns the Problem of an error that the daemon itself returned. For all other errors the outcome of the
+// problemOf returns the Problem of an error that the daemon itself returned. For all other errors the outcome of the
 // call is unknown.
 func problemOf(err error) (*nodev1.Problem, bool) {
 	grpcStatus, isStatus := status.FromError(err)

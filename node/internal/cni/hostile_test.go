@@ -22,8 +22,8 @@ import (
 
 const hostileCalls = 10_000
 
-// survive prepares an ADD and parses the input of the other commands. Each must end in a CNI error or a valid request.
-// The library parses the configuration before.
+// checkInput prepares an ADD and parses the input of the other commands. Each must end in a CNI error or a valid
+// request. The library parses the configuration before.
 func checkInput(t *testing.T, configuration []byte, arguments string) (accepted bool) {
 	t.Helper()
 	ready, err := plugins["railwright-cni"].prepare(&skel.CmdArgs{

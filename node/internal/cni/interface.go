@@ -18,15 +18,15 @@ import (
 
 const netlinkTimeout = 5 * time.Second
 
-// laid records the changes to the pod's interface so that they can be undone.
+// changes records the changes to the pod's interface so that they can be undone.
 type changes struct {
 	inside *netlink.Handle
 	undo   []func() error
 }
 
-// lay configures the pod as the flows require: a permanent neighbour entry of each gateway, so that the first packet
-// needs no ARP or neighbour discovery; checksums in the kernel if the datapath makes none; and the requested MTU and
-// routes.
+// configurePod configures the pod as the flows require: a permanent neighbour entry of each gateway, so that the first
+// packet needs no ARP or neighbour discovery; checksums in the kernel if the datapath makes none; and the requested MTU
+// and routes.
 func configurePod(netnsPath, interfaceName string, found *previous, wishes PodSettings, reply *nodev1.AddReply) (*changes, error) {
 	done := &changes{}
 	gateway, err := parseGatewayMAC(reply.GetGatewayMac())
@@ -128,7 +128,7 @@ func (l *changes) addRoute(link netlink.Link, found *previous, destination netip
 	return nil
 }
 
-// back undoes the changes in reverse order. Changes that cannot be undone disappear with the interface.
+// undoAll undoes the changes in reverse order. Changes that cannot be undone disappear with the interface.
 func (l *changes) undoAll() {
 	for index := len(l.undo) - 1; index >= 0; index-- {
 		_ = l.undo[index]()

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// called returns a path of this program with a plugin's name.
+// pluginPath returns a path of this program with a plugin's name.
 func pluginPath(t testing.TB, name string) string {
 	t.Helper()
 	program, err := os.Executable()

@@ -47,7 +47,7 @@ type Settings struct {
 	Timeout time.Duration
 }
 
-// Wishes are the fields that only ADD and CHECK need.
+// PodSettings are the fields that only ADD and CHECK need.
 type PodSettings struct {
 	// MaxRate is the limit in bit/s. 0 means no limit.
 	MaxRate uint64

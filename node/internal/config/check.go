@@ -152,7 +152,7 @@ func (p *problems) rails(written []railFields) []Rail {
 	return rails
 }
 
-// routersOutside checks that no prefix of pods contains a leaf or a router: a pod with a leaf's address would take over
+// checkRouters checks that no prefix of pods contains a leaf or a router: a pod with a leaf's address would take over
 // its BGP, and a pod with a router's address would be trusted as that router.
 func (p *problems) checkRouters(rails []Rail) {
 	for i, rail := range rails {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// strictly parses YAML into a struct. It refuses duplicate and unknown fields and wrong types.
+// unmarshalStrict parses YAML into a struct. It refuses duplicate and unknown fields and wrong types.
 func unmarshalStrict(content []byte, into any) error {
 	asJSON, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {

@@ -16,7 +16,7 @@ const mostAnswers = 5000
 
 func answersBand() string { return fmt.Sprintf("rate=%d burst_size=%d", mostAnswers, mostAnswers) }
 
-// boundAnswers limits the answers of a bridge. A datapath without meters answers without a limit; that is logged and
+// limitAnswers limits the answers of a bridge. A datapath without meters answers without a limit; that is logged and
 // delays no pod.
 func (c *Client) limitAnswers(ctx context.Context, bridge string) {
 	there, err := c.namedMeters(ctx, bridge)
@@ -37,7 +37,7 @@ func (c *Client) limitAnswers(ctx context.Context, bridge string) {
 	}
 }
 
-// wrongAnswers describes a wrong limit in a line. It returns nothing if the datapath has no meters.
+// checkAnswers describes a wrong limit in a line. It returns nothing if the datapath has no meters.
 func (c *Client) checkAnswers(ctx context.Context, bridge string) []string {
 	there, err := c.namedMeters(ctx, bridge)
 	if band := there[answersMeter]; err == nil && band != answersBand() {

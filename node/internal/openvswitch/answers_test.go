@@ -68,7 +68,7 @@ func neighbourSolicitation(pod *labPod) []byte {
 	return testlab.Ether(attachment.MAC{0x33, 0x33, 0xff, 0, 0, 1}, pod.MAC, testlab.EtherIPv6, testlab.IPv6(pod.ipv6(), solicited, 58, 255, message))
 }
 
-// answersPod reports whether the frame is an ARP reply or a neighbour advertisement of the gateway.
+// isAnswer reports whether the frame is an ARP reply or a neighbour advertisement of the gateway.
 func isAnswer(frame []byte) bool {
 	if len(frame) < 42 || !slices.Equal(frame[6:12], gateway[:]) {
 		return false
@@ -76,7 +76,7 @@ func isAnswer(frame []byte) bool {
 	return frame[12] == 8 && frame[13] == 6 && frame[21] == 2 || frame[12] == 0x86 && len(frame) > 54 && frame[20] == 58 && frame[54] == 136
 }
 
-// answered returns the number of requests that the meter passed, which are those that ovs-vswitchd handled.
+// countUpcalls returns the number of requests that the meter passed, which are those that ovs-vswitchd handled.
 func countUpcalls(t *testing.T, rail *lab) uint64 {
 	t.Helper()
 	stats := rail.open.Ofctl(t, bridgeName, "meter-stats", "meter="+answersMeter)

@@ -20,7 +20,7 @@ type subscriber struct {
 	ready chan struct{}
 }
 
-// longestWhy bounds the reason of merged events, which is for a log line.
+// longestReason bounds the reason of merged events, which is for a log line.
 const longestReason = 400
 
 func newEvents() *events {

@@ -141,7 +141,7 @@ func TestForeignChangeRightAfterOurFlowsIsReported(t *testing.T) {
 	}
 }
 
-// letItSee waits until the watch knows the number of flows after our last change.
+// awaitFlowCount waits until the watch knows the number of flows after our last change.
 func awaitFlowCount(t *testing.T, rail *lab) {
 	t.Helper()
 	bridge := rail.client.bridges[bridgeName]

@@ -36,7 +36,7 @@ func (c *Client) Unreached(ctx context.Context, rail plan.Rail, number uint16, a
 	return missing, nil
 }
 
-// nothingCame returns the addresses without a packet. The first packet of a flow is counted at once, because
+// withoutPackets returns the addresses without a packet. The first packet of a flow is counted at once, because
 // ovs-vswitchd handles it; those of the datapath are counted later.
 func (c *Client) withoutPackets(ctx context.Context, bridge string, number uint16, addresses []netip.Addr) ([]netip.Addr, error) {
 	came := map[netip.Addr]bool{}

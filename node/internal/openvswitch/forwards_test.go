@@ -36,7 +36,7 @@ func TestLeafForwardsOnceProbesReturn(t *testing.T) {
 	rail.checkUnreached(t, unnumbered, via)
 }
 
-// seesRoutes adds routes to the pod on the leaf, a family at a time, and checks Unreached.
+// checkUnreached adds routes to the pod on the leaf, a family at a time, and checks Unreached.
 func (l *lab) checkUnreached(t *testing.T, pod *labPod, via map[int]string) {
 	t.Helper()
 	inside, leaf := testlab.OpenWire(t, pod.namespace, "eth0"), testlab.OpenWire(t, l.leaf, "swp1")

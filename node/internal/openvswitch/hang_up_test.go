@@ -32,7 +32,7 @@ func TestOfctlRetriesDroppedConnections(t *testing.T) {
 	}
 }
 
-// standIn listens on a socket, drops hangUps connections, and forwards the rest.
+// startProxy listens on a socket, drops hangUps connections, and forwards the rest.
 func startProxy(t *testing.T, path, onto string, hangUps *atomic.Int32) {
 	t.Helper()
 	listener, err := net.Listen("unix", path)

@@ -14,7 +14,7 @@ import (
 // TCP.
 const burstTenths = 10
 
-// meterWords returns ovs-ofctl's syntax of a meter that drops above a rate, in units of 1000 bit/s.
+// formatMeter returns ovs-ofctl's syntax of a meter that drops above a rate, in units of 1000 bit/s.
 func formatMeter(rate uint64) string {
 	kilobits := min(max(rate/1000, 1), 1<<32-1)
 	return fmt.Sprintf("rate=%d burst_size=%d", kilobits, max(kilobits/burstTenths, 1))

@@ -121,7 +121,7 @@ func (c *Client) bridgeOf(read contents, hostInterface string) (name string, wan
 	}
 	if _, ours := c.bridges[bridge.Name]; !ours {
 		return "", nil, fmt.Errorf("interface %.20q must be a port of a rail's bridge (%s), got %.20q", hostInterface,
-			bridge.Name, strings.Join(slices.Sorted(maps.Keys(c.bridges)), ", "))
+			strings.Join(slices.Sorted(maps.Keys(c.bridges)), ", "), bridge.Name)
 	}
 	switch {
 	case face.Error != nil && *face.Error != "":

@@ -147,7 +147,7 @@ func (c *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) 
 	return nil, nil
 }
 
-// mostTold is the number of differences that are logged.
+// mostLogged is the number of differences that are logged.
 const mostLogged = 4
 
 // differ is the exit status of ovs-ofctl diff-flows for differences.
@@ -188,7 +188,7 @@ func (c *Client) Counters(ctx context.Context, name string) (map[uint64]Count, e
 	return counters, nil
 }
 
-// counted parses a line of ovs-ofctl dump-flows. ok is false for a line that is not a flow.
+// parseCount parses a line of ovs-ofctl dump-flows. ok is false for a line that is not a flow.
 func parseCount(line string) (cookie uint64, count Count, ok bool, err error) {
 	line, _, _ = strings.Cut(line, " actions=")
 	values := map[string]string{}

@@ -108,7 +108,7 @@ func (h *head) line() string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// greetings is the number of attempts to connect to a bridge.
+// mostAttempts is the number of attempts to connect to a bridge.
 const mostAttempts = 3
 
 // hungUp matches ovs-ofctl's message for a connection that ovs-vswitchd closed before both sides had sent a hello, as

@@ -57,7 +57,7 @@ func AdvertiseNeighbour(facts Facts) Flow {
 	}
 }
 
-// TryND returns a flow that no packet meets. A bridge that takes it also takes the flows that answer neighbour
+// NDTestFlow returns a flow that no packet meets. A bridge that takes it also takes the flows that answer neighbour
 // solicitations.
 func NDTestFlow() Flow {
 	flow := AdvertiseNeighbour(Facts{BridgeMAC: attachment.MAC{2}})

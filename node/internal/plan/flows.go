@@ -69,7 +69,7 @@ func (f Facts) complete() bool {
 	return f.UplinkPort != 0 && f.BridgeMAC != attachment.MAC{}
 }
 
-// local is an attachment with the OpenFlow number of its port. All its addresses are valid.
+// endpoint is an attachment with the OpenFlow number of its port. All its addresses are valid.
 type endpoint struct {
 	attachment.Attachment
 	port uint32
@@ -170,7 +170,7 @@ func (f *flowSet) add(table uint8, priority uint16, match, actions string, cooki
 	f.all = append(f.all, Flow{Table: table, Priority: priority, Match: match, Actions: actions, Cookie: cookie})
 }
 
-// bound limits the flow added last by one of the attachment's two meters, which drop traffic above its rate.
+// limitLast limits the flow added last by one of the attachment's two meters, which drop traffic above its rate.
 func (f *flowSet) limitLast(endpoint endpoint, direction uint32) {
 	if endpoint.MaxRate == 0 {
 		return
@@ -180,7 +180,7 @@ func (f *flowSet) limitLast(endpoint endpoint, direction uint32) {
 	last.Actions = joinTerms(fmt.Sprintf("meter:%d", last.Meter), last.Actions)
 }
 
-// canary adds a flow that no packet meets. Its presence proves that nobody emptied the tables.
+// addCanary adds a flow that no packet meets. Its presence proves that nobody emptied the tables.
 func (f *flowSet) addCanary() {
 	f.add(tableCanary, 0, "", drop, Cookie(0, Canary))
 }

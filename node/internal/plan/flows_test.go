@@ -146,7 +146,8 @@ func compareWithGolden(t *testing.T, name, text string) {
 	}
 }
 
-// Checks the formula in the comment of Flows for several P and M: the number of flows must never grow as P times M.
+// TestNumberOfFlowsIsLinear checks the formula in the comment of Flows for several P and M: the number of flows must
+// never grow as P times M.
 func TestNumberOfFlowsIsLinear(t *testing.T) {
 	for _, families := range []int{1, 2} {
 		for _, pods := range []int{0, 1, 8, 64} {
@@ -169,7 +170,8 @@ func TestNumberOfFlowsIsLinear(t *testing.T) {
 	}
 }
 
-// Checks the flows of a single attachment and of a pair of peered tenants, independent of everything else on the rail.
+// TestAttachmentsAndTenantPairsHaveFixedFlowCounts checks the flows of a single attachment and of a pair of peered
+// tenants, independent of everything else on the rail.
 func TestAttachmentsAndTenantPairsHaveFixedFlowCounts(t *testing.T) {
 	for _, marking := range []Marking{{}, {Policy: RewriteMarking, DSCP: 26}, {Policy: RefuseMarking, Allowed: []uint8{0, 26, 48}}} {
 		rail := rail0

@@ -53,7 +53,7 @@ func (f *flowSet) guardMarking(match, data string, cookie uint64) {
 	f.add(tableGuard, priorityMarking, match, drop, Cookie(number, DropMarking))
 }
 
-// marked returns the action that rewrites the DSCP, or "" if pods choose it.
+// rewriteDSCP returns the action that rewrites the DSCP, or "" if pods choose it.
 func (f *flowSet) rewriteDSCP() string {
 	if f.rail.Marking.Policy != RewriteMarking {
 		return ""

@@ -23,8 +23,8 @@ const (
 	priorityRate   = 100
 )
 
-// membership sets the tenant of the source of packets from the uplink and of the destination of every packet. Packets
-// with an address in no list are dropped.
+// addMembership sets the tenant of the source of packets from the uplink and of the destination of every packet.
+// Packets with an address in no list are dropped.
 func (f *flowSet) addMembership() {
 	for _, member := range f.members() {
 		number := f.tenants.Numbers[member.Tenant]
@@ -62,7 +62,7 @@ func (f *flowSet) members() []Member {
 	return members
 }
 
-// errorsOfRouters admits the routers' errors that path MTU discovery needs. Without them a pod whose packets are too
+// admitRouterErrors admits the routers' errors that path MTU discovery needs. Without them a pod whose packets are too
 // long for a later link sends them again and again. The classifying table already checked that they are for a local
 // pod; its tenant does not matter.
 func (f *flowSet) admitRouterErrors() {
@@ -90,7 +90,7 @@ func (f *flowSet) refuseDiscovery() {
 	}
 }
 
-// pairs adds the pairs of tenants that may communicate: each tenant with itself, and peered tenants.
+// addPairs adds the pairs of tenants that may communicate: each tenant with itself, and peered tenants.
 func (f *flowSet) addPairs() {
 	numbers := f.tenants.Numbers
 	open := map[[2]uint32]bool{}
@@ -111,7 +111,7 @@ func (f *flowSet) addPairs() {
 	f.add(tableRate, 0, "", goTo(tableDeliver), Cookie(0, Pass))
 }
 
-// boundSent meters allowed traffic only. If a drop followed the meter, the meter would be the last action of the
+// limitSent meters allowed traffic only. If a drop followed the meter, the meter would be the last action of the
 // datapath flow: a tc filter then hands each packet to ovs-vswitchd and counts all packets of the meter as its own.
 func (f *flowSet) limitSent(endpoint endpoint) {
 	if endpoint.MaxRate != 0 {

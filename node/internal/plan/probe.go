@@ -57,12 +57,12 @@ func internetSum(over []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// Arrived returns the table and cookie of the flows that admit an attachment's addresses from the uplink.
+// ArrivalFlows returns the table and cookie of the flows that admit an attachment's addresses from the uplink.
 func ArrivalFlows(number uint16) (table uint8, cookie uint64) {
 	return tableClassify, Cookie(number, Pass)
 }
 
-// FieldOf returns the field in a flow's match that selects packets for the address.
+// DestinationField returns the field in a flow's match that selects packets for the address.
 func DestinationField(address netip.Addr) string {
 	_, field, _ := strings.Cut(destination(single(address)), ",")
 	return field

@@ -87,7 +87,7 @@ func (r *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, e
 		"%s must be on the bridge of a rail, got %.40q; the rails' bridges are %s", hostInterface, bridge, strings.Join(bridges, ", "))
 }
 
-// allowed checks the addresses against the rail's families and prefixes, as FRR's filter does.
+// checkAddresses checks the addresses against the rail's families and prefixes, as FRR's filter does.
 func checkAddresses(rail config.Rail, want attachment.Attachment) error {
 	for _, address := range want.Addresses {
 		if !rail.Carries(address) {
@@ -102,9 +102,9 @@ func checkAddresses(rail config.Rail, want attachment.Attachment) error {
 	return nil
 }
 
-// mixed returns an error if addresses of this host are in the pods' prefixes: a pod of any node could get such an
-// address, and its route would take the host's traffic. Each node checks its own. A retired rail takes no pod and is
-// not checked.
+// checkHostAddresses returns an error if addresses of this host are in the pods' prefixes: a pod of any node could get
+// such an address, and its route would take the host's traffic. Each node checks its own. A retired rail takes no pod
+// and is not checked.
 func (r *rail) checkHostAddresses() error {
 	if r.configured.Retired {
 		return nil
@@ -120,8 +120,8 @@ func (r *rail) checkHostAddresses() error {
 	return nil
 }
 
-// hasRoom returns an error if the rail has no room for the addresses in a family. Addresses count even if their routes
-// are requested later.
+// checkRoom returns an error if the rail has no room for the addresses in a family. Addresses count even if their
+// routes are requested later.
 func (r *rail) checkRoom(record store.Record, others iter.Seq[store.Record]) error {
 	count := map[int]int{}
 	for other := range others {
@@ -140,7 +140,8 @@ func (r *rail) checkRoom(record store.Record, others iter.Seq[store.Record]) err
 	return nil
 }
 
-// bury removes the remains of another pod that hold what a new pod was assigned. It returns nil if they are gone.
+// removeRemains removes the remains of another pod that hold what a new pod was assigned. It returns nil if they are
+// gone.
 func (r *Reconciler) removeRemains(ctx context.Context, holder store.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, holderBound)
 	defer cancel()

@@ -70,7 +70,7 @@ func (r *Reconciler) Attach(ctx context.Context, want attachment.Attachment) (At
 // mostNamed is the number of nodes that a message names.
 const mostNamed = 5
 
-// tellUnconfirmed reports nodes that have not confirmed the address. The pod starts, and they drop its packets until
+// notifyUnconfirmed reports nodes that have not confirmed the address. The pod starts, and they drop its packets until
 // they do.
 func (r *Reconciler) notifyUnconfirmed(record store.Record, missing []string) {
 	r.metrics.Unconfirmed()
@@ -85,8 +85,8 @@ func (r *Reconciler) notifyUnconfirmed(record store.Record, missing []string) {
 		"these nodes are dropped until then", record.Key.Interface, record.Rail, r.config.ConfirmTimeout, named))
 }
 
-// enter stores the attachment and claims its addresses. If it returns an error and a record with a number, the caller
-// must roll the record back.
+// storeAndClaim stores the attachment and claims its addresses. If it returns an error and a record with a number, the
+// caller must roll the record back.
 func (r *Reconciler) storeAndClaim(
 	ctx context.Context, want attachment.Attachment,
 ) (store.Record, *store.Record, error) {
@@ -162,7 +162,7 @@ func (r *Reconciler) extend(held store.Record, want attachment.Attachment) (stor
 	return record, nil
 }
 
-// differentBody names the first difference. The rate counts only if both request flows.
+// firstDifference names the first difference. The rate counts only if both request flows.
 func firstDifference(held store.Record, want attachment.Attachment) string {
 	switch {
 	case held.Pod != want.Pod:

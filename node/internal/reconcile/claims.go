@@ -139,7 +139,7 @@ func (r *Reconciler) keepClaims(ctx context.Context) {
 	}
 }
 
-// atOnce calls act for all records, many concurrently so that they share passes, and waits for all.
+// forEachRecord calls act for all records, many concurrently so that they share passes, and waits for all.
 func forEachRecord(records []store.Record, act func(store.Record)) {
 	var group sync.WaitGroup
 	turn := make(chan struct{}, mostAtOnce)
@@ -153,7 +153,7 @@ func forEachRecord(records []store.Record, act func(store.Record)) {
 	group.Wait()
 }
 
-// whenFree calls act with the key's current record, unless another request holds the key or the record is gone or
+// ifFree calls act with the key's current record, unless another request holds the key or the record is gone or
 // leaving.
 func (r *Reconciler) ifFree(key attachment.Key, act func(store.Record)) {
 	unlock, free := r.locks.try(key)

@@ -17,8 +17,8 @@ func appliedOf(flows []plan.Flow) applied {
 	return all
 }
 
-// to returns the flows to add and remove so that the bridge has exactly want. A flow with other actions is in add and
-// replaces the old one.
+// difference returns the flows to add and remove so that the bridge has exactly want. A flow with other actions is in
+// add and replaces the old one.
 func (a applied) difference(want []plan.Flow) (add, remove []plan.Flow) {
 	kept := make(map[plan.Key]bool, len(want))
 	for _, flow := range want {
@@ -64,7 +64,7 @@ func (p prefixes) hasAny(list []netip.Prefix) bool {
 	return false
 }
 
-// within returns the prefixes that are in both sets.
+// intersect returns the prefixes that are in both sets.
 func (p prefixes) intersect(other prefixes) []netip.Prefix {
 	var both []netip.Prefix
 	for prefix := range p {

@@ -62,7 +62,7 @@ func (g *garbage) unseenOf(key attachment.Key) string {
 	return g.unseen[key]
 }
 
-// buryLastBoot marks records of an earlier boot for deletion before anything of them is programmed.
+// releaseLastBoot marks records of an earlier boot for deletion before anything of them is programmed.
 func (r *Reconciler) releaseLastBoot() {
 	for _, record := range r.store.All() {
 		if record.Boot == r.pods.Boot() || record.Leaving() {
@@ -75,7 +75,7 @@ func (r *Reconciler) releaseLastBoot() {
 	}
 }
 
-// keepHouse finishes deletions and collects attachments without a pod, until ctx ends.
+// runHousekeeping finishes deletions and collects attachments without a pod, until ctx ends.
 func (r *Reconciler) runHousekeeping(ctx context.Context) {
 	tick := time.NewTicker(houseEvery)
 	defer tick.Stop()

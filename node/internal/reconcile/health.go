@@ -36,7 +36,7 @@ func (r *Reconciler) Problems() []string {
 // Notes returns problems of single tenants, records and addresses, a sentence each. They affect nothing else.
 func (r *Reconciler) Notes() []string { return r.directory.Problems() }
 
-// troubles returns problems of single attachments of the rail. They are no reason to refuse others.
+// attachmentProblems returns problems of single attachments of the rail. They are no reason to refuse others.
 func (r *rail) attachmentProblems() []string {
 	var problems []string
 	for _, record := range r.records() {
@@ -78,7 +78,7 @@ func (r *Reconciler) Ready() []string {
 	return lacking
 }
 
-// lacking returns the rights that this process lacks.
+// missingRights returns the rights that this process lacks.
 func (r *Reconciler) missingRights() []string {
 	if r.rights == nil {
 		return nil

@@ -96,7 +96,7 @@ func TestDELWhileSwitchIsDownFinishesLater(t *testing.T) {
 	}
 }
 
-// restart2 restarts during an outage that ends shortly afterwards.
+// restartDuringOutage restarts during an outage that ends shortly afterwards.
 func (bn *bench) restartDuringOutage(back func()) {
 	bn.t.Helper()
 	bn.stop()

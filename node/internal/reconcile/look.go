@@ -115,7 +115,7 @@ func (r *rail) advertised(ctx context.Context, want []netip.Prefix) error {
 	return r.reconciler.announcer.WaitAdvertised(ctx, r.Rail, want)
 }
 
-// Seen is an attachment with its observed state.
+// Observed is an attachment with its observed state.
 type Observed struct {
 	attachment.Attachment
 	FlowsWanted, FlowsInstalled int
@@ -162,7 +162,7 @@ func (r *Reconciler) List(ctx context.Context) []Observed {
 	return all
 }
 
-// inOrder returns the configured rails in the order of the configuration.
+// configuredRails returns the configured rails in the order of the configuration.
 func (r *Reconciler) configuredRails() []*rail {
 	rails := make([]*rail, 0, len(r.rails))
 	for _, configured := range r.config.Rails {
@@ -171,7 +171,7 @@ func (r *Reconciler) configuredRails() []*rail {
 	return rails
 }
 
-// askRails calls look for all rails concurrently, since each may take its whole deadline, and returns the results in
+// queryRails calls look for all rails concurrently, since each may take its whole deadline, and returns the results in
 // order.
 func queryRails[Answer any](rails []*rail, look func(*rail) Answer) []Answer {
 	answers := make([]Answer, len(rails))
@@ -183,7 +183,7 @@ func queryRails[Answer any](rails []*rail, look func(*rail) Answer) []Answer {
 	return answers
 }
 
-// openTo returns the tenants that are peered with the tenant.
+// peersOf returns the tenants that are peered with the tenant.
 func peersOf(tenant string, pairs [][2]string) []string {
 	var open []string
 	for _, pair := range pairs {

@@ -94,7 +94,7 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 	return planned{flows, version, facts.BridgeMAC, facts.Userspace, nowhere}, nil
 }
 
-// leave removes everything of a retired rail without attachments, then forgets the rail.
+// cleanUp removes everything of a retired rail without attachments, then forgets the rail.
 func (r *rail) cleanUp(ctx context.Context, result *outcome) {
 	result.announced = prefixes{}
 	if r.cleaned {
@@ -208,7 +208,7 @@ func (r *rail) withdraw(ctx context.Context, records []store.Record, cause strin
 	return true
 }
 
-// noteStrangers counts changes of our routes by other programs since the last look.
+// countForeignChanges counts changes of our routes by other programs since the last look.
 func (r *rail) countForeignChanges(listed prefixes, cause string) {
 	if r.announced != nil {
 		both := len(listed.intersect(r.announced))

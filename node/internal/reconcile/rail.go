@@ -84,7 +84,7 @@ func (r *rail) kick(more due) {
 	r.wakeUp()
 }
 
-// ask requests a pass that starts after now and waits for its outcome.
+// requestPass requests a pass that starts after now and waits for its outcome.
 func (r *rail) requestPass(ctx context.Context) (*outcome, error) {
 	done := make(chan *outcome, 1)
 	r.mutex.Lock()

@@ -41,7 +41,7 @@ type Links interface {
 	Within(prefixes []netip.Prefix) ([]string, error)
 }
 
-// Teller sends events about pods to their users.
+// Notifier sends events about pods to their users.
 type Notifier interface {
 	// TellPod must not block.
 	NotifyPod(pod attachment.Pod, reason, message string)
@@ -197,7 +197,7 @@ func events[Event any](ctx context.Context, channel <-chan Event) func(yield fun
 	}
 }
 
-// passed records the result of a pass.
+// recordPass records the result of a pass.
 func (r *Reconciler) recordPass(rail *rail, result *outcome, took time.Duration) {
 	r.metrics.Pass(rail.Name, result.complete(), took)
 	if result.flows != nil {

@@ -32,7 +32,7 @@ var hostile = []string{
 	"tenant-a", "net1", "pf0vf1", "c0ffee",
 }
 
-// emptyRequests returns a constructor of a valid request for each RPC.
+// validRequests returns a constructor of a valid request for each RPC.
 func validRequests() map[string]func() proto.Message {
 	return map[string]func() proto.Message{
 		"Add":    func() proto.Message { return goodAdd() },

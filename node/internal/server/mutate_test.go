@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// replaceOne replaces a field of the message, or of a nested one, with a hostile value.
+// mutateField replaces a field of the message, or of a nested one, with a hostile value.
 func mutateField(random *rand.Rand, message protoreflect.Message) {
 	fields := message.Descriptor().Fields()
 	if fields.Len() == 0 {

@@ -20,7 +20,7 @@ const (
 	cniInternal       = 999
 )
 
-// answer holds the codes of a failure.
+// errorCodes holds the codes of a failure.
 type errorCodes struct {
 	code codes.Code
 	cni  uint32
@@ -46,7 +46,7 @@ var codesOf = map[reconcile.Kind]errorCodes{
 	reconcile.Busy:                 {codes.Unavailable, cniTryAgain},
 }
 
-// messages holds a short message for each kind. The details have the cause.
+// messageOf holds a short message for each kind. The details have the cause.
 var messageOf = map[reconcile.Kind]string{
 	reconcile.Internal:             "internal error of railwrightd",
 	reconcile.Conflicting:          "interface is already attached with different settings",

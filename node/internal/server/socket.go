@@ -39,7 +39,7 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// closeFolder creates the socket's folder, or makes an existing one private (kubelet creates it open to all). It
+// makeFolderPrivate creates the socket's folder, or makes an existing one private (kubelet creates it open to all). It
 // refuses a folder that others use and leaves it unchanged.
 func makeFolderPrivate(folder, name string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {

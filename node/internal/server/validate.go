@@ -25,7 +25,7 @@ var (
 	hostLink = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}$`)
 )
 
-// wantedOf converts an ADD request, with every field validated. The node itself sets rail, tenant and number.
+// attachmentOf converts an ADD request, with every field validated. The node itself sets rail, tenant and number.
 func attachmentOf(request *nodev1.AddRequest) (attachment.Attachment, error) {
 	key, err := keyOf(request.GetKey())
 	if err != nil {
@@ -107,7 +107,7 @@ func podOf(message *nodev1.Pod) (attachment.Pod, error) {
 	return pod, nil
 }
 
-// checkWhere validates the namespace, the interface and the device.
+// checkLocation validates the namespace, the interface and the device.
 func checkLocation(request *nodev1.AddRequest) error {
 	netns := request.GetNetns()
 	if !attachment.IsPath(netns) || filepath.Clean(netns) != netns {

@@ -65,7 +65,7 @@ func TestExamplesMatchGeneratedText(t *testing.T) {
 	}
 }
 
-// TestFRRTakesEveryLine checks that FRR accepts each line of the examples and shows it again.
+// TestFRRAcceptsEveryLine checks that FRR accepts each line of the examples and shows it again.
 func TestFRRAcceptsEveryLine(t *testing.T) {
 	releases := map[testlab.FRRVersion][]string{
 		testlab.FRR10: {"node-frr10-", "node-frr8-", "leaf-"},

@@ -87,7 +87,7 @@ func (d *Daemon) Stop() {
 	}
 }
 
-// Asked returns the requests since the last call.
+// Requests returns the requests since the last call.
 func (d *Daemon) Requests() []proto.Message {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()

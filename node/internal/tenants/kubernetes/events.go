@@ -33,7 +33,7 @@ const (
 	clusterNamespace = "default"
 )
 
-// teller creates Kubernetes events. It never blocks its callers, and does not retry failed events.
+// eventRecorder creates Kubernetes events. It never blocks its callers, and does not retry failed events.
 type eventRecorder struct {
 	client   dynamic.Interface
 	node     string
@@ -70,7 +70,7 @@ func (t *eventRecorder) run(ctx context.Context) {
 	}
 }
 
-// tell queues an event about an object, unless it was recently created. Equal events of all nodes have the same name.
+// record queues an event about an object, unless it was recently created. Equal events of all nodes have the same name.
 func (t *eventRecorder) record(about map[string]any, reason, message string) {
 	uid, _ := about["uid"].(string)
 	name, _ := about["name"].(string)
@@ -127,7 +127,7 @@ func (s *Store) NotifyPod(pod attachment.Pod, reason, message string) {
 	}, reason, message)
 }
 
-// tellFaults creates events for operators' objects that are ignored.
+// recordFaults creates events for operators' objects that are ignored.
 func (s *Store) recordFaults(policy *tenants.Policy, groups, pairs []*unstructured.Unstructured) {
 	recordFor := func(object *unstructured.Unstructured, reason string) {
 		s.teller.record(map[string]any{
@@ -150,7 +150,7 @@ func (s *Store) recordFaults(policy *tenants.Policy, groups, pairs []*unstructur
 	}
 }
 
-// tellUnreadable creates an event for a record that cannot be parsed. The addresses in it are blocked.
+// recordUnreadable creates an event for a record that cannot be parsed. The addresses in it are blocked.
 func (s *Store) recordUnreadable(object *unstructured.Unstructured, cause error) {
 	s.teller.record(map[string]any{
 		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),

@@ -260,7 +260,7 @@ func trespass(t *testing.T, s *server) {
 	}
 }
 
-// takenAway deletes the Node; the test plays the garbage collector and deletes its record.
+// removedNode deletes the Node; the test plays the garbage collector and deletes its record.
 func removedNode(t *testing.T, s *server, first, second, third *daemon) {
 	must(t, first.claim(20*time.Second, "ns:c", "10.3.8.1"))
 	third.seesTenant("10.3.8.1", "ns:c")

@@ -105,7 +105,7 @@ func fill(object *unstructured.Unstructured, record *tenants.Record) error {
 	return nil
 }
 
-// fresh returns a new object for a record, owned by its Node.
+// newObject returns a new object for a record, owned by its Node.
 func newObject(node string, uid types.UID) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetAPIVersion(group + "/" + version)

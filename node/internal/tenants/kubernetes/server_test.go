@@ -180,8 +180,8 @@ func (s *server) peering(name, text string) error {
 
 func (s *server) namespace(name string) { s.create(namespaces, "", "Namespace", "v1", name) }
 
-// renewed replaces a namespace by a new one with the same name. No controller runs here, so the test removes the
-// finalizers.
+// recreateNamespace replaces a namespace by a new one with the same name. No controller runs here, so the test removes
+// the finalizers.
 func (s *server) recreateNamespace(name string) {
 	s.t.Helper()
 	ctx := context.Background()

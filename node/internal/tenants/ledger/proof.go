@@ -97,7 +97,7 @@ func (l *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant st
 	return nil
 }
 
-// letGo reports whether the record is leaving and no node uses it any more.
+// isUnused reports whether the record is leaving and no node uses it any more.
 func (l *Ledger) isUnused(record *tenants.Record, now time.Time) bool {
 	return record.Leaving && len(l.lacking(record.ID(), tenants.Gone, now)) == 0
 }

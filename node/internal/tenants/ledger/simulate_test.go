@@ -83,7 +83,7 @@ var (
 	simulatedTenants = []string{"ns:a", "ns:b", "red", "blue"}
 )
 
-// policyOf draws the owners of prefixes, including nobody and both tenants.
+// drawPolicy draws the owners of prefixes, including nobody and both tenants.
 func drawPolicy(random *rand.Rand, prefixes bool) *tenants.Policy {
 	policy := &tenants.Policy{Tenants: []tenants.Tenant{{Name: "red"}, {Name: "blue"}}}
 	if random.IntN(3) == 0 {

@@ -8,7 +8,7 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// again returns a state as read back from disk.
+// throughDisk returns a state as read back from disk.
 func throughDisk[T any](t *testing.T, state T) T {
 	t.Helper()
 	content, err := json.Marshal(state)

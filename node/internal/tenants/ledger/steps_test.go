@@ -95,7 +95,7 @@ func (w *world) switchOff(m *machine) {
 	w.tell("%s is switched off", m.name)
 }
 
-// takeAway declares a machine that is off as off; with misuse it also deletes records without asking the others.
+// declareOff declares a machine that is off as off; with misuse it also deletes records without asking the others.
 func (w *world) declareOff(m *machine) {
 	for _, s := range w.draining {
 		if w.now.Before(s.until) {

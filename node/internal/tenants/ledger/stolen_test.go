@@ -10,7 +10,7 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// naming returns a node's record that names an address for a tenant.
+// recordWith returns a node's record that names an address for a tenant.
 func recordWith(node, address, tenant string, revision int64) *tenants.Record {
 	return &tenants.Record{
 		Node: node, Instance: "00000000", Generation: revision, Revision: revision,

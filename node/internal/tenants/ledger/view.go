@@ -23,7 +23,7 @@ type views struct {
 	confirmed uint64
 }
 
-// given is a view with the generations of the records that it was made from.
+// issuedView is a view with the generations of the records that it was made from.
 type issuedView struct {
 	version uint64
 	tenants plan.Tenants

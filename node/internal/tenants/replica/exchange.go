@@ -66,7 +66,7 @@ func (r *Replica) waitForRetry(ctx context.Context, timer *time.Timer) {
 	}
 }
 
-// hear takes in a snapshot of the store.
+// receive takes in a snapshot of the store.
 func (r *Replica) receive(snapshot tenants.Snapshot) {
 	r.reachable()
 	_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Learn(snapshot, 0, now) })

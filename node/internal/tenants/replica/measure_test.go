@@ -14,7 +14,7 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// counted is an in-memory store that counts writes, with the pace of the kind kubernetes.
+// countingStore is an in-memory store that counts writes, with the pace of the kind kubernetes.
 type countingStore struct {
 	mutex    sync.Mutex
 	records  map[string]*tenants.Record

@@ -125,7 +125,7 @@ func (r *Replica) act(do func(ledger *ledger.Ledger, now time.Time)) error {
 	return nil
 }
 
-// tell notifies waiters of a change. The caller holds the mutex.
+// notify notifies waiters of a change. The caller holds the mutex.
 func (r *Replica) notify() {
 	close(r.moved)
 	r.moved = make(chan struct{})
