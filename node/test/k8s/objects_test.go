@@ -80,7 +80,7 @@ func (c *cluster) networks(t *testing.T, example, namespace string) {
 
 var withoutRDMA = regexp.MustCompile(`\{\s*"type": "rdma"\s*\},\s*`)
 
-// wanted pod, of deploy/examples/pod.yaml.
+// podSpec is a pod like that of deploy/examples/pod.yaml.
 type podSpec struct {
 	Namespace, Name, Node string
 	// Networks instead of the example's.

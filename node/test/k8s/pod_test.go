@@ -186,7 +186,7 @@ func exchange(t *testing.T, pods []*pod, at pace, is func(from, to *pod) bool) s
 	return total
 }
 
-// words of ping at this pace.
+// arguments returns the arguments of ping for this pace.
 func (p pace) arguments(link string, to netip.Addr, more ...string) []string {
 	arguments := []string{"ping", "-n", "-q", "-I", link, "-c", strconv.Itoa(p.count), "-i", p.pause, "-W", p.wait}
 	return append(append(arguments, more...), to.String())

@@ -21,7 +21,7 @@ const (
 	podMTU      = 1400
 	// framing that tbf is told to add to each packet that it sees: FCS, preamble and gap; so that its rate is a line rate.
 	framing = 24
-	// What an Ethernet frame carries beside TCP's payload: its header with framing; IPv4, TCP and time stamps.
+	// Overhead of an Ethernet frame beside TCP's payload: header and framing; IPv4, TCP and timestamps.
 	frameBytes, tcpBytes = 14 + framing, 20 + 20 + 12
 	payloadLimit         = float64(pfRate) * (podMTU - tcpBytes) / (podMTU + frameBytes)
 )

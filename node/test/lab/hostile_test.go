@@ -79,7 +79,7 @@ func attackers(t *testing.T, fabric *fabric) {
 	}
 }
 
-// What an ADD may have hostile text in: where only other plugins look, and where any word of these letters will do.
+// Fields in which an ADD may contain hostile text: those read by other plugins only, and those without a grammar.
 const (
 	notLookedAt = "an annotation's cni-args"
 	wordForWord = "pod's uid"

@@ -98,7 +98,7 @@ func (f *fabric) claims(t testing.TB) map[netip.Addr]bool {
 	return found
 }
 
-// given by the node's IPAM.
+// assigned returns the addresses assigned by the node's IPAM.
 func (nd *node) assigned() map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
 	files, _ := filepath.Glob(nd.Path("ipam/*/*"))

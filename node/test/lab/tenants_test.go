@@ -54,7 +54,7 @@ func isolation(t *testing.T, fabric *fabric) {
 			frames := shout(t, from, to, family)
 			pairs, sent = pairs+1, sent+frames
 		})
-		// What was sent before has been worked off once something that was sent later is back.
+		// Earlier packets have been processed once a later one is answered.
 		eachPair(pods, func(from, to *attached, family int) {
 			if tenantOf(from) == tenantOf(to) || peered(from, to) {
 				reaches(t, from, to, family, 1)

@@ -73,7 +73,7 @@ func (l *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant st
 			return &Blocked{Reason: tenants.ErrTaken, Brief: true, Detail: fmt.Sprintf("%s belongs to tenant %s on node %s",
 				address, entry.Tenant, record.Node)}
 		case record.ID() < l.ID():
-			// Of two concurrent claims that of the record whose ID sorts first wins, if any.
+			// If two claims are concurrent, the record whose ID sorts first wins.
 			return &Blocked{Reason: tenants.ErrTaken, Final: true, Contended: true, Detail: fmt.Sprintf(
 				"tenant %s on node %s claims %s too", entry.Tenant, record.Node, address)}
 		default:
