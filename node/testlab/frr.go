@@ -159,18 +159,18 @@ func (f *FRR) launch(t testing.TB, daemon string) {
 	}
 	path := func(name string) string { return filepath.Join(f.Folder, name) }
 	// As root: a daemon that takes another user is no longer told that this process died.
-	words := append(program, "-u", "root", "-g", vtyGroup, "--vty_socket", f.Folder, "-z", path("zserv.api"),
+	arguments := append(program, "-u", "root", "-g", vtyGroup, "--vty_socket", f.Folder, "-z", path("zserv.api"),
 		"-i", path(daemon+".pid"), "-P", "0", "--log", "file:"+path(daemon+".log"))
 	if f.Version == FRR10 {
-		words = append(words, "-N", f.Namespace.Name)
+		arguments = append(arguments, "-N", f.Namespace.Name)
 	}
-	command := f.Namespace.Command(words...)
-	told, err := os.Create(path(daemon + ".err"))
+	command := f.Namespace.Command(arguments...)
+	stderr, err := os.Create(path(daemon + ".err"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer told.Close()
-	command.Stdout, command.Stderr = told, told
+	defer stderr.Close()
+	command.Stdout, command.Stderr = stderr, stderr
 	if err := Start(command); err != nil {
 		t.Fatal(err)
 	}
@@ -190,16 +190,16 @@ func (f *FRR) launch(t testing.TB, daemon string) {
 
 func (f *FRR) load(t testing.TB, arguments ...string) {
 	t.Helper()
-	words := f.vtysh(t, append([]string{"--config_dir", f.Folder, "-b"}, arguments...)...)
-	told := Run(t, words...)
+	command := f.vtysh(t, append([]string{"--config_dir", f.Folder, "-b"}, arguments...)...)
+	output := Run(t, command...)
 	// A daemon that is just reading what it starts with holds mgmtd's lock for a moment.
-	for until := time.Now().Add(10 * time.Second); strings.Contains(told, "locked by another session") && time.Now().Before(until); {
+	for until := time.Now().Add(10 * time.Second); strings.Contains(output, "locked by another session") && time.Now().Before(until); {
 		time.Sleep(50 * time.Millisecond)
-		told = Run(t, words...)
+		output = Run(t, command...)
 	}
-	for line := range strings.Lines(told) {
+	for line := range strings.Lines(output) {
 		if strings.HasPrefix(line, "%") || strings.Contains(line, "Unknown command") || strings.HasPrefix(line, "line ") {
-			t.Fatalf("FRR %s does not take its configuration:\n%s", f.Version, told)
+			t.Fatalf("FRR %s does not take its configuration:\n%s", f.Version, output)
 		}
 	}
 }

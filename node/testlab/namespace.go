@@ -83,8 +83,8 @@ func (n *Namespace) Run(t testing.TB, argv ...string) string {
 
 // Try runs a command in the namespace, for those that may fail.
 func (n *Namespace) Try(argv ...string) (string, error) {
-	told, err := n.Command(argv...).CombinedOutput()
-	return string(told), err
+	output, err := n.Command(argv...).CombinedOutput()
+	return string(output), err
 }
 
 // IP runs `ip` on the namespace.
@@ -102,13 +102,13 @@ func (n *Namespace) TakeAddressesAtOnce(t testing.TB) {
 
 // Cable joins two namespaces with a veth pair whose ends are up and leave checksums to software: the userspace datapath
 // does not fill in what a veth left for hardware.
-func Cable(t testing.TB, one *Namespace, name string, other *Namespace, otherName string) {
+func Cable(t testing.TB, first *Namespace, name string, other *Namespace, otherName string) {
 	t.Helper()
-	Run(t, "ip", "link", "add", name, "netns", one.Name, "type", "veth", "peer", "name", otherName, "netns", other.Name)
+	Run(t, "ip", "link", "add", name, "netns", first.Name, "type", "veth", "peer", "name", otherName, "netns", other.Name)
 	for _, end := range []struct {
 		namespace *Namespace
 		name      string
-	}{{one, name}, {other, otherName}} {
+	}{{first, name}, {other, otherName}} {
 		end.namespace.IP(t, "link", "set", end.name, "up")
 		end.namespace.Run(t, "ethtool", "-K", end.name, "tx", "off")
 	}
@@ -122,17 +122,17 @@ func Run(t testing.TB, argv ...string) string {
 
 func output(t testing.TB, command *exec.Cmd) string {
 	t.Helper()
-	told, err := command.CombinedOutput()
+	listing, err := command.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %v\n%s", command.Args, err, told)
+		t.Fatalf("%v: %v\n%s", command.Args, err, listing)
 	}
-	return string(told)
+	return string(listing)
 }
 
 func (n *Namespace) processes() []int {
-	told, _ := exec.Command("ip", "netns", "pids", n.Name).Output()
+	output, _ := exec.Command("ip", "netns", "pids", n.Name).Output()
 	var pids []int
-	for _, word := range strings.Fields(string(told)) {
+	for _, word := range strings.Fields(string(output)) {
 		// A thread of this process may be there for a moment (Within): never ourselves.
 		if pid, err := strconv.Atoi(word); err == nil && pid != os.Getpid() {
 			pids = append(pids, pid)

@@ -57,7 +57,7 @@ func StartOpenVSwitch(t testing.TB, namespace *Namespace) *OpenVSwitch {
 	Run(t, "ovsdb-tool", "create", open.path("conf.db"), ovsSchema)
 	open.Start(t, Database)
 	open.Vsctl(t, "--no-wait", "init")
-	// One thread of each kind: a test has two cores, and other tests beside it.
+	// A single thread of each kind, since tests share two cores.
 	open.Vsctl(t, "--no-wait", "set", "Open_vSwitch", ".", "other_config:n-handler-threads=1",
 		"other_config:n-revalidator-threads=1")
 	open.Start(t, Switch)
@@ -72,16 +72,16 @@ func (o *OpenVSwitch) DatabaseSocket() string { return o.path("db.sock") }
 // Start a daemon, and wait until it answers.
 func (o *OpenVSwitch) Start(t testing.TB, daemon string) {
 	t.Helper()
-	words := []string{daemon, "unix:" + o.DatabaseSocket(), "--disable-system", "--disable-system-route"}
+	arguments := []string{daemon, "unix:" + o.DatabaseSocket(), "--disable-system", "--disable-system-route"}
 	if daemon == Database {
-		words = []string{daemon, o.path("conf.db"), "--remote=punix:" + o.DatabaseSocket()}
+		arguments = []string{daemon, o.path("conf.db"), "--remote=punix:" + o.DatabaseSocket()}
 	}
-	words = append(words, "--pidfile="+o.path(daemon+".pid"), "--no-chdir", "-vconsole:off",
+	arguments = append(arguments, "--pidfile="+o.path(daemon+".pid"), "--no-chdir", "-vconsole:off",
 		"--log-file="+o.path(daemon+".log"))
-	command := o.Namespace.Command(words...)
+	command := o.Namespace.Command(arguments...)
 	command.Env = os.Environ()
-	for _, what := range []string{"RUNDIR", "DBDIR", "SYSCONFDIR", "LOGDIR"} {
-		command.Env = append(command.Env, "OVS_"+what+"="+o.Folder)
+	for _, variable := range []string{"RUNDIR", "DBDIR", "SYSCONFDIR", "LOGDIR"} {
+		command.Env = append(command.Env, "OVS_"+variable+"="+o.Folder)
 	}
 	if err := Start(command); err != nil {
 		t.Fatal(err)
@@ -146,8 +146,8 @@ func (o *OpenVSwitch) Ofctl(t testing.TB, bridge, command string, arguments ...s
 
 // Answers says whether ovs-vswitchd takes flows for the bridge.
 func (o *OpenVSwitch) Answers(bridge string) bool {
-	words := o.ofctl(bridge, "show")
-	return exec.Command(words[0], words[1:]...).Run() == nil
+	arguments := o.ofctl(bridge, "show")
+	return exec.Command(arguments[0], arguments[1:]...).Run() == nil
 }
 
 func (o *OpenVSwitch) ofctl(bridge, command string) []string {
@@ -196,15 +196,15 @@ func (o *OpenVSwitch) AddBridge(t testing.TB, bridge, mac string) {
 // fill in.
 func (o *OpenVSwitch) AddPort(t testing.TB, bridge, face string, externalIDs ...string) {
 	t.Helper()
-	words := []string{"add-port", bridge, face}
+	arguments := []string{"add-port", bridge, face}
 	if len(externalIDs) > 0 {
-		words = append(words, "--", "set", "port", face)
+		arguments = append(arguments, "--", "set", "port", face)
 		for _, pair := range externalIDs {
-			words = append(words, "external_ids:"+pair)
+			arguments = append(arguments, "external_ids:"+pair)
 		}
 	}
 	o.KeepKernelOut(t, face)
-	o.Vsctl(t, words...)
+	o.Vsctl(t, arguments...)
 	o.Namespace.IP(t, "link", "set", face, "up")
 	o.Namespace.Run(t, "ethtool", "-K", face, "tx", "off")
 }

@@ -10,13 +10,13 @@ import (
 const Patience = 60 * time.Second
 
 // Eventually waits until something holds, and says how long that took.
-func Eventually(t testing.TB, what string, holds func() bool) time.Duration {
+func Eventually(t testing.TB, name string, holds func() bool) time.Duration {
 	t.Helper()
 	return UntilRight(t, func() string {
 		if holds() {
 			return ""
 		}
-		return what
+		return name
 	})
 }
 

@@ -34,7 +34,7 @@ func AtOnce(t testing.TB, tasks ...func()) {
 		group.Go(task)
 	}
 	group.Wait()
-	// What a task said ended its own goroutine alone.
+	// t.FailNow of a task only ended that task's goroutine.
 	if t.Failed() {
 		t.FailNow()
 	}

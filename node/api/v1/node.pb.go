@@ -4,7 +4,7 @@
 // 	protoc        v3.21.12
 // source: api/v1/node.proto
 
-// What the CNI plugins ask of railwrightd, over a unix socket of the node (0600, root alone).
+// The API of railwrightd for the CNI plugins, served on a unix socket of the node (mode 0600, root only).
 
 package nodev1
 
@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A piece of an attachment. ovs-provider asks for FLOWS, frr-provider for ROUTES, railwright-cni for both.
+// A part of an attachment. ovs-provider requests FLOWS, frr-provider ROUTES, railwright-cni both.
 type Part int32
 
 const (
@@ -73,7 +73,7 @@ func (Part) EnumDescriptor() ([]byte, []int) {
 	return file_api_v1_node_proto_rawDescGZIP(), []int{0}
 }
 
-// What CNI calls an attachment by.
+// The identity of an attachment in CNI.
 type Key struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Network       string                 `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
@@ -201,17 +201,18 @@ type AddRequest struct {
 	Pod   *Pod                   `protobuf:"bytes,3,opt,name=pod,proto3" json:"pod,omitempty"`
 	// Path of the pod's network namespace.
 	Netns string `protobuf:"bytes,4,opt,name=netns,proto3" json:"netns,omitempty"`
-	// Representor or veth on this host that an earlier plugin of the chain put on a rail's bridge.
+	// Representor or veth on this host that an earlier plugin of the chain attached to a rail's bridge.
 	HostInterface string `protobuf:"bytes,5,opt,name=host_interface,json=hostInterface,proto3" json:"host_interface,omitempty"`
-	// Of the interface in the pod, as aa:bb:cc:dd:ee:ff.
+	// MAC address of the pod's interface, as aa:bb:cc:dd:ee:ff.
 	Mac string `protobuf:"bytes,6,opt,name=mac,proto3" json:"mac,omitempty"`
-	// Of the interface in the pod, without prefix length: 10.1.0.5, fd00::5. One of each family at most.
+	// Addresses of the pod's interface without prefix length: 10.1.0.5, fd00::5. At most one per address family.
 	Addresses []string `protobuf:"bytes,7,rep,name=addresses,proto3" json:"addresses,omitempty"`
-	// Next hops that the pod was given; answered by the flows. One of each family at most.
+	// Next hops configured in the pod; the flows answer ARP and neighbor solicitations for them. At most one per address
+	// family.
 	Gateways []string `protobuf:"bytes,8,rep,name=gateways,proto3" json:"gateways,omitempty"`
-	// PCI address of the VF where there is one.
+	// PCI address of the VF, if any.
 	DeviceId string `protobuf:"bytes,9,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	// What the pod may send and receive, bit/s; 0: as much as the PF carries.
+	// Rate limit in each direction, in bit/s. 0: no limit below the PF's own.
 	MaxRateBitsPerS uint64 `protobuf:"varint,10,opt,name=max_rate_bits_per_s,json=maxRateBitsPerS,proto3" json:"max_rate_bits_per_s,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -321,13 +322,12 @@ type AddReply struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Rail   string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`
 	Tenant string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Nodes that have not yet confirmed that they let the new address in: they drop its packets until they do.
+	// Nodes that have not yet confirmed that they admit the new address. They drop its packets until they do.
 	UnconfirmedNodes []string `protobuf:"bytes,3,rep,name=unconfirmed_nodes,json=unconfirmedNodes,proto3" json:"unconfirmed_nodes,omitempty"`
-	// What the pod's gateways are answered with, as aa:bb:cc:dd:ee:ff, so that the plugin can write it into the pod for
-	// good. Empty: not known.
+	// MAC address of the pod's gateways, as aa:bb:cc:dd:ee:ff, for permanent neighbor entries in the pod. Empty: unknown.
 	GatewayMac string `protobuf:"bytes,4,opt,name=gateway_mac,json=gatewayMac,proto3" json:"gateway_mac,omitempty"`
-	// The bridge's datapath runs outside of the kernel, and does not fill in the checksums that a veth leaves to hardware:
-	// the pod's kernel has to make them, or no TCP and no UDP of it is taken anywhere.
+	// The bridge's datapath runs in userspace and does not complete the checksums that a veth leaves to hardware. The pod's
+	// kernel must compute them, or every receiver drops the pod's TCP and UDP packets.
 	UserspaceDatapath bool `protobuf:"varint,5,opt,name=userspace_datapath,json=userspaceDatapath,proto3" json:"userspace_datapath,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -452,7 +452,7 @@ func (x *CheckRequest) GetParts() []Part {
 
 type CheckReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty: desired and real are the same.
+	// Empty: the node's state matches the stored attachment.
 	Differences   []string `protobuf:"bytes,1,rep,name=differences,proto3" json:"differences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -730,11 +730,11 @@ type RailStatus struct {
 	SwitchReady        bool                   `protobuf:"varint,2,opt,name=switch_ready,json=switchReady,proto3" json:"switch_ready,omitempty"`
 	UplinkUp           bool                   `protobuf:"varint,3,opt,name=uplink_up,json=uplinkUp,proto3" json:"uplink_up,omitempty"`
 	SessionEstablished bool                   `protobuf:"varint,4,opt,name=session_established,json=sessionEstablished,proto3" json:"session_established,omitempty"`
-	// Why not, one sentence each.
+	// The reasons why the rail is not ready, one sentence each.
 	Problems []string `protobuf:"bytes,5,rep,name=problems,proto3" json:"problems,omitempty"`
-	// Packets that the rail's bridge dropped since it was programmed, by reason; empty: it could not be asked.
+	// Packets dropped by the rail's bridge since it was programmed, by reason. Empty: Open vSwitch did not answer.
 	Dropped map[string]uint64 `protobuf:"bytes,6,rep,name=dropped,proto3" json:"dropped,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// What the addresses of all pods of the rail are in, on all nodes.
+	// Prefixes that contain the addresses of the rail's pods on all nodes.
 	Prefixes      []string `protobuf:"bytes,7,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -822,9 +822,10 @@ func (x *RailStatus) GetPrefixes() []string {
 type StatusReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Rails []*RailStatus          `protobuf:"bytes,1,rep,name=rails,proto3" json:"rails,omitempty"`
-	// What is in the way of every Add: a state directory that cannot be written, a tenant directory that is away.
+	// Problems that make every Add fail, such as a state directory that cannot be written or an unavailable tenant
+	// directory.
 	Problems []string `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
-	// What is wrong with single tenants, records and addresses; all others are served.
+	// Problems of single tenants, records and addresses; all others are served.
 	Notes         []string `protobuf:"bytes,3,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -931,16 +932,16 @@ type Attached struct {
 	FlowsWanted    uint32                 `protobuf:"varint,10,opt,name=flows_wanted,json=flowsWanted,proto3" json:"flows_wanted,omitempty"`
 	FlowsInstalled uint32                 `protobuf:"varint,11,opt,name=flows_installed,json=flowsInstalled,proto3" json:"flows_installed,omitempty"`
 	Advertised     bool                   `protobuf:"varint,12,opt,name=advertised,proto3" json:"advertised,omitempty"`
-	// Path of the pod's network namespace, and the next hops it was given, as AddRequest had them.
+	// As in AddRequest.
 	Netns    string   `protobuf:"bytes,13,opt,name=netns,proto3" json:"netns,omitempty"`
 	Gateways []string `protobuf:"bytes,14,rep,name=gateways,proto3" json:"gateways,omitempty"`
-	// Other tenants that a pair opens to this one, both ways.
+	// Tenants that peer with this one, in both directions.
 	OpenTenants []string `protobuf:"bytes,15,rep,name=open_tenants,json=openTenants,proto3" json:"open_tenants,omitempty"`
-	// What the gateways are answered with; empty: not known.
+	// As in AddReply.
 	GatewayMac string `protobuf:"bytes,16,opt,name=gateway_mac,json=gatewayMac,proto3" json:"gateway_mac,omitempty"`
-	// Packets of this attachment alone that were dropped, by reason; what a rail drops for all is in RailStatus.
+	// Dropped packets of this attachment, by reason. Drops that no single attachment accounts for are in RailStatus.
 	Dropped map[string]uint64 `protobuf:"bytes,17,rep,name=dropped,proto3" json:"dropped,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// False: the bridge could not be asked, so that flows_installed and dropped say nothing.
+	// Whether flows_installed and dropped are valid. False if Open vSwitch did not answer.
 	Counted       bool `protobuf:"varint,18,opt,name=counted,proto3" json:"counted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1146,13 +1147,13 @@ func (x *ListReply) GetAttached() []*Attached {
 	return nil
 }
 
-// Goes with every error as a status detail: what a CNI error carries.
+// The fields of a CNI error, attached to every gRPC error as a status detail.
 type Problem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// CNI error code; 11: try again later, 7: bad configuration, 50 and 51: STATUS.
+	// CNI error code: 11 try again later, 7 invalid configuration, 50 and 51 STATUS.
 	CniCode uint32 `protobuf:"varint,1,opt,name=cni_code,json=cniCode,proto3" json:"cni_code,omitempty"`
 	Details string `protobuf:"bytes,2,opt,name=details,proto3" json:"details,omitempty"`
-	// The next step for whoever reads it.
+	// The next step for the operator.
 	Hint          string `protobuf:"bytes,3,opt,name=hint,proto3" json:"hint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

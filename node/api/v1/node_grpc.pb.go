@@ -4,7 +4,7 @@
 // - protoc             v3.21.12
 // source: api/v1/node.proto
 
-// What the CNI plugins ask of railwrightd, over a unix socket of the node (0600, root alone).
+// The API of railwrightd for the CNI plugins, served on a unix socket of the node (mode 0600, root only).
 
 package nodev1
 
@@ -33,16 +33,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type NodeNetworkClient interface {
-	// Makes an attachment's parts real: stored first, then programmed, then waited for. The same request again is fine;
-	// another body under the same key is ALREADY_EXISTS.
+	// Adds the parts of an attachment: stores them, programs them and waits until they are in effect. Idempotent; a
+	// different request with the same key returns ALREADY_EXISTS.
 	Add(ctx context.Context, in *AddRequest, opts ...grpc.CallOption) (*AddReply, error)
-	// Compares what was asked for with what is there; changes nothing.
+	// Compares the stored attachment with the node's state and changes nothing.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckReply, error)
-	// Undoes the parts named; what is gone already is fine.
+	// Removes the named parts. Idempotent.
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteReply, error)
-	// Deletes every attachment of the network that is not listed and whose network namespace is gone.
+	// Deletes every attachment of the network that is not listed and whose network namespace no longer exists.
 	CollectGarbage(ctx context.Context, in *CollectGarbageRequest, opts ...grpc.CallOption) (*CollectGarbageReply, error)
-	// Whether an Add could succeed now, rail by rail.
+	// Reports for each rail whether an Add can succeed now.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListReply, error)
 }
@@ -119,16 +119,16 @@ func (c *nodeNetworkClient) List(ctx context.Context, in *ListRequest, opts ...g
 // All implementations must embed UnimplementedNodeNetworkServer
 // for forward compatibility.
 type NodeNetworkServer interface {
-	// Makes an attachment's parts real: stored first, then programmed, then waited for. The same request again is fine;
-	// another body under the same key is ALREADY_EXISTS.
+	// Adds the parts of an attachment: stores them, programs them and waits until they are in effect. Idempotent; a
+	// different request with the same key returns ALREADY_EXISTS.
 	Add(context.Context, *AddRequest) (*AddReply, error)
-	// Compares what was asked for with what is there; changes nothing.
+	// Compares the stored attachment with the node's state and changes nothing.
 	Check(context.Context, *CheckRequest) (*CheckReply, error)
-	// Undoes the parts named; what is gone already is fine.
+	// Removes the named parts. Idempotent.
 	Delete(context.Context, *DeleteRequest) (*DeleteReply, error)
-	// Deletes every attachment of the network that is not listed and whose network namespace is gone.
+	// Deletes every attachment of the network that is not listed and whose network namespace no longer exists.
 	CollectGarbage(context.Context, *CollectGarbageRequest) (*CollectGarbageReply, error)
-	// Whether an Add could succeed now, rail by rail.
+	// Reports for each rail whether an Add can succeed now.
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
 	List(context.Context, *ListRequest) (*ListReply, error)
 	mustEmbedUnimplementedNodeNetworkServer()

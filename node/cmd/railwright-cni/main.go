@@ -1,4 +1,4 @@
-// railwright-cni is the CNI plugins of Railwright: which one, its name says. See internal/cni.
+// railwright-cni is the CNI plugins of Railwright. The program's name selects the plugin; see internal/cni.
 package main
 
 import (

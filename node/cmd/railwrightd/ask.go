@@ -22,55 +22,55 @@ import (
 
 const askBound = 20 * time.Second
 
-// ask the daemon that runs.
+// ask calls the running daemon.
 func ask(ctx context.Context, socket, method string, request, reply proto.Message) error {
 	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return fmt.Errorf("socket %s: %w", socket, err)
+		return fmt.Errorf("create gRPC client for %s: %w", socket, err)
 	}
 	defer func() { _ = connection.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()
 	err = connection.Invoke(ctx, method, request, reply)
 	if grpcstatus.Code(err) == codes.Unavailable {
-		return fmt.Errorf("no railwrightd answers at %s: %s; is it running, and are you root?", socket,
+		return fmt.Errorf("no railwrightd answers at %s: %s; check that it runs and that you are root", socket,
 			grpcstatus.Convert(err).Message())
 	}
 	return err
 }
 
-// list the attachments.
-func list(ctx context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("list", arguments, 0, "socket", "json")
+// list prints the attachments.
+func list(ctx context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("list", arguments, 0, "socket", "json")
 	if err != nil {
 		return 0, err
 	}
 	reply := &nodev1.ListReply{}
-	err = ask(ctx, given.socket, nodev1.NodeNetwork_List_FullMethodName, &nodev1.ListRequest{}, reply)
+	err = ask(ctx, opts.socket, nodev1.NodeNetwork_List_FullMethodName, &nodev1.ListRequest{}, reply)
 	if err != nil {
 		return 0, err
 	}
-	if given.json {
-		return exitOK, tellJSON(told, reply)
+	if opts.json {
+		return exitOK, printJSON(out, reply)
 	}
-	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row(table, "NAMESPACE/POD", "INTERFACE", "RAIL", "TENANT", "ADDRESSES", "PORT", "FLOWS", "ADVERTISED")
-	for _, one := range reply.GetAttached() {
-		row(table, one.GetPod().GetNamespace()+"/"+one.GetPod().GetName(), one.GetKey().GetInterface(), one.GetRail(),
-			one.GetTenant(), strings.Join(one.GetAddresses(), " "), one.GetHostInterface(),
-			fmt.Sprintf("%d of %d", one.GetFlowsInstalled(), one.GetFlowsWanted()), yes(one.GetAdvertised()))
+	for _, attached := range reply.GetAttached() {
+		row(table, attached.GetPod().GetNamespace()+"/"+attached.GetPod().GetName(), attached.GetKey().GetInterface(), attached.GetRail(),
+			attached.GetTenant(), strings.Join(attached.GetAddresses(), " "), attached.GetHostInterface(),
+			fmt.Sprintf("%d of %d", attached.GetFlowsInstalled(), attached.GetFlowsWanted()), yesNo(attached.GetAdvertised()))
 	}
 	return exitOK, table.Flush()
 }
 
-// status of the rails and of the daemon; 1 where there is a problem.
-func status(ctx context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("status", arguments, 0, "socket", "json")
+// status prints the state of the rails and of the daemon. It returns 1 if there is a problem.
+func status(ctx context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("status", arguments, 0, "socket", "json")
 	if err != nil {
 		return 0, err
 	}
 	reply := &nodev1.StatusReply{}
-	err = ask(ctx, given.socket, nodev1.NodeNetwork_Status_FullMethodName, &nodev1.StatusRequest{}, reply)
+	err = ask(ctx, opts.socket, nodev1.NodeNetwork_Status_FullMethodName, &nodev1.StatusRequest{}, reply)
 	if err != nil {
 		return 0, err
 	}
@@ -87,37 +87,37 @@ func status(ctx context.Context, arguments []string, told io.Writer) (int, error
 	if len(problems) > 0 {
 		code = exitBad
 	}
-	if given.json {
-		return code, tellJSON(told, reply)
+	if opts.json {
+		return code, printJSON(out, reply)
 	}
-	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row(table, "RAIL", "SWITCH READY", "UPLINK UP", "BGP ESTABLISHED")
 	for _, rail := range reply.GetRails() {
-		row(table, rail.GetRail(), yes(rail.GetSwitchReady()), yes(rail.GetUplinkUp()), yes(rail.GetSessionEstablished()))
+		row(table, rail.GetRail(), yesNo(rail.GetSwitchReady()), yesNo(rail.GetUplinkUp()), yesNo(rail.GetSessionEstablished()))
 	}
 	err = table.Flush()
 	for _, problem := range problems {
-		_, failed := fmt.Fprintln(told, "problem: "+problem)
+		_, failed := fmt.Fprintln(out, "problem: "+problem)
 		err = errors.Join(err, failed)
 	}
 	return code, err
 }
 
-func tellJSON(told io.Writer, message proto.Message) error {
+func printJSON(out io.Writer, message proto.Message) error {
 	content, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(message)
 	if err != nil {
-		return fmt.Errorf("the answer cannot be written as JSON: %w", err)
+		return fmt.Errorf("encode reply as JSON: %w", err)
 	}
-	_, err = fmt.Fprintf(told, "%s\n", content)
+	_, err = fmt.Fprintf(out, "%s\n", content)
 	return err
 }
 
-// row of a table; a tabwriter's errors come with its Flush.
+// row writes a row of a table. A tabwriter returns errors from Flush.
 func row(table *tabwriter.Writer, cells ...string) {
 	_, _ = fmt.Fprintln(table, strings.Join(cells, "\t"))
 }
 
-func yes(is bool) string {
+func yesNo(is bool) string {
 	if is {
 		return "yes"
 	}

@@ -14,16 +14,16 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// stream of pings of a pod that nobody touches.
+// stream is a series of pings of a pod that must not be affected.
 type stream struct {
 	command *exec.Cmd
-	told    bytes.Buffer
+	output  bytes.Buffer
 }
 
 func (p *pod) stream(t *testing.T, address string) *stream {
 	t.Helper()
 	made := &stream{command: p.Command("ping", "-i", "0.02", "-W", "2", address)}
-	made.command.Stdout = &made.told
+	made.command.Stdout = &made.output
 	if err := testlab.Start(made.command); err != nil {
 		t.Fatal(err)
 	}
@@ -33,91 +33,91 @@ func (p *pod) stream(t *testing.T, address string) *stream {
 
 var answered = regexp.MustCompile(`icmp_seq=(\d+) ttl=`)
 
-// lost before the last answer, of how many sent until then: what was on its way at the end is neither.
+// lost returns the lost and sent packets up to the last reply, because later packets may be on their way.
 func (s *stream) lost(t *testing.T) (lost, sent int) {
 	t.Helper()
 	_ = s.command.Process.Signal(syscall.SIGINT)
 	_ = s.command.Wait()
 	received := 0
-	for _, found := range answered.FindAllStringSubmatch(s.told.String(), -1) {
+	for _, found := range answered.FindAllStringSubmatch(s.output.String(), -1) {
 		received++
 		sequence, _ := strconv.Atoi(found[1])
 		sent = max(sent, sequence)
 	}
 	if received == 0 {
-		t.Fatalf("ping told %q", s.told.String())
+		t.Fatalf("ping printed %q", s.output.String())
 	}
 	return sent - received, sent
 }
 
-// mustDieAt the step, which a request comes by.
+// mustDieAt kills the daemon at a step of a request.
 func (nl *nodeLab) mustDieAt(step failpoint.Name, request func() error) {
 	nl.t.Helper()
 	nl.startAt(step)
-	// A DEL that is slow may be answered first: what is left of it is done after that, and comes by the step as well.
+	// A slow DEL may get its reply first; the daemon reaches the step afterwards.
 	_ = request()
 	nl.MustBeKilled(nl.t, step)
 }
 
-func (nl *nodeLab) add(one *pod) error {
-	_, err := nl.Client.Add(railnode.Soon(nl.t), one.add)
+func (nl *nodeLab) add(p *pod) error {
+	_, err := nl.Client.Add(railnode.Soon(nl.t), p.add)
 	return err
 }
 
-// TestADaemonKilledAtAnyStepLeavesNoOrphan: after each kill the runtime asks again. What comes of a runtime that deletes
-// instead, on all rails, is tried in test/lab.
-func TestADaemonKilledAtAnyStepLeavesNoOrphan(t *testing.T) {
-	for _, of := range []struct {
+// TestKilledDaemonLeavesNoOrphan repeats the request after each kill, as a runtime does. test/lab covers runtimes that
+// delete instead, on all rails.
+func TestKilledDaemonLeavesNoOrphan(t *testing.T) {
+	for _, test := range []struct {
 		release      railnode.Release
 		adds, delete []failpoint.Name
 	}{
-		{railnode.NewFRR, failpoint.OfAdd(), failpoint.OfDelete()},
-		// Only the steps at which FRR is told something are another program's.
+		{railnode.NewFRR, failpoint.AddSteps(), failpoint.DeleteSteps()},
+		// Only the steps that involve FRR differ with the release.
 		{
 			railnode.OldFRR, []failpoint.Name{failpoint.AddFlows, failpoint.AddRoutes, failpoint.AddAdvertised},
 			[]failpoint.Name{failpoint.DeleteStored, failpoint.DeleteWithdrawn},
 		},
 	} {
-		t.Run(of.release.String(), func(t *testing.T) {
-			lab := newLab(t, of.release)
+		t.Run(test.release.String(), func(t *testing.T) {
+			lab := newLab(t, test.release)
 			lab.restart()
 			untouched := lab.newPod(2, "tenant-a")
 			lab.mustAdd(untouched)
-			testlab.Eventually(t, "the leaf has its routes", func() bool { return lab.leafHas(untouched) })
+			testlab.Eventually(t, "routes at the leaf", func() bool { return lab.leafHas(untouched) })
 			pings := untouched.stream(t, remoteIPv4)
 			lab.kill()
-			lab.killAtEach(of.adds, of.delete)
+			lab.killAtEach(test.adds, test.delete)
 			lab.restart()
 			lab.mustWork(untouched)
 			if lost, sent := pings.lost(t); lost > 0 || sent < 100 {
-				t.Errorf("a pod that nobody touched lost %d of %d packets", lost, sent)
+				t.Errorf("unaffected pod lost %d of %d packets", lost, sent)
 			} else {
-				t.Logf("a pod that nobody touched lost none of %d packets", sent)
+				t.Logf("unaffected pod lost none of %d packets", sent)
 			}
 		})
 	}
 }
 
-// killAtEach step of ADD and of DEL. An ADD that is asked again leaves what the next DEL is killed at.
+// killAtEach kills the daemon at each step of ADD and of DEL. The repeated ADD leaves an attachment for the next DEL.
 func (nl *nodeLab) killAtEach(adds, deletes []failpoint.Name) {
 	nl.t.Helper()
-	one := nl.newPod(3, "tenant-a")
+	pod := nl.newPod(3, "tenant-a")
 	for n := range max(len(adds), len(deletes)) {
 		step := failpoint.Name("")
 		if n < len(adds) {
 			step = adds[n]
-			nl.mustDieAt(step, func() error { return nl.add(one) })
+			nl.mustDieAt(step, func() error { return nl.add(pod) })
 		}
 		nl.restart()
-		if err := nl.add(one); err != nil {
+		if err := nl.add(pod); err != nil {
 			nl.t.Fatalf("ADD after a kill at %q: %v %v", step, err, detailsOf(err))
 		}
-		testlab.Eventually(nl.t, "the leaf has the routes", func() bool { return nl.leafHas(one) })
-		nl.mustWork(one)
+		testlab.Eventually(nl.t, "routes at the leaf", func() bool { return nl.leafHas(pod) })
+		nl.mustWork(pod)
 		if n < len(deletes) {
 			nl.kill()
-			nl.killDELAt(one, deletes[n])
-		} else if err := nl.remove(one); err != nil {
+			nl.killDELAt(pod, deletes[n])
+		} else if err := nl.remove(pod); err != nil {
 			nl.t.Fatal(err)
 		} else {
 			nl.kill()
@@ -125,19 +125,19 @@ func (nl *nodeLab) killAtEach(adds, deletes []failpoint.Name) {
 	}
 }
 
-func (nl *nodeLab) killDELAt(one *pod, step failpoint.Name) {
+func (nl *nodeLab) killDELAt(p *pod, step failpoint.Name) {
 	nl.t.Helper()
-	nl.mustDieAt(step, func() error { return nl.remove(one) })
+	nl.mustDieAt(step, func() error { return nl.remove(p) })
 	nl.restart()
 	if step == failpoint.DeleteAccepted {
-		// Nothing was stored: the runtime's next DEL, or the pod's end, is what undoes it.
+		// Nothing was stored, so the runtime's next DEL or the pod's end undoes it.
 		if reply, err := nl.Client.List(railnode.Soon(nl.t), &nodev1.ListRequest{}); err != nil || len(reply.GetAttached()) != 2 {
 			nl.t.Fatalf("after a kill at %s: %v %v", step, reply, err)
 		}
 	}
-	if err := nl.remove(one); err != nil {
+	if err := nl.remove(p); err != nil {
 		nl.t.Fatalf("DEL again after a kill at %s: %v", step, err)
 	}
-	nl.mustBeGone(one)
+	nl.mustBeGone(p)
 	nl.kill()
 }

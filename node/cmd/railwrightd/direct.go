@@ -17,14 +17,14 @@ import (
 	"railwright/node/internal/tenants/kinds"
 )
 
-// The verbs here need no daemon: they look for themselves.
+// The verbs in this file need no daemon; they read the state themselves.
 
 const (
 	lookBound    = 5 * time.Second
 	connectPause = 20 * time.Millisecond
 )
 
-// cachedFlow as `flows --json` has it.
+// cachedFlow is an entry of `flows --json`.
 type cachedFlow struct {
 	InPort      string   `json:"in_port"`
 	Offloaded   bool     `json:"offloaded"`
@@ -37,13 +37,13 @@ type cachedFlow struct {
 	Actions     string   `json:"actions"`
 }
 
-// flows that the datapath has cached, and where they run.
-func flows(ctx context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("flows", arguments, 0, "config", "json")
+// flows prints the datapath's cached flows and where they run.
+func flows(ctx context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("flows", arguments, 0, "config", "json")
 	if err != nil {
 		return 0, err
 	}
-	read, err := readConfig(given)
+	read, err := readConfig(opts)
 	if err != nil {
 		return 0, err
 	}
@@ -57,30 +57,30 @@ func flows(ctx context.Context, arguments []string, told io.Writer) (int, error)
 	defer openVSwitch.Close()
 	cached, err := openVSwitch.Datapath(ctx)
 	for err != nil && ctx.Err() == nil {
-		// It connects meanwhile.
+		// The client is still connecting.
 		time.Sleep(connectPause)
 		cached, err = openVSwitch.Datapath(ctx)
 	}
 	if err != nil {
 		return 0, err
 	}
-	if given.json {
-		return exitOK, tellFlowsJSON(told, cached)
+	if opts.json {
+		return exitOK, printFlowsJSON(out, cached)
 	}
-	table := tabwriter.NewWriter(told, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row(table, "IN PORT", "RUNS IN", "PACKETS", "BYTES", "WHY NOT IN HARDWARE", "MATCH -> ACTIONS")
 	for _, flow := range cached {
 		where := flow.Layer
 		if flow.Offloaded {
 			where = "hardware (" + flow.Layer + ")"
 		}
-		row(table, plain(flow.InPort), where, fmt.Sprint(flow.Packets), fmt.Sprint(flow.Bytes), plain(flow.Why),
+		row(table, plain(flow.InPort), where, fmt.Sprint(flow.Packets), fmt.Sprint(flow.Bytes), plain(flow.Reason),
 			plain(flow.Match)+" -> "+plain(flow.Actions))
 	}
 	return exitOK, table.Flush()
 }
 
-// plain text for a terminal: an interface's name may hold any byte.
+// plain replaces unprintable characters for a terminal, because an interface name can contain any byte.
 func plain(text string) string {
 	return strings.Map(func(letter rune) rune {
 		if unicode.IsPrint(letter) {
@@ -90,39 +90,39 @@ func plain(text string) string {
 	}, text)
 }
 
-func tellFlowsJSON(told io.Writer, cached []openvswitch.CachedFlow) error {
+func printFlowsJSON(out io.Writer, cached []openvswitch.CachedFlow) error {
 	all := make([]cachedFlow, 0, len(cached))
 	for _, flow := range cached {
-		one := cachedFlow{
-			InPort: flow.InPort, Offloaded: flow.Offloaded, Layer: flow.Layer, Why: flow.Why, Packets: flow.Packets,
+		entry := cachedFlow{
+			InPort: flow.InPort, Offloaded: flow.Offloaded, Layer: flow.Layer, Why: flow.Reason, Packets: flow.Packets,
 			Bytes: flow.Bytes, Match: flow.Match, Actions: flow.Actions,
 		}
 		if flow.UsedSeconds >= 0 {
-			one.UsedSeconds = &flow.UsedSeconds
+			entry.UsedSeconds = &flow.UsedSeconds
 		}
-		all = append(all, one)
+		all = append(all, entry)
 	}
-	return json.NewEncoder(told).Encode(all)
+	return json.NewEncoder(out).Encode(all)
 }
 
-// forget a node that is off for good, so that its addresses may be others'.
-func forget(_ context.Context, arguments []string, told io.Writer) (int, error) {
-	given, words, err := parse("forget", arguments, 1, "config")
+// forget declares a node permanently off, so that others can use its addresses.
+func forget(_ context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, operands, err := parse("forget", arguments, 1, "config")
 	if err != nil {
 		return 0, err
 	}
-	read, err := readConfig(given)
+	read, err := readConfig(opts)
 	if err != nil {
 		return 0, err
 	}
 	if read.Tenants.Kind != config.Folder {
-		return 0, misuse{fmt.Errorf("the tenants are of kind %s; nodes are forgotten where it is %s", read.Tenants.Kind,
-			config.Folder)}
+		return 0, misuse{fmt.Errorf("forget needs tenants of kind %s, got %s", config.Folder,
+			read.Tenants.Kind)}
 	}
-	records, err := kinds.Forget(read.Tenants.Folder, words[0])
+	records, err := kinds.Forget(read.Tenants.Folder, operands[0])
 	if err != nil {
 		return 0, err
 	}
-	_, err = fmt.Fprintf(told, "%s is forgotten: %d records of it were deleted\n", words[0], records)
+	_, err = fmt.Fprintf(out, "forgot %s: %d records are leaving\n", operands[0], records)
 	return exitOK, err
 }

@@ -11,36 +11,36 @@ import (
 	"railwright/node/internal/config"
 )
 
-// frrConfig prints FRR's configuration for the rails that railwrightd's own one names: the operator gives it to FRR.
-func frrConfig(_ context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("frr-config", arguments, 0, "config", "asn", "router-id", "bfd")
+// frrConfig prints FRR's configuration for the configured rails. The operator installs it.
+func frrConfig(_ context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("frr-config", arguments, 0, "config", "asn", "router-id", "bfd")
 	if err != nil {
 		return 0, err
 	}
-	read, err := readConfig(given)
+	read, err := readConfig(opts)
 	if err != nil {
 		return 0, err
 	}
-	node, err := frrOf(read, given)
+	node, err := frrNode(read, opts)
 	if err != nil {
 		return 0, misuse{err}
 	}
-	_, err = io.WriteString(told, node.Text())
+	_, err = io.WriteString(out, node.Text())
 	return exitOK, err
 }
 
-// frrOf a node: what its configuration says, and what that leaves to be given.
-func frrOf(read config.Config, given options) (frrconfig.Node, error) {
-	asn, err := asnOf(read.FRR, given.asn)
+// frrNode returns FRR's configuration of a node from railwrightd's configuration and the options.
+func frrNode(read config.Config, opts options) (frrconfig.Node, error) {
+	asn, err := asnOf(read.FRR, opts.asn)
 	if err != nil {
 		return frrconfig.Node{}, err
 	}
-	routerID, err := netip.ParseAddr(given.routerID)
+	routerID, err := netip.ParseAddr(opts.routerID)
 	if err != nil || !routerID.Is4() || routerID.IsUnspecified() || routerID.IsMulticast() || routerID.IsLoopback() {
-		return frrconfig.Node{}, fmt.Errorf("--router-id %.40q: give an IPv4 address that no other BGP speaker of the fabric "+
-			"has as its router id, as --router-id 10.255.1.1", given.routerID)
+		return frrconfig.Node{}, fmt.Errorf("--router-id must be an IPv4 address that no other BGP speaker of the fabric "+
+			"has as its router ID, such as 10.255.1.1, got %.40q", opts.routerID)
 	}
-	node := frrconfig.Node{Backend: frrconfig.KernelTable, ASN: asn, RouterID: routerID, BFD: given.bfd}
+	node := frrconfig.Node{Backend: frrconfig.KernelTable, ASN: asn, RouterID: routerID, BFD: opts.bfd}
 	if read.FRR.Backend == config.Vty {
 		node.Backend = frrconfig.Vty
 	}
@@ -52,21 +52,21 @@ func frrOf(read config.Config, given options) (frrconfig.Node, error) {
 	return node, nil
 }
 
-// asnOf the node, by its configuration or by the option: many nodes may share one file.
-func asnOf(frr config.FRR, given string) (uint32, error) {
-	if given == "" {
+// asnOf returns the AS number from the configuration or the option: many nodes can share a file.
+func asnOf(frr config.FRR, option string) (uint32, error) {
+	if option == "" {
 		if frr.ASN == 0 {
-			return 0, fmt.Errorf("the AS number is not known: give --asn N, or frr.asn in the configuration")
+			return 0, fmt.Errorf("AS number is required; set --asn N, or frr.asn in the configuration")
 		}
 		return frr.ASN, nil
 	}
-	asn, err := strconv.ParseUint(given, 10, 32)
+	asn, err := strconv.ParseUint(option, 10, 32)
 	if err != nil || asn == 0 {
-		return 0, fmt.Errorf("--asn %.20q: give a number from 1 to 4294967295", given)
+		return 0, fmt.Errorf("--asn must be 1 to 4294967295, got %.20q", option)
 	}
 	if frr.ASN != 0 && uint32(asn) != frr.ASN {
-		return 0, fmt.Errorf("--asn %d is not the configuration's frr.asn %d: railwrightd would not find its routes; give one of "+
-			"them alone", asn, frr.ASN)
+		return 0, fmt.Errorf("--asn must equal frr.asn %d of the configuration, got %d; set only one of "+
+			"them", frr.ASN, asn)
 	}
 	return uint32(asn), nil
 }

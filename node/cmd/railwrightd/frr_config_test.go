@@ -16,7 +16,7 @@ import (
 
 const deployFolder = "../../deploy/"
 
-// deployed is the configuration that a cluster is given.
+// deployed returns the configuration of deploy/.
 func deployed(t *testing.T) string {
 	t.Helper()
 	var manifest struct {
@@ -32,20 +32,20 @@ func deployed(t *testing.T) string {
 	return manifest.Data["railwrightd.yaml"]
 }
 
-// frrConfigOf a configuration, as the program prints it.
-func frrConfigOf(t *testing.T, configuration string, options ...string) (told, complained string, code int) {
+// frrConfigOf runs the program and returns FRR's configuration.
+func frrConfigOf(t *testing.T, configuration string, options ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	file := t.TempDir() + "/railwrightd.yaml"
 	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	words := append([]string{"frr-config", "--config", file}, options...)
-	return outputs(t, exec.Command(railnode.Daemon(t), words...))
+	arguments := append([]string{"frr-config", "--config", file}, options...)
+	return outputs(t, exec.Command(railnode.Daemon(t), arguments...))
 }
 
 var numberedLeaves = strings.NewReplacer("leaf: unnumbered           #", "leaf: 192.0.2.0 #", "leaf: unnumbered\n", "leaf: 192.0.2.2\n")
 
-func TestWhatIsDeployedGivesTheExamplesOfFRR(t *testing.T) {
+func TestDeployedConfigurationYieldsTheFRRExamples(t *testing.T) {
 	const vty = "backend: vty\n  asn: 4200000101\n#"
 	for example, configuration := range map[string]string{
 		"node-frr10-unnumbered.conf": deployed(t),
@@ -53,50 +53,50 @@ func TestWhatIsDeployedGivesTheExamplesOfFRR(t *testing.T) {
 		"node-frr8-unnumbered.conf":  strings.Replace(deployed(t), "backend: kernel-table", vty, 1),
 		"node-frr8-numbered.conf":    numberedLeaves.Replace(strings.Replace(deployed(t), "backend: kernel-table", vty, 1)),
 	} {
-		wanted, err := os.ReadFile(deployFolder + "frr/" + example)
+		want, err := os.ReadFile(deployFolder + "frr/" + example)
 		if err != nil {
 			t.Fatal(err)
 		}
-		told, complained, code := frrConfigOf(t, configuration, "--router-id", "10.255.1.1", "--asn", "4200000101")
-		if code != exitOK || complained != "" || told != string(wanted) {
-			t.Errorf("%s: status %d, %q\n%s", example, code, complained, told)
+		stdout, stderr, code := frrConfigOf(t, configuration, "--router-id", "10.255.1.1", "--asn", "4200000101")
+		if code != exitOK || stderr != "" || stdout != string(want) {
+			t.Errorf("%s: status %d, %q\n%s", example, code, stderr, stdout)
 		}
 	}
 }
 
-func TestFRRConfigSaysWhatItLacks(t *testing.T) {
+func TestFRRConfigNamesMissingSettings(t *testing.T) {
 	vty := strings.Replace(deployed(t), "backend: kernel-table", "backend: vty\n  asn: 65001\n#", 1)
-	for _, one := range []struct {
+	for _, test := range []struct {
 		configuration string
 		options       []string
-		told          string
+		want          string
 	}{
-		{deployed(t), []string{"--asn", "65001"}, `--router-id "": give an IPv4 address`},
-		{deployed(t), []string{"--asn", "65001", "--router-id", "fd00::1"}, `--router-id "fd00::1"`},
-		{deployed(t), []string{"--asn", "65001", "--router-id", "0.0.0.0"}, `--router-id "0.0.0.0"`},
-		{deployed(t), []string{"--router-id", "10.255.1.1"}, "the AS number is not known: give --asn N"},
-		{deployed(t), []string{"--router-id", "10.255.1.1", "--asn", "4294967296"}, `--asn "4294967296": give a number from 1`},
-		{vty, []string{"--router-id", "10.255.1.1", "--asn", "65002"}, "--asn 65002 is not the configuration's frr.asn 65001"},
-		{"rails: []\n", []string{"--router-id", "10.255.1.1", "--asn", "65002"}, "rails: 0 are given"},
+		{deployed(t), []string{"--asn", "65001"}, `--router-id must be an IPv4 address`},
+		{deployed(t), []string{"--asn", "65001", "--router-id", "fd00::1"}, `got "fd00::1"`},
+		{deployed(t), []string{"--asn", "65001", "--router-id", "0.0.0.0"}, `got "0.0.0.0"`},
+		{deployed(t), []string{"--router-id", "10.255.1.1"}, "AS number is required; set --asn N"},
+		{deployed(t), []string{"--router-id", "10.255.1.1", "--asn", "4294967296"}, `--asn must be 1 to 4294967295, got "4294967296"`},
+		{vty, []string{"--router-id", "10.255.1.1", "--asn", "65002"}, "--asn must equal frr.asn 65001 of the configuration, got 65002"},
+		{"rails: []\n", []string{"--router-id", "10.255.1.1", "--asn", "65002"}, "rails: must have 1 to 64 entries"},
 	} {
-		told, complained, code := frrConfigOf(t, one.configuration, one.options...)
-		if code != exitMisuse || told != "" || !strings.Contains(complained, one.told) {
-			t.Errorf("%v: status %d, %q %q", one.options, code, told, complained)
+		stdout, stderr, code := frrConfigOf(t, test.configuration, test.options...)
+		if code != exitMisuse || stdout != "" || !strings.Contains(stderr, test.want) {
+			t.Errorf("%v: status %d, %q %q", test.options, code, stdout, stderr)
 		}
 	}
 }
 
-func TestBFDIsAskedFor(t *testing.T) {
+func TestBFDOption(t *testing.T) {
 	plain, _, _ := frrConfigOf(t, deployed(t), "--router-id", "10.255.1.1", "--asn", "65001")
-	told, _, code := frrConfigOf(t, deployed(t), "--router-id", "10.255.1.1", "--asn", "65001", "--bfd")
+	stdout, _, code := frrConfigOf(t, deployed(t), "--router-id", "10.255.1.1", "--asn", "65001", "--bfd")
 	for _, part := range []string{"bgpd=yes, bfdd=yes\n", "\n neighbor LEAVES bfd\n"} {
-		if code != exitOK || !strings.Contains(told, part) || strings.Contains(plain, part) {
-			t.Errorf("%q is not there with --bfd alone: status %d", part, code)
+		if code != exitOK || !strings.Contains(stdout, part) || strings.Contains(plain, part) {
+			t.Errorf("%q must be printed with --bfd only: status %d", part, code)
 		}
 	}
 }
 
-// A node with one rail of IPv4 alone and one of both families; what its FRR is given is what the program prints.
+// twoKinds is a node with an IPv4 rail and a dual-stack rail, whose FRR gets the printed configuration.
 const twoKinds = `
 node: node-1
 rails:
@@ -105,7 +105,7 @@ rails:
 tenants: {kind: local}
 `
 
-// permissive leaf: it takes all that it is told.
+// permissive is the configuration of a leaf that accepts everything.
 const permissive = `route-map all permit 10
 exit
 interface %[1]s
@@ -129,16 +129,16 @@ router bgp 65100
 exit
 `
 
-// TestNothingWrongLeavesAnFRRThatWasConfiguredSo, whoever puts it into the rail's table or into bgpd, though both leaves
-// would take all.
-func TestNothingWrongLeavesAnFRRThatWasConfiguredSo(t *testing.T) {
+// TestConfiguredFRRAnnouncesNothingWrong adds wrong routes to the rail's table or to bgpd, with leaves that would
+// accept everything.
+func TestConfiguredFRRAnnouncesNothingWrong(t *testing.T) {
 	for _, release := range []railnode.Release{railnode.NewFRR, railnode.OldFRR} {
 		t.Run(release.String(), func(t *testing.T) {
 			t.Parallel()
 			configuration := twoKinds + fmt.Sprintf("frr: {backend: %s, asn: 65001}\n", release.Backend)
-			text, complained, code := frrConfigOf(t, configuration, "--router-id", "10.255.1.1")
+			text, stderr, code := frrConfigOf(t, configuration, "--router-id", "10.255.1.1")
 			if code != exitOK {
-				t.Fatal(complained)
+				t.Fatal(stderr)
 			}
 			node := testlab.NewNamespace(t, "node")
 			node.TakeAddressesAtOnce(t)
@@ -152,11 +152,11 @@ func TestNothingWrongLeavesAnFRRThatWasConfiguredSo(t *testing.T) {
 					node.IP(t, "addr", "add", "192.0.2.1/31", "dev", "br-rail0")
 				}
 				known, _, _ := strings.Cut(leaf, " ")
-				told := strings.ReplaceAll(fmt.Sprintf(permissive, known, rail+1, leaf), "interface 192.0.2.1\n", "interface swp1\n")
-				leaves = append(leaves, testlab.StartFRR(t, namespace, release.Version, told))
+				config := strings.ReplaceAll(fmt.Sprintf(permissive, known, rail+1, leaf), "interface 192.0.2.1\n", "interface swp1\n")
+				leaves = append(leaves, testlab.StartFRR(t, namespace, release.Version, config))
 			}
 			frr := testlab.StartFRR(t, node, release.Version, text)
-			takenWhole(t, text, frr.Show(t, "show running-config"))
+			checkAccepted(t, text, frr.Show(t, "show running-config"))
 			right := [][]string{{"10.0.0.1/32", "10.8.0.255/32"}, {"10.1.0.1/32", "fd00:0:1::1/128"}}
 			for rail := range leaves {
 				for _, prefix := range append([]string{
@@ -167,13 +167,13 @@ func TestNothingWrongLeavesAnFRRThatWasConfiguredSo(t *testing.T) {
 				}
 			}
 			for rail, leaf := range leaves {
-				// What is right came last: a leaf that has it has been told of all. A session that opens twice takes all
-				// back for a moment, so a look counts by what it shows, never by what it lacks.
-				testlab.Eventually(t, fmt.Sprintf("rail%d's leaf has its pods", rail), func() bool {
-					all := heard(t, leaf)
+				// The right routes come last: a leaf that has them has received everything. A session that opens twice
+				// withdraws all routes for a moment, so only unexpected routes count as failures.
+				testlab.Eventually(t, fmt.Sprintf("routes of rail%d at its leaf", rail), func() bool {
+					all := received(t, leaf)
 					for _, prefix := range all {
 						if !slices.Contains(right[rail], prefix) {
-							t.Fatalf("rail%d's leaf has %v, not %v\n%s", rail, all, right[rail], frr.Show(t, "show running-config"))
+							t.Fatalf("leaf of rail%d has %v, want %v\n%s", rail, all, right[rail], frr.Show(t, "show running-config"))
 						}
 					}
 					return slices.Equal(all, right[rail])
@@ -183,7 +183,7 @@ func TestNothingWrongLeavesAnFRRThatWasConfiguredSo(t *testing.T) {
 	}
 }
 
-// inject a route of a rail as the daemon would, past its checks.
+// inject adds a route of a rail as the daemon would, without its checks.
 func inject(t *testing.T, node *testlab.Namespace, frr *testlab.FRR, release railnode.Release, rail int, prefix string) {
 	t.Helper()
 	if release == railnode.NewFRR {
@@ -198,20 +198,20 @@ func inject(t *testing.T, node *testlab.Namespace, frr *testlab.FRR, release rai
 		fmt.Sprintf("network %s route-map railwright-rail%d", prefix, rail))
 }
 
-// heard by a leaf of its node: all prefixes.
-func heard(t *testing.T, leaf *testlab.FRR) []string {
+// received returns the prefixes that a leaf received from its node.
+func received(t *testing.T, leaf *testlab.FRR) []string {
 	t.Helper()
 	var found []string
 	for _, family := range []string{"ipv4", "ipv6"} {
 		for line := range strings.Lines(leaf.Show(t, "show bgp "+family+" unicast")) {
-			words := strings.Fields(line)
-			if len(words) < 2 || !strings.HasPrefix(words[0], "*") {
+			fields := strings.Fields(line)
+			if len(fields) < 2 || !strings.HasPrefix(fields[0], "*") {
 				continue
 			}
-			// A prefix may touch the marks before it.
-			prefix := strings.TrimLeft(words[0], "*>=")
+			// A prefix can follow its marks without a space.
+			prefix := strings.TrimLeft(fields[0], "*>=")
 			if prefix == "" {
-				prefix = words[1]
+				prefix = fields[1]
 			}
 			if strings.Contains(prefix, "/") {
 				found = append(found, prefix)
@@ -221,15 +221,16 @@ func heard(t *testing.T, leaf *testlab.FRR) []string {
 	return found
 }
 
-// takenWhole by FRR, but for what is its default or a way of writing.
-func takenWhole(t *testing.T, given, running string) {
+// checkAccepted checks that FRR accepted the configuration, except for lines that it does not show or writes
+// differently.
+func checkAccepted(t *testing.T, config, running string) {
 	t.Helper()
 	silent := []string{"bgp ebgp-requires-policy", "exit", "exit-address-family", "no ipv6 nd suppress-ra", ""}
-	for line := range strings.Lines(given) {
+	for line := range strings.Lines(config) {
 		line = strings.TrimSpace(line)
 		if !slices.Contains(silent, line) && !strings.HasPrefix(line, "!") && !strings.Contains(running, " "+line+"\n") &&
 			!strings.Contains(running, "\n"+line+"\n") {
-			t.Errorf("FRR has not taken %q:\n%s", line, running)
+			t.Errorf("FRR did not accept %q:\n%s", line, running)
 		}
 	}
 }

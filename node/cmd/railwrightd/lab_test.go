@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(railnode.Main(m)) }
 
-// nodeLab is a node with one rail and its leaf, and a pod of another node behind that.
+// nodeLab is a node with one rail and its leaf, and a pod of another node behind the leaf.
 type nodeLab struct {
 	*railnode.Node
 	t    testing.TB
@@ -43,16 +43,16 @@ func newLab(t testing.TB, release railnode.Release) *nodeLab {
 	return lab
 }
 
-// shared folder of the tenant directory.
+// shared returns the folder of the tenant directory.
 func (nl *nodeLab) shared() string { return nl.Path("shared") }
 
-// remote addresses of a pod of tenant-a on another node, somewhere behind the leaf.
+// Addresses of a pod of tenant-a on another node behind the leaf.
 const (
 	remoteIPv4 = "10.1.9.9"
 	remoteIPv6 = "fd00:1::909"
 )
 
-// addRemote makes that pod, and the other node's part in the tenant directory.
+// addRemote creates that pod, and the other node's part in the tenant directory.
 func (nl *nodeLab) addRemote() {
 	t := nl.t
 	t.Helper()
@@ -61,12 +61,12 @@ func (nl *nodeLab) addRemote() {
 	testlab.Cable(t, nl.leaf.Namespace, "remote", remote, "eth0")
 	nl.leaf.IP(t, "addr", "add", "192.0.2.100/31", "dev", "remote")
 	nl.leaf.IP(t, "addr", "add", "2001:db8:a::/127", "dev", "remote", "nodad")
-	for _, words := range []string{
+	for _, command := range []string{
 		"addr add 192.0.2.101/31 dev eth0", "addr add 2001:db8:a::1/127 dev eth0 nodad", "addr add " + remoteIPv4 + "/32 dev lo",
 		"addr add " + remoteIPv6 + "/128 dev lo nodad", "route add default via 192.0.2.100 src " + remoteIPv4,
 		"-6 route add default via 2001:db8:a:: src " + remoteIPv6,
 	} {
-		remote.IP(t, strings.Fields(words)...)
+		remote.IP(t, strings.Fields(command)...)
 	}
 	nl.leaf.IP(t, "route", "add", remoteIPv4+"/32", "via", "192.0.2.101")
 	nl.leaf.IP(t, "route", "add", remoteIPv6+"/128", "via", "2001:db8:a::1")
@@ -105,7 +105,7 @@ func (nl *nodeLab) addRemote() {
 	})
 }
 
-// pod with an interface on the bridge, as the plugins before us leave it.
+// pod is a pod with an interface on the bridge, as earlier plugins leave it.
 type pod struct {
 	*testlab.Namespace
 	n   int
@@ -116,11 +116,11 @@ func (nl *nodeLab) newPod(n int, namespace string) *pod {
 	nl.t.Helper()
 	face, mac := fmt.Sprintf("veth%d", n), fmt.Sprintf("02:00:00:01:%02x:%02x", n>>8, n&0xff)
 	made := &pod{Namespace: nl.OVS.AddPod(nl.t, nl.rail.Bridge(), face, mac), n: n}
-	for _, words := range []string{
+	for _, command := range []string{
 		fmt.Sprintf("addr add 10.1.0.%d/16 dev eth0", n), fmt.Sprintf("addr add fd00:1::%x/64 dev eth0 nodad", n),
 		"route add default via 10.1.0.1", "-6 route add default via fe80::1 dev eth0",
 	} {
-		made.IP(nl.t, strings.Fields(words)...)
+		made.IP(nl.t, strings.Fields(command)...)
 	}
 	made.add = &nodev1.AddRequest{
 		Key:   &nodev1.Key{Network: "rail0", ContainerId: fmt.Sprintf("c%d", n), Interface: "eth0"},
@@ -135,19 +135,19 @@ func (nl *nodeLab) newPod(n int, namespace string) *pod {
 
 func (nl *nodeLab) mustAdd(pods ...*pod) {
 	nl.t.Helper()
-	for _, one := range pods {
-		if _, err := nl.Client.Add(railnode.Soon(nl.t), one.add); err != nil {
+	for _, p := range pods {
+		if _, err := nl.Client.Add(railnode.Soon(nl.t), p.add); err != nil {
 			nl.t.Fatalf("%v: %v", err, detailsOf(err))
 		}
 	}
 }
 
-func (nl *nodeLab) remove(one *pod) error {
-	_, err := nl.Client.Delete(railnode.Soon(nl.t), &nodev1.DeleteRequest{Key: one.add.GetKey(), Parts: one.add.GetParts()})
+func (nl *nodeLab) remove(p *pod) error {
+	_, err := nl.Client.Delete(railnode.Soon(nl.t), &nodev1.DeleteRequest{Key: p.add.GetKey(), Parts: p.add.GetParts()})
 	return err
 }
 
-// startAt a step at which the daemon will die.
+// startAt starts the daemon so that it dies at the step.
 func (nl *nodeLab) startAt(step failpoint.Name) {
 	nl.t.Helper()
 	nl.Start(nl.t, step)

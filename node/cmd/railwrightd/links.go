@@ -9,13 +9,13 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// links of this host, by netlink.
+// links reads interfaces of this host by netlink.
 type links struct{}
 
 func (links) Up(name string) (bool, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
-		return false, fmt.Errorf("it cannot be looked at: %w", err)
+		return false, fmt.Errorf("read interface: %w", err)
 	}
 	return link.Attrs().OperState == netlink.OperUp, nil
 }
@@ -34,18 +34,18 @@ func (links) Within(prefixes []netip.Prefix) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var own []string
-	for _, one := range found {
-		address, _ := netip.AddrFromSlice(one.IP)
+	var addresses []string
+	for _, assigned := range found {
+		address, _ := netip.AddrFromSlice(assigned.IP)
 		address = address.Unmap()
 		if !slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(address) }) {
 			continue
 		}
-		name := fmt.Sprintf("interface %d", one.LinkIndex)
-		if link, err := netlink.LinkByIndex(one.LinkIndex); err == nil {
+		name := fmt.Sprintf("interface %d", assigned.LinkIndex)
+		if link, err := netlink.LinkByIndex(assigned.LinkIndex); err == nil {
 			name = link.Attrs().Name
 		}
-		own = append(own, fmt.Sprintf("%v (%s)", address, name))
+		addresses = append(addresses, fmt.Sprintf("%v (%s)", address, name))
 	}
-	return own, nil
+	return addresses, nil
 }

@@ -1,5 +1,5 @@
-// Railwrightd lays the pods' GPU network of one node: it keeps the flows of the rails' bridges and the host routes that
-// FRR announces what the CNI plugins have asked for.
+// Railwrightd manages the pods' GPU network of a node: it keeps the flows of the rails' bridges and the host routes
+// that FRR announces in the state that the CNI plugins requested.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"railwright/node/internal/config"
 )
 
-// The exit statuses.
+// Exit statuses.
 const (
 	exitOK      = 0
 	exitBad     = 1
@@ -25,24 +25,24 @@ const (
 	exitFailure = 3
 )
 
-const usage = `railwrightd: the pods' GPU network of this node
+const usage = `railwrightd manages the pods' GPU network of this node
 
   railwrightd [--config FILE]                 serve the CNI plugins until SIGTERM
-  railwrightd --check-config [--config FILE]  check the configuration and what this process may do, say what is wrong
-                                              and end: 2 the file is wrong, 1 a right is missing, 3 one cannot be told
-  railwrightd --version                       which release this is
-  railwrightd list   [--json] [--socket PATH] the attachments of the daemon that runs
-  railwrightd status [--json] [--socket PATH] its rails and problems; status 1 if there is one
-  railwrightd flows  [--json] [--config FILE] what the datapath has cached, and where it runs
+  railwrightd --check-config [--config FILE]  check the configuration and the rights of this process, print all problems
+                                              and exit: 2 invalid file, 1 missing right, 3 unknown right
+  railwrightd --version                       print the version
+  railwrightd list   [--json] [--socket PATH] list the attachments of the running daemon
+  railwrightd status [--json] [--socket PATH] print its rails and problems; exit status 1 if there are any
+  railwrightd flows  [--json] [--config FILE] list the datapath's cached flows and where they run
   railwrightd frr-config --router-id ADDRESS [--asn N] [--bfd] [--config FILE]
-                                              FRR's configuration for these rails, with the filters of their pods
-  railwrightd forget NODE [--config FILE]     a node that is off for good (tenants of kind folder)
+                                              print FRR's configuration for the rails, with filters for their pods
+  railwrightd forget NODE [--config FILE]     declare a node permanently off (tenants of kind folder)
 `
 
-// verb is one of the things to do; it gives the exit status.
-type verb func(ctx context.Context, arguments []string, told io.Writer) (int, error)
+// verb executes a subcommand and returns the exit status.
+type verb func(ctx context.Context, arguments []string, out io.Writer) (int, error)
 
-// misuse is an error in what was typed or configured.
+// misuse is an error in the arguments or the configuration.
 type misuse struct{ error }
 
 func main() {
@@ -57,7 +57,7 @@ func run(ctx context.Context, arguments []string) int {
 	if len(arguments) > 0 && !strings.HasPrefix(arguments[0], "-") {
 		named, known := verbs[arguments[0]]
 		if !known {
-			fmt.Fprintf(os.Stderr, "railwrightd: there is no %.40q\n\n%s", arguments[0], usage)
+			fmt.Fprintf(os.Stderr, "railwrightd: unknown verb %.40q\n\n%s", arguments[0], usage)
 			return exitMisuse
 		}
 		chosen, arguments = named, arguments[1:]
@@ -78,41 +78,41 @@ func run(ctx context.Context, arguments []string) int {
 	return exitFailure
 }
 
-// options of all verbs; a verb takes those that it names.
+// options are the options of all verbs. A verb accepts those that it names.
 type options struct {
 	config, node, socket, logLevel string
 	asn, routerID                  string
 	check, json, bfd, version      bool
 }
 
-// parse the arguments, up to as many plain words as are wanted.
-func parse(verb string, arguments []string, words int, named ...string) (options, []string, error) {
-	var given options
+// parse parses the arguments with the given number of operands.
+func parse(verb string, arguments []string, operands int, named ...string) (options, []string, error) {
+	var opts options
 	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	define := map[string]func(){
-		"config":       func() { flags.StringVar(&given.config, "config", "/etc/railwright/railwrightd.yaml", "") },
-		"node":         func() { flags.StringVar(&given.node, "node", "", "") },
-		"socket":       func() { flags.StringVar(&given.socket, "socket", config.DefaultSocket, "") },
-		"log-level":    func() { flags.StringVar(&given.logLevel, "log-level", "info", "") },
-		"asn":          func() { flags.StringVar(&given.asn, "asn", "", "") },
-		"router-id":    func() { flags.StringVar(&given.routerID, "router-id", "", "") },
-		"bfd":          func() { flags.BoolVar(&given.bfd, "bfd", false, "") },
-		"check-config": func() { flags.BoolVar(&given.check, "check-config", false, "") },
-		"version":      func() { flags.BoolVar(&given.version, "version", false, "") },
-		"json":         func() { flags.BoolVar(&given.json, "json", false, "") },
+		"config":       func() { flags.StringVar(&opts.config, "config", "/etc/railwright/railwrightd.yaml", "") },
+		"node":         func() { flags.StringVar(&opts.node, "node", "", "") },
+		"socket":       func() { flags.StringVar(&opts.socket, "socket", config.DefaultSocket, "") },
+		"log-level":    func() { flags.StringVar(&opts.logLevel, "log-level", "info", "") },
+		"asn":          func() { flags.StringVar(&opts.asn, "asn", "", "") },
+		"router-id":    func() { flags.StringVar(&opts.routerID, "router-id", "", "") },
+		"bfd":          func() { flags.BoolVar(&opts.bfd, "bfd", false, "") },
+		"check-config": func() { flags.BoolVar(&opts.check, "check-config", false, "") },
+		"version":      func() { flags.BoolVar(&opts.version, "version", false, "") },
+		"json":         func() { flags.BoolVar(&opts.json, "json", false, "") },
 	}
 	for _, name := range named {
 		define[name]()
 	}
-	// Options may come before and after the words.
+	// Options may precede and follow the operands.
 	var plain []string
 	for rest := arguments; ; rest = flags.Args()[1:] {
 		if err := flags.Parse(rest); err != nil {
 			if errors.Is(err, flag.ErrHelp) {
-				return given, nil, err
+				return opts, nil, err
 			}
-			return given, nil, misuse{fmt.Errorf("%w; the options are --%s", err,
+			return opts, nil, misuse{fmt.Errorf("%w; valid options are --%s", err,
 				strings.Join(slices.Sorted(slices.Values(named)), ", --"))}
 		}
 		if flags.NArg() == 0 {
@@ -120,8 +120,8 @@ func parse(verb string, arguments []string, words int, named ...string) (options
 		}
 		plain = append(plain, flags.Arg(0))
 	}
-	if len(plain) != words {
-		return given, nil, misuse{fmt.Errorf("%s takes %d words, %d are given: %q", verb, words, len(plain), plain)}
+	if len(plain) != operands {
+		return opts, nil, misuse{fmt.Errorf("%s takes %d arguments, got %d: %q", verb, operands, len(plain), plain)}
 	}
-	return given, plain, nil
+	return opts, plain, nil
 }

@@ -13,46 +13,46 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// TestANode loses a pod, is asked by programs and people, and holds many.
-func TestANode(t *testing.T) {
+// TestNode loses a pod, runs the verbs, and holds many attachments.
+func TestNode(t *testing.T) {
 	lab := newLab(t, railnode.NewFRR)
 	lab.restart()
 	lab.addOrphan(t)
 	pod := lab.newPod(2, "tenant-a")
 	lab.mustAdd(pod)
-	testlab.Eventually(t, "the leaf has its routes", func() bool { return lab.leafHas(pod) })
+	testlab.Eventually(t, "routes at the leaf", func() bool { return lab.leafHas(pod) })
 	lab.mustWork(pod)
-	t.Run("a pod that goes without a DEL is cleaned up", lab.lose)
-	lab.mustWork(pod) // so that flows of it are cached
-	t.Run("what is there is told", lab.tell)
-	t.Run("many at once, and many held", lab.hold)
+	t.Run("pod without a DEL is cleaned up", lab.lose)
+	lab.mustWork(pod) // caches its flows
+	t.Run("verbs", lab.runVerbs)
+	t.Run("many attachments", lab.hold)
 	lab.mustWork(pod)
-	testlab.Eventually(t, "the port without a record is gone", func() bool {
+	testlab.Eventually(t, "removal of the port without a record", func() bool {
 		return !strings.Contains(lab.OVS.Vsctl(t, "list-ports", lab.rail.Bridge()), orphan)
 	})
 	lab.mustWork(pod)
-	t.Run("it ends orderly", lab.endOrderly)
+	t.Run("orderly shutdown", lab.endOrderly)
 }
 
 const orphan = "rep9"
 
-// addOrphan is what ovs-cni leaves where the power goes before our plugin is called: a port of which no record tells, for
-// a VF's representor, which stays when the pod does not.
+// addOrphan leaves what ovs-cni leaves if the power fails before our plugin is called: a port without a record for a
+// VF's representor, which outlives the pod.
 func (nl *nodeLab) addOrphan(t *testing.T) {
 	t.Helper()
 	nl.Host.IP(t, "link", "add", orphan, "type", "veth", "peer", "name", "vf9")
 	nl.OVS.AddPort(t, nl.rail.Bridge(), orphan, "owner=ovs-cni.network.kubevirt.io", "contNetns=/run/netns/rwt-none")
 }
 
-// endOrderly, while a pod's packets pass.
+// endOrderly stops the daemon while a pod's packets pass.
 func (nl *nodeLab) endOrderly(t *testing.T) {
 	pod := nl.newPod(3, "tenant-a")
 	nl.mustAdd(pod)
-	testlab.Eventually(t, "the leaf has its routes", func() bool { return nl.leafHas(pod) })
+	testlab.Eventually(t, "routes at the leaf", func() bool { return nl.leafHas(pod) })
 	pings := pod.stream(t, remoteIPv4)
 	nl.Signal(syscall.SIGTERM)
 	if state := nl.Died(t); state.ExitCode() != exitOK {
-		t.Errorf("the daemon ended with %v", state)
+		t.Errorf("daemon ended with %v", state)
 	}
 	nl.restart()
 	nl.mustWork(pod)
@@ -61,18 +61,18 @@ func (nl *nodeLab) endOrderly(t *testing.T) {
 	}
 }
 
-// lose a pod whose runtime never calls DEL.
+// lose deletes a pod whose runtime never calls DEL.
 func (nl *nodeLab) lose(t *testing.T) {
 	gone := nl.newPod(13, "tenant-a")
 	nl.mustAdd(gone)
 	testlab.Run(t, "ip", "netns", "delete", gone.Name)
 	nl.mustBeGone(gone)
-	testlab.Eventually(t, "its port is gone", func() bool {
+	testlab.Eventually(t, "removal of its port", func() bool {
 		return !strings.Contains(nl.OVS.Vsctl(t, "list-ports", nl.rail.Bridge()), "veth13")
 	})
 }
 
-// bulk of attachments whose pods are not there: veths that are ports, in the namespace of one pod.
+// bulk creates attachments without pods: veths on the bridge whose other ends share a namespace.
 func (nl *nodeLab) bulk(first, count int) []*pod {
 	nl.t.Helper()
 	holder := testlab.NewNamespace(nl.t, "bulk")
@@ -92,50 +92,50 @@ func (nl *nodeLab) bulk(first, count int) []*pod {
 	}
 	batch := nl.Host.Command("ip", "-batch", "-")
 	batch.Stdin = strings.NewReader(links.String())
-	if told, err := batch.CombinedOutput(); err != nil {
-		nl.t.Fatalf("%v\n%s", err, told)
+	if output, err := batch.CombinedOutput(); err != nil {
+		nl.t.Fatalf("%v\n%s", err, output)
 	}
 	nl.OVS.Vsctl(nl.t, ports[1:]...)
 	return made
 }
 
-// leafRoutes counts the pods that the leaf has an IPv4 route to.
+// leafRoutes counts the pods with an IPv4 route at the leaf.
 func (nl *nodeLab) leafRoutes(pods []*pod) int {
 	var addresses []string
-	for _, one := range pods {
-		addresses = append(addresses, one.add.GetAddresses()[0])
+	for _, p := range pods {
+		addresses = append(addresses, p.add.GetAddresses()[0])
 	}
 	return nl.leaf.Count(addresses...)
 }
 
-// hold many attachments, made and deleted at once.
+// hold creates and deletes many attachments concurrently.
 func (nl *nodeLab) hold(t *testing.T) {
 	pods := nl.bulk(100, 200)
 	for i := 0; i < len(pods); i += 50 {
 		began := time.Now()
-		nl.all(pods[i:i+50], func(one *pod) error { return nl.add(one) })
-		t.Logf("50 ADDs at once, %d held before: %v", i, time.Since(began))
+		nl.all(pods[i:i+50], func(p *pod) error { return nl.add(p) })
+		t.Logf("50 concurrent ADDs, %d held before: %v", i, time.Since(began))
 	}
-	testlab.Eventually(t, "the leaf has all routes", func() bool { return nl.leafRoutes(pods) == len(pods) })
+	testlab.Eventually(t, "all routes at the leaf", func() bool { return nl.leafRoutes(pods) == len(pods) })
 	nl.kill()
 	began := time.Now()
 	nl.restart()
-	testlab.Eventually(t, "all is real", func() bool {
+	testlab.Eventually(t, "no difference", func() bool {
 		reply, err := nl.Client.Check(railnode.Soon(t), &nodev1.CheckRequest{Key: pods[0].add.GetKey(), Parts: pods[0].add.GetParts()})
 		return err == nil && len(reply.GetDifferences()) == 0
 	})
-	t.Logf("200 attachments were looked at and found right %v after the daemon's start", time.Since(began))
+	t.Logf("200 attachments were checked %v after the daemon's start", time.Since(began))
 	if count := nl.leafRoutes(pods); count != len(pods) {
-		t.Errorf("the leaf has %d of the routes", count)
+		t.Errorf("leaf has %d routes", count)
 	}
 	began = time.Now()
-	nl.all(pods, func(one *pod) error { return nl.remove(one) })
-	t.Logf("200 DELs at once: %v", time.Since(began))
-	testlab.Eventually(t, "the leaf has none of them", func() bool { return nl.leafRoutes(pods) == 0 })
-	for _, one := range []*pod{pods[0], pods[99], pods[199]} {
-		address := "=" + one.add.GetAddresses()[0]
+	nl.all(pods, func(p *pod) error { return nl.remove(p) })
+	t.Logf("200 concurrent DELs: %v", time.Since(began))
+	testlab.Eventually(t, "removal of the routes at the leaf", func() bool { return nl.leafRoutes(pods) == 0 })
+	for _, p := range []*pod{pods[0], pods[99], pods[199]} {
+		address := "=" + p.add.GetAddresses()[0]
 		testlab.Eventually(t, "no flow names "+address, func() bool {
-			return nl.flowsNaming(address+",", address+" ", one.add.GetMac()) == 0
+			return nl.flowsNaming(address+",", address+" ", p.add.GetMac()) == 0
 		})
 	}
 }
@@ -143,10 +143,10 @@ func (nl *nodeLab) hold(t *testing.T) {
 func (nl *nodeLab) all(pods []*pod, act func(*pod) error) {
 	nl.t.Helper()
 	var group sync.WaitGroup
-	for _, one := range pods {
+	for _, p := range pods {
 		group.Go(func() {
-			if err := act(one); err != nil {
-				nl.t.Errorf("pod %d: %v %v", one.n, err, detailsOf(err))
+			if err := act(p); err != nil {
+				nl.t.Errorf("pod %d: %v %v", p.n, err, detailsOf(err))
 			}
 		})
 	}

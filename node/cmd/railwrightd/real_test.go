@@ -17,16 +17,16 @@ import (
 
 func detailsOf(err error) []any { return grpcstatus.Convert(err).Details() }
 
-// leafHas both addresses of a pod in its kernel's routes.
-func (nl *nodeLab) leafHas(one *pod) bool { return nl.leaf.Has(one.add.GetAddresses()...) }
+// leafHas reports whether the leaf's kernel has routes to both addresses of a pod.
+func (nl *nodeLab) leafHas(p *pod) bool { return nl.leaf.Has(p.add.GetAddresses()...) }
 
-// reaches says whether packets of a pod come back from an address.
+// reaches reports whether an address answers a pod's pings.
 func (p *pod) reaches(address string) bool {
 	_, err := p.Try("ping", "-c", "2", "-i", "0.05", "-W", "1", address)
 	return err == nil
 }
 
-// flowsNaming counts the bridge's flows that name any of the texts.
+// flowsNaming counts the bridge's flows that contain any of the texts.
 func (nl *nodeLab) flowsNaming(texts ...string) int {
 	count := 0
 	for _, line := range strings.Split(nl.OVS.Ofctl(nl.t, nl.rail.Bridge(), "dump-flows"), "\n") {
@@ -40,12 +40,12 @@ func (nl *nodeLab) flowsNaming(texts ...string) int {
 	return count
 }
 
-// leftOf a pod, anywhere on the node and at the leaf; empty: nothing.
-func (nl *nodeLab) leftOf(one *pod) string {
+// leftOf lists traces of a pod on the node and at the leaf.
+func (nl *nodeLab) leftOf(p *pod) string {
 	var left []string
-	addresses := one.add.GetAddresses()
-	// A MAC and addresses that end where they do: 10.1.0.2 is in 10.1.0.22 too.
-	if count := nl.flowsNaming("="+addresses[0]+",", "="+addresses[0]+" ", "="+addresses[1]+",", "="+addresses[1]+" ", one.add.GetMac()); count > 0 {
+	addresses := p.add.GetAddresses()
+	// The texts include the end of an address, because 10.1.0.2 is a prefix of 10.1.0.22.
+	if count := nl.flowsNaming("="+addresses[0]+",", "="+addresses[0]+" ", "="+addresses[1]+",", "="+addresses[1]+" ", p.add.GetMac()); count > 0 {
 		left = append(left, fmt.Sprintf("%d flows", count))
 	}
 	for _, address := range addresses {
@@ -53,7 +53,7 @@ func (nl *nodeLab) leftOf(one *pod) string {
 		if strings.Contains(address, ":") {
 			family = "-6"
 		}
-		if told, _ := nl.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(nl.rail.Table())); strings.Contains(told+" ", address+" ") {
+		if output, _ := nl.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(nl.rail.Table())); strings.Contains(output+" ", address+" ") {
 			left = append(left, "route of "+address)
 		}
 	}
@@ -76,44 +76,45 @@ func (nl *nodeLab) leftOf(one *pod) string {
 	return strings.Join(left, ", ")
 }
 
-func (nl *nodeLab) mustBeGone(one *pod) {
+func (nl *nodeLab) mustBeGone(p *pod) {
 	nl.t.Helper()
 	testlab.UntilRight(nl.t, func() string {
-		if left := nl.leftOf(one); left != "" {
-			return fmt.Sprintf("left of pod %d: %s", one.n, left)
+		if left := nl.leftOf(p); left != "" {
+			return fmt.Sprintf("left of pod %d: %s", p.n, left)
 		}
 		return ""
 	})
 }
 
-// wrongWith a pod; empty where CHECK finds nothing, the leaf knows it, and it reaches whom it may.
-func (nl *nodeLab) wrongWith(one *pod) string {
+// wrongWith describes a problem of a pod: CHECK finds a difference, the leaf lacks its routes, or it reaches the wrong
+// pods. It returns "" if there is none.
+func (nl *nodeLab) wrongWith(p *pod) string {
 	nl.t.Helper()
-	reply, err := nl.Client.Check(railnode.Soon(nl.t), &nodev1.CheckRequest{Key: one.add.GetKey(), Parts: one.add.GetParts()})
+	reply, err := nl.Client.Check(railnode.Soon(nl.t), &nodev1.CheckRequest{Key: p.add.GetKey(), Parts: p.add.GetParts()})
 	if err != nil || len(reply.GetDifferences()) > 0 {
-		return fmt.Sprintf("CHECK of pod %d: %v %v %q", one.n, err, detailsOf(err), reply.GetDifferences())
+		return fmt.Sprintf("CHECK of pod %d: %v %v %q", p.n, err, detailsOf(err), reply.GetDifferences())
 	}
-	ours := one.add.GetPod().GetNamespace() == "tenant-a"
-	if !nl.leafHas(one) || one.reaches(remoteIPv4) != ours || one.reaches(remoteIPv6) != ours {
-		return fmt.Sprintf("pod %d reaches a pod of tenant-a on the other node: %v is wrong", one.n, !ours)
+	ours := p.add.GetPod().GetNamespace() == "tenant-a"
+	if !nl.leafHas(p) || p.reaches(remoteIPv4) != ours || p.reaches(remoteIPv6) != ours {
+		return fmt.Sprintf("pod %d reaches a pod of tenant-a on the other node: %v", p.n, !ours)
 	}
 	return ""
 }
 
-// mustWork once what others changed at the same time is real too: CHECK tells of all flows of the rail.
-func (nl *nodeLab) mustWork(one *pod) {
+// mustWork waits until a pod works, because CHECK includes the rail's flows for concurrent changes.
+func (nl *nodeLab) mustWork(p *pod) {
 	nl.t.Helper()
-	testlab.UntilRight(nl.t, func() string { return nl.wrongWith(one) })
+	testlab.UntilRight(nl.t, func() string { return nl.wrongWith(p) })
 }
 
-func TestAPodIsServedFromADDToDEL(t *testing.T) {
+func TestPodFromADDToDEL(t *testing.T) {
 	for _, release := range []railnode.Release{railnode.NewFRR, railnode.OldFRR} {
 		t.Run(release.String(), func(t *testing.T) {
 			lab := newLab(t, release)
 			lab.restart()
-			one, two, stranger := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a"), lab.newPod(4, "tenant-b")
+			p, second, stranger := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a"), lab.newPod(4, "tenant-b")
 			began := time.Now()
-			reply, err := lab.Client.Add(railnode.Soon(lab.t), one.add)
+			reply, err := lab.Client.Add(railnode.Soon(lab.t), p.add)
 			if err != nil {
 				t.Fatal(err, detailsOf(err))
 			}
@@ -121,17 +122,17 @@ func TestAPodIsServedFromADDToDEL(t *testing.T) {
 			if reply.GetRail() != "rail0" || reply.GetTenant() != "ns:tenant-a" || reply.GetGatewayMac() != lab.rail.BridgeMAC() {
 				t.Errorf("%v", reply)
 			}
-			testlab.Eventually(t, "the leaf has the routes", func() bool { return lab.leafHas(one) })
-			lab.mustAdd(two, stranger)
-			testlab.Eventually(t, "the leaf has all routes", func() bool { return lab.leafHas(two) && lab.leafHas(stranger) })
-			for _, pod := range []*pod{one, two, stranger} {
+			testlab.Eventually(t, "routes at the leaf", func() bool { return lab.leafHas(p) })
+			lab.mustAdd(second, stranger)
+			testlab.Eventually(t, "all routes at the leaf", func() bool { return lab.leafHas(second) && lab.leafHas(stranger) })
+			for _, pod := range []*pod{p, second, stranger} {
 				lab.mustWork(pod)
 			}
-			if !one.reaches("10.1.0.3") || !one.reaches("fd00:1::3") {
-				t.Error("pods of one tenant do not reach each other")
+			if !p.reaches("10.1.0.3") || !p.reaches("fd00:1::3") {
+				t.Error("pods of a tenant do not reach each other")
 			}
-			if one.reaches("10.1.0.4") || stranger.reaches("fd00:1::2") {
-				t.Error("pods of two tenants reach each other")
+			if p.reaches("10.1.0.4") || stranger.reaches("fd00:1::2") {
+				t.Error("pods of different tenants reach each other")
 			}
 			listed, err := lab.Client.List(railnode.Soon(lab.t), &nodev1.ListRequest{})
 			if err != nil || len(listed.GetAttached()) != 3 {
@@ -143,19 +144,19 @@ func TestAPodIsServedFromADDToDEL(t *testing.T) {
 				}
 			}
 			began = time.Now()
-			if err := lab.remove(one); err != nil {
+			if err := lab.remove(p); err != nil {
 				t.Fatal(err)
 			}
 			t.Logf("DEL took %v", time.Since(began))
-			lab.mustBeGone(one)
-			if err := lab.remove(one); err != nil {
-				t.Errorf("a second DEL: %v", err)
+			lab.mustBeGone(p)
+			if err := lab.remove(p); err != nil {
+				t.Errorf("second DEL: %v", err)
 			}
 			lab.FRR.Restart(t, "bgpd")
-			testlab.Eventually(t, "the leaf has its routes again", func() bool { return lab.leafHas(two) })
+			testlab.Eventually(t, "routes back at the leaf", func() bool { return lab.leafHas(second) })
 			lab.Ready(t)
-			// bgpd sends its routes some time after the session is there: until then CHECK says so, and is right.
-			lab.mustWork(two)
+			// bgpd sends its routes a while after the session is up; until then CHECK rightly reports a difference.
+			lab.mustWork(second)
 		})
 	}
 }

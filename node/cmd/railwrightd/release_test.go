@@ -9,11 +9,11 @@ import (
 	"railwright/node/internal/release"
 )
 
-func TestTheReleaseIsToldAndNamesTheImage(t *testing.T) {
-	var told strings.Builder
-	code, err := serve(t.Context(), []string{"--version"}, &told)
-	if code != exitOK || err != nil || told.String() != "railwrightd "+release.Version+"\n" {
-		t.Errorf("--version: status %d, %v, %q", code, err, told.String())
+func TestReleaseIsPrintedAndNamesTheImage(t *testing.T) {
+	var output strings.Builder
+	code, err := serve(t.Context(), []string{"--version"}, &output)
+	if code != exitOK || err != nil || output.String() != "railwrightd "+release.Version+"\n" {
+		t.Errorf("--version: status %d, %v, %q", code, err, output.String())
 	}
 	image := regexp.MustCompile(`railwright/node:\S+`)
 	for _, file := range []string{"daemonset.yaml", "README.md", "Containerfile"} {
@@ -25,9 +25,9 @@ func TestTheReleaseIsToldAndNamesTheImage(t *testing.T) {
 		if len(named) == 0 {
 			t.Errorf("%s names no image", file)
 		}
-		for _, one := range named {
-			if one != "railwright/node:"+release.Version {
-				t.Errorf("%s names %s", file, one)
+		for _, match := range named {
+			if match != "railwright/node:"+release.Version {
+				t.Errorf("%s names %s", file, match)
 			}
 		}
 	}

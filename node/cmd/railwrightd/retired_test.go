@@ -9,31 +9,32 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// TestARailThatIsTakenOutOfTheConfiguration serves its pods on, and nothing of it is left after their DEL.
-func TestARailThatIsTakenOutOfTheConfiguration(t *testing.T) {
+// TestRetiredRail checks that a rail that is no longer configured serves its pods, and that nothing is left after their
+// DEL.
+func TestRetiredRail(t *testing.T) {
 	for _, release := range []railnode.Release{railnode.NewFRR, railnode.OldFRR} {
 		t.Run(release.String(), func(t *testing.T) {
 			node := railnode.Alone(t, release, 2)
 			lab := &nodeLab{node, t, node.Rails[0], node.Leaves[0]}
 			lab.Configure(t, "{kind: local}")
 			lab.restart()
-			one, two := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a")
-			lab.mustAdd(one, two)
+			p, second := lab.newPod(2, "tenant-a"), lab.newPod(3, "tenant-a")
+			lab.mustAdd(p, second)
 			lab.kill()
 			lab.withoutRail(t, lab.rail.Name())
 			lab.Rails = lab.Rails[1:]
 			lab.restart()
-			if !one.reaches(two.add.GetAddresses()[0]) {
-				t.Error("pods of the rail do not reach each other any more")
+			if !p.reaches(second.add.GetAddresses()[0]) {
+				t.Error("pods of the rail no longer reach each other")
 			}
-			testlab.Eventually(t, "the leaf has their routes", func() bool { return lab.leafHas(one) && lab.leafHas(two) })
-			for _, pod := range []*pod{one, two} {
+			testlab.Eventually(t, "routes at the leaf", func() bool { return lab.leafHas(p) && lab.leafHas(second) })
+			for _, pod := range []*pod{p, second} {
 				if err := lab.remove(pod); err != nil {
 					t.Fatal(err, detailsOf(err))
 				}
 				lab.mustBeGone(pod)
 			}
-			testlab.Eventually(t, "no flow of ours is left, and the rail is forgotten", func() bool {
+			testlab.Eventually(t, "removal of all flows and of the rail", func() bool {
 				kept, err := os.ReadFile(lab.Path("state/rails.json"))
 				return err == nil && !strings.Contains(string(kept), lab.rail.Name()) && lab.flowsNaming("cookie=0x7277") == 0
 			})
@@ -41,7 +42,7 @@ func TestARailThatIsTakenOutOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// withoutRail goes its line of the configuration.
+// withoutRail removes a rail from the configuration.
 func (nl *nodeLab) withoutRail(t *testing.T, name string) {
 	t.Helper()
 	content, err := os.ReadFile(nl.Config())

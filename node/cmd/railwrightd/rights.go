@@ -16,11 +16,11 @@ import (
 	"railwright/node/internal/config"
 )
 
-// rights that this process lacks, those that cannot be told, and of those the ones whose socket is not there, which who
-// connects to it tells too. One sentence each.
+// rights lists the rights that this process lacks, those that are unknown, and those that are unknown because a socket
+// does not exist, which the client of that socket reports too. Each is a sentence.
 type rights struct{ missing, unknown, away []string }
 
-// rightsFor what the configuration asks: deploy/daemonset.yaml gives a container these and no others.
+// rightsFor checks the rights that the configuration needs. deploy/daemonset.yaml gives a container exactly these.
 func rightsFor(read config.Config) rights {
 	var found rights
 	found.network(read.Rails[0].Table)
@@ -30,7 +30,7 @@ func rightsFor(read config.Config) rights {
 	return found
 }
 
-// lacking while the daemon runs.
+// lacking returns the missing and unknown rights of a running daemon.
 func lacking(read config.Config) []string {
 	found := rightsFor(read)
 	return slices.Concat(found.missing, found.unknown)
@@ -44,8 +44,8 @@ func socketsOf(read config.Config) []string {
 	return append(sockets, read.FRR.BGPSocket)
 }
 
-// network: the kernel is asked to delete a route that is never there. It looks at the capability first, and in the user
-// namespace that counts, which a list of this process's capabilities does not tell.
+// network asks the kernel to delete a route that never exists. The kernel checks the capability first, in the user
+// namespace that matters, which this process's capability list does not show.
 func (r *rights) network(table int) {
 	never := &netlink.Route{
 		Dst: &net.IPNet{IP: net.IPv4bcast, Mask: net.CIDRMask(32, 32)}, Table: table, Protocol: announce.Protocol,
@@ -54,30 +54,30 @@ func (r *rights) network(table int) {
 	switch err := netlink.RouteDel(never); {
 	case err == nil, errors.Is(err, unix.ESRCH):
 	case errors.Is(err, unix.EPERM):
-		r.missing = append(r.missing, "the capability NET_ADMIN is missing: no route can be written to the rails' "+
-			"tables, and no leaf be resolved; give it to the process or its container")
+		r.missing = append(r.missing, "capability NET_ADMIN is missing, so routes cannot be written to the rails' "+
+			"tables and leaves cannot be resolved; add it to the process or its container")
 	default:
-		r.unknown = append(r.unknown, fmt.Sprintf("whether the capability NET_ADMIN is there cannot be told: %v", err))
+		r.unknown = append(r.unknown, fmt.Sprintf("cannot check capability NET_ADMIN: %v", err))
 	}
 }
 
-// socket of another daemon, often another user's.
+// socket checks access to the socket of another daemon, which often runs as another user.
 func (r *rights) socket(path string) {
 	err := unix.Access(path, unix.R_OK|unix.W_OK)
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.EACCES):
-		r.missing = append(r.missing, fmt.Sprintf("the capability DAC_OVERRIDE is missing: %s may not be connected to "+
-			"by user %d%s; give it to the process or its container", path, os.Geteuid(), ownerOf(path)))
+		r.missing = append(r.missing, fmt.Sprintf("capability DAC_OVERRIDE is missing: %s is not accessible "+
+			"to user %d%s; add it to the process or its container", path, os.Geteuid(), ownerOf(path)))
 	case errors.Is(err, unix.ENOENT):
-		r.away = append(r.away, fmt.Sprintf("whether %s may be connected to cannot be told: it is not there; does its "+
-			"daemon run?", path))
+		r.away = append(r.away, fmt.Sprintf("cannot check access to %s: it does not exist; check that its "+
+			"daemon runs", path))
 	default:
-		r.unknown = append(r.unknown, fmt.Sprintf("whether %s may be connected to cannot be told: %v", path, err))
+		r.unknown = append(r.unknown, fmt.Sprintf("cannot check access to %s: %v", path, err))
 	}
 }
 
-// ownerOf a file, where that can be seen.
+// ownerOf describes the owner of a file, or returns "" if it is unknown.
 func ownerOf(path string) string {
 	found, err := os.Lstat(path)
 	if err != nil {
@@ -87,5 +87,5 @@ func ownerOf(path string) string {
 	if !known {
 		return ""
 	}
-	return fmt.Sprintf(" (it is %s of user %d, group %d)", found.Mode().Perm(), status.Uid, status.Gid)
+	return fmt.Sprintf(" (mode %s, user %d, group %d)", found.Mode().Perm(), status.Uid, status.Gid)
 }

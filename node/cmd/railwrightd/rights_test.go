@@ -13,7 +13,7 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// deployedCapabilities are those that the DaemonSet gives to the daemon.
+// deployedCapabilities returns the capabilities that the DaemonSet gives to the daemon.
 func deployedCapabilities(t *testing.T) []string {
 	t.Helper()
 	var manifest struct {
@@ -36,49 +36,49 @@ func deployedCapabilities(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := manifest.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities
-	if !slices.Equal(given.Drop, []string{"ALL"}) || len(given.Add) == 0 {
-		t.Fatalf("the DaemonSet's capabilities are %+v", given)
+	capabilities := manifest.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities
+	if !slices.Equal(capabilities.Drop, []string{"ALL"}) || len(capabilities.Add) == 0 {
+		t.Fatalf("DaemonSet has capabilities %+v", capabilities)
 	}
-	return given.Add
+	return capabilities.Add
 }
 
-// with these capabilities alone, and no way to more.
-func with(capabilities []string, words ...string) []string {
+// with runs a command with these capabilities only, without a way to get more.
+func with(capabilities []string, arguments ...string) []string {
 	set := "-all"
-	for _, one := range capabilities {
-		set += ",+" + strings.ToLower(one)
+	for _, capability := range capabilities {
+		set += ",+" + strings.ToLower(capability)
 	}
-	return append([]string{"setpriv", "--bounding-set=" + set, "--inh-caps=-all", "--no-new-privs"}, words...)
+	return append([]string{"setpriv", "--bounding-set=" + set, "--inh-caps=-all", "--no-new-privs"}, arguments...)
 }
 
-// TestEachCapabilityThatIsDeployedIsNeededAndNoOther: FRR's socket is another user's, as it is where FRR is installed.
-func TestEachCapabilityThatIsDeployedIsNeededAndNoOther(t *testing.T) {
+// TestDeployedCapabilitiesAreNecessaryAndSufficient gives FRR's socket to another user, as an installed FRR does.
+func TestDeployedCapabilitiesAreNecessaryAndSufficient(t *testing.T) {
 	lab := newLab(t, railnode.NewFRR)
 	const frrUser = 65534
 	lab.giveSocket(t, frrUser)
 	all := deployedCapabilities(t)
 	check := []string{railnode.Daemon(t), "--check-config", "--config", lab.Config()}
-	if told, _, code := outputs(t, lab.Host.Command(with(all, check...)...)); code != exitOK || strings.Contains(told, "problem") {
-		t.Errorf("with what is deployed: status %d, %q", code, told)
+	if stdout, _, code := outputs(t, lab.Host.Command(with(all, check...)...)); code != exitOK || strings.Contains(stdout, "problem") {
+		t.Errorf("with the deployed capabilities: status %d, %q", code, stdout)
 	}
 	for _, missing := range all {
 		t.Run("without "+missing, func(t *testing.T) {
-			rest := slices.DeleteFunc(slices.Clone(all), func(one string) bool { return one == missing })
-			told, _, code := outputs(t, lab.Host.Command(with(rest, check...)...))
-			t.Log(told)
-			if code != exitBad || !strings.Contains(told, "the capability "+missing+" is missing") || strings.Count(told, "problem: ") != 1 {
+			rest := slices.DeleteFunc(slices.Clone(all), func(capability string) bool { return capability == missing })
+			stdout, _, code := outputs(t, lab.Host.Command(with(rest, check...)...))
+			t.Log(stdout)
+			if code != exitBad || !strings.Contains(stdout, "capability "+missing+" is missing") || strings.Count(stdout, "problem: ") != 1 {
 				t.Errorf("--check-config: status %d", code)
 			}
 			lab.serveWith(t, rest, func() {
-				answer := lab.awaitReady(t, missing, "not looked at yet")
+				answer := lab.awaitReady(t, missing, "not checked yet")
 				t.Log(answer)
-				if !strings.Contains(answer, "503") || !strings.Contains(answer, "the capability "+missing+" is missing") {
-					t.Error("it says that it is ready")
+				if !strings.Contains(answer, "503") || !strings.Contains(answer, "capability "+missing+" is missing") {
+					t.Error("daemon is ready")
 				}
-				told, _, code := lab.call(t, "status", "--socket", lab.Socket())
-				if code != exitBad || !strings.Contains(told, "problem: the capability "+missing) {
-					t.Errorf("status: %d %q", code, told)
+				stdout, _, code := lab.call(t, "status", "--socket", lab.Socket())
+				if code != exitBad || !strings.Contains(stdout, "problem: capability "+missing) {
+					t.Errorf("status: %d %q", code, stdout)
 				}
 			})
 		})
@@ -90,24 +90,24 @@ func TestEachCapabilityThatIsDeployedIsNeededAndNoOther(t *testing.T) {
 			}
 			pod := lab.newPod(2, "tenant-a")
 			lab.mustAdd(pod)
-			testlab.Eventually(t, "the leaf has its routes", func() bool { return lab.leafHas(pod) })
+			testlab.Eventually(t, "routes at the leaf", func() bool { return lab.leafHas(pod) })
 			lab.mustWork(pod)
 			lab.FRR.Kill(t, "bgpd")
 			if answer := lab.awaitReady(t, "bgpd is not ready"); !strings.Contains(answer, "503") {
-				t.Error("without bgpd it says that it is ready")
+				t.Error("daemon is ready without bgpd")
 			}
 		})
 	})
 	if err := os.Remove(lab.FRR.Socket("bgpd")); err != nil {
 		t.Fatal(err)
 	}
-	told, _, code := outputs(t, lab.Host.Command(check...))
-	if code != exitFailure || !strings.Contains(told, "whether "+lab.FRR.Socket("bgpd")+" may be connected to cannot be told") {
-		t.Errorf("--check-config with no bgpd: status %d, %q", code, told)
+	stdout, _, code := outputs(t, lab.Host.Command(check...))
+	if code != exitFailure || !strings.Contains(stdout, "cannot check access to "+lab.FRR.Socket("bgpd")) {
+		t.Errorf("--check-config with no bgpd: status %d, %q", code, stdout)
 	}
 }
 
-// giveSocket of bgpd to a user, who alone may use it.
+// giveSocket makes bgpd's socket accessible to a single user.
 func (nl *nodeLab) giveSocket(t *testing.T, user int) {
 	t.Helper()
 	socket := nl.FRR.Socket("bgpd")
@@ -119,7 +119,7 @@ func (nl *nodeLab) giveSocket(t *testing.T, user int) {
 	}
 }
 
-// serveWith these capabilities alone, while the test does something.
+// serveWith runs the daemon with these capabilities only while do runs.
 func (nl *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
 	t.Helper()
 	command := nl.Host.Command(with(capabilities, railnode.Daemon(t), "--config", nl.Config())...)
@@ -134,23 +134,23 @@ func (nl *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
 	defer func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
-		if told, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("%s", told)
+		if output, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("%s", output)
 		}
 		_ = log.Close()
 	}()
 	do()
 }
 
-// awaitReady until /readyz tells these words, and none of the others; it gives all that it tells.
-func (nl *nodeLab) awaitReady(t *testing.T, words string, others ...string) string {
+// awaitReady waits until /readyz contains want and none of more, and returns its text.
+func (nl *nodeLab) awaitReady(t *testing.T, want string, more ...string) string {
 	t.Helper()
 	var answer string
-	testlab.Eventually(t, "/readyz tells "+words, func() bool {
-		told, err := nl.Host.Try("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3; cat <&3`)
-		answer = told
-		return err == nil && strings.Contains(told, words) &&
-			!slices.ContainsFunc(others, func(other string) bool { return strings.Contains(told, other) })
+	testlab.Eventually(t, "/readyz contains "+want, func() bool {
+		response, err := nl.Host.Try("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/9477; printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3; cat <&3`)
+		answer = response
+		return err == nil && strings.Contains(response, want) &&
+			!slices.ContainsFunc(more, func(other string) bool { return strings.Contains(response, other) })
 	})
 	return answer
 }

@@ -19,8 +19,8 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// What other programs read is described in schema/, and testdata/railwrightd/ has a sample of each. Both are of this
-// module: `go test ./cmd/railwrightd -run Schemas -write` writes them anew.
+// The schemas in schema/ describe the output of the verbs, and testdata/railwrightd/ has a sample of each. Both are
+// generated here: `go test ./cmd/railwrightd -run Schemas -write`.
 const (
 	schemaFolder = "../../../schema/"
 	sampleFolder = "../../../testdata/railwrightd/"
@@ -30,40 +30,40 @@ var write = flag.Bool("write", false, "write the schemas and samples instead of 
 
 type schema map[string]any
 
-func TestSchemasAndSamplesAreWhatTheVerbsPrint(t *testing.T) {
-	for verb, one := range map[string]struct {
+func TestSchemasAndSamplesMatchTheVerbs(t *testing.T) {
+	for verb, test := range map[string]struct {
 		schema schema
-		tell   func(*bytes.Buffer) error
+		print  func(*bytes.Buffer) error
 	}{
-		"list":   {messageSchema(t, sampleList), func(told *bytes.Buffer) error { return tellJSON(told, sampleList) }},
-		"status": {messageSchema(t, sampleStatus), func(told *bytes.Buffer) error { return tellJSON(told, sampleStatus) }},
+		"list":   {messageSchema(t, sampleList), func(out *bytes.Buffer) error { return printJSON(out, sampleList) }},
+		"status": {messageSchema(t, sampleStatus), func(out *bytes.Buffer) error { return printJSON(out, sampleStatus) }},
 		"flows": {
 			schema{"type": "array", "items": structSchema(t, reflect.TypeFor[cachedFlow]())},
-			func(told *bytes.Buffer) error { return tellFlowsJSON(told, sampleFlows) },
+			func(out *bytes.Buffer) error { return printFlowsJSON(out, sampleFlows) },
 		},
 	} {
-		one.schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-		one.schema["title"] = "What `railwrightd " + verb + " --json` prints"
-		var described, told, sample bytes.Buffer
+		test.schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+		test.schema["title"] = "Output of `railwrightd " + verb + " --json`"
+		var described, printed, sample bytes.Buffer
 		encoder := json.NewEncoder(&described)
 		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(one.schema); err != nil {
+		if err := encoder.Encode(test.schema); err != nil {
 			t.Fatal(err)
 		}
-		if err := one.tell(&told); err != nil {
+		if err := test.print(&printed); err != nil {
 			t.Fatal(err)
 		}
-		// protojson puts spaces where it likes, so that nobody compares its bytes.
-		if err := json.Indent(&sample, told.Bytes(), "", "  "); err != nil {
+		// protojson varies its spaces, so the sample is indented again.
+		if err := json.Indent(&sample, printed.Bytes(), "", "  "); err != nil {
 			t.Fatal(err)
 		}
-		keep(t, schemaFolder+"railwrightd-"+verb+".schema.json", described.Bytes())
-		keep(t, sampleFolder+verb+".json", sample.Bytes())
+		compareOrWrite(t, schemaFolder+"railwrightd-"+verb+".schema.json", described.Bytes())
+		compareOrWrite(t, sampleFolder+verb+".json", sample.Bytes())
 	}
 }
 
-// keep a file as it is said to be: it is compared, or written.
-func keep(t *testing.T, file string, content []byte) {
+// compareOrWrite compares a file with the content, or writes it.
+func compareOrWrite(t *testing.T, file string, content []byte) {
 	t.Helper()
 	if *write {
 		if err := os.WriteFile(file, content, 0o644); err != nil {
@@ -72,11 +72,11 @@ func keep(t *testing.T, file string, content []byte) {
 	}
 	found, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(found, content) {
-		t.Errorf("%s is not what the verb prints (%v): go test ./cmd/railwrightd -run Schemas -write", file, err)
+		t.Errorf("%s differs from the verb's output (%v): go test ./cmd/railwrightd -run Schemas -write", file, err)
 	}
 }
 
-// messageSchema of what protojson writes of a message: every field is there, also an empty one.
+// messageSchema returns the schema of a message as protojson writes it, with every field present.
 func messageSchema(t *testing.T, message proto.Message) schema {
 	t.Helper()
 	return objectSchema(t, message.ProtoReflect().Descriptor())
@@ -120,10 +120,10 @@ func valueSchema(t *testing.T, field protoreflect.FieldDescriptor) schema {
 	case protoreflect.Uint32Kind:
 		return schema{"type": "integer", "minimum": 0, "maximum": 1<<32 - 1}
 	case protoreflect.Uint64Kind:
-		// As text, for JavaScript has no whole numbers of 64 bits.
+		// As a string, because JavaScript has no 64-bit integers.
 		return schema{"type": "string", "pattern": "^[0-9]{1,20}$"}
 	}
-	t.Fatalf("%s is of the kind %s, which has no schema here", field.FullName(), field.Kind())
+	t.Fatalf("no schema for %s of kind %s", field.FullName(), field.Kind())
 	return nil
 }
 
@@ -137,18 +137,18 @@ func dropReasons() []string {
 	return reasons
 }
 
-// structSchema of what encoding/json writes of a struct of plain fields.
-func structSchema(t *testing.T, of reflect.Type) schema {
+// structSchema returns the schema of a struct of plain fields as encoding/json writes it.
+func structSchema(t *testing.T, structType reflect.Type) schema {
 	t.Helper()
 	kinds := map[reflect.Kind]schema{
 		reflect.String: {"type": "string"}, reflect.Bool: {"type": "boolean"}, reflect.Uint64: {"type": "integer", "minimum": 0},
 		reflect.Pointer: {"type": []string{"number", "null"}},
 	}
 	properties, required := schema{}, []string{}
-	for _, field := range reflect.VisibleFields(of) {
+	for _, field := range reflect.VisibleFields(structType) {
 		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" || kinds[field.Type.Kind()] == nil {
-			t.Fatalf("%s.%s has no schema here", of, field.Name)
+			t.Fatalf("no schema for %s.%s", structType, field.Name)
 		}
 		properties[name] = kinds[field.Type.Kind()]
 		if option == "" {
@@ -170,7 +170,7 @@ var sampleList = &nodev1.ListReply{Attached: []*nodev1.Attached{
 		OpenTenants: []string{"ns:tenant-b"}, GatewayMac: "02:01:00:00:00:00", Counted: true,
 		Dropped: map[string]uint64{plan.DropSpoofed.String(): 3, plan.DropOtherTenant.String(): 1<<64 - 1},
 	},
-	// The bridge could not be asked, and nothing is known that need not be.
+	// The bridge could not be read, and optional fields are missing.
 	{
 		Key: &nodev1.Key{Network: "rail1", ContainerId: "c0ffee", Interface: "net2"}, Parts: []nodev1.Part{nodev1.Part_PART_FLOWS},
 		Pod: &nodev1.Pod{Namespace: "tenant-a", Name: "trainer-0"}, Rail: "rail1", Tenant: "ns:tenant-a", HostInterface: "veth2",
@@ -184,10 +184,10 @@ var sampleStatus = &nodev1.StatusReply{
 			Rail: "rail0", SwitchReady: true, UplinkUp: true, SessionEstablished: true, Prefixes: []string{"10.1.0.0/16", "fd00:1::/32"},
 			Dropped: map[string]uint64{plan.DropSpoofed.String(): 3, plan.DropNoLeaf.String(): 0},
 		},
-		{Rail: "rail1", Problems: []string{"the bridge br-rail1 is not there"}, Prefixes: []string{"10.2.0.0/16"}},
+		{Rail: "rail1", Problems: []string{"Open vSwitch has no bridge br-rail1"}, Prefixes: []string{"10.2.0.0/16"}},
 	},
-	Problems: []string{"the state folder cannot be written: no space left on device"},
-	Notes:    []string{"the record of node-9 cannot be read"},
+	Problems: []string{"cannot store attachments: no space left on device"},
+	Notes:    []string{"record of node-9 cannot be parsed"},
 }
 
 var sampleFlows = []openvswitch.CachedFlow{
@@ -196,7 +196,7 @@ var sampleFlows = []openvswitch.CachedFlow{
 		Match: "eth_type(0x0800),ipv4(src=10.1.0.5)", Actions: "3",
 	},
 	{
-		InPort: "veth2", Layer: "ovs", Why: "the userspace datapath has nothing below it", UsedSeconds: -1,
+		InPort: "veth2", Layer: "ovs", Reason: "the userspace datapath forwards in software", UsedSeconds: -1,
 		Match: "eth_type(0x0806)", Actions: "userspace(slow_path)",
 	},
 }

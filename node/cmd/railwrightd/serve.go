@@ -28,30 +28,30 @@ import (
 	"railwright/node/internal/tenants/replica"
 )
 
-// serve the plugins until ctx ends.
-func serve(ctx context.Context, arguments []string, told io.Writer) (int, error) {
-	given, _, err := parse("railwrightd", arguments, 0, "config", "node", "log-level", "check-config", "version")
+// serve serves the plugins until ctx ends.
+func serve(ctx context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, _, err := parse("railwrightd", arguments, 0, "config", "node", "log-level", "check-config", "version")
 	if err != nil {
 		return 0, err
 	}
-	if given.version {
-		_, err = fmt.Fprintln(told, "railwrightd "+release.Version)
+	if opts.version {
+		_, err = fmt.Fprintln(out, "railwrightd "+release.Version)
 		return exitOK, err
 	}
-	read, err := readConfig(given)
+	read, err := readConfig(opts)
 	if err != nil {
 		return 0, err
 	}
-	if given.check {
-		return tellCheck(told, given.config, read)
+	if opts.check {
+		return printCheck(out, opts.config, read)
 	}
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(given.logLevel)); err != nil {
-		return 0, misuse{fmt.Errorf("--log-level %.40q: give debug, info, warn or error", given.logLevel)}
+	if err := level.UnmarshalText([]byte(opts.logLevel)); err != nil {
+		return 0, misuse{fmt.Errorf("--log-level must be debug, info, warn or error, got %.40q", opts.logLevel)}
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", read.Node)
 	if failpoint.Armed {
-		log.Warn("this build can be made to die: it is for tests alone")
+		log.Warn("this build has failpoints and is for tests only")
 	}
 	unlock, err := lockState(read.StateFolder)
 	if err != nil {
@@ -61,8 +61,8 @@ func serve(ctx context.Context, arguments []string, told io.Writer) (int, error)
 	return exitOK, serveWith(ctx, read, log)
 }
 
-func readConfig(given options) (config.Config, error) {
-	read, err := config.Read(given.config, given.node)
+func readConfig(opts options) (config.Config, error) {
+	read, err := config.Read(opts.config, opts.node)
 	if err == nil {
 		err = announceSettings(read).Check()
 	}
@@ -72,12 +72,12 @@ func readConfig(given options) (config.Config, error) {
 	return read, nil
 }
 
-// tellCheck of a file that has no mistakes: whether this process may do what it asks for.
-func tellCheck(told io.Writer, file string, read config.Config) (int, error) {
-	_, err := fmt.Fprintf(told, "%s: %d rails, no mistakes\n", file, len(read.Rails))
+// printCheck checks the rights of this process for a valid file.
+func printCheck(out io.Writer, file string, read config.Config) (int, error) {
+	_, err := fmt.Fprintf(out, "%s: %d rails, valid\n", file, len(read.Rails))
 	found := rightsFor(read)
 	for _, problem := range slices.Concat(found.missing, found.unknown, found.away) {
-		_, failed := fmt.Fprintln(told, "problem: "+problem)
+		_, failed := fmt.Fprintln(out, "problem: "+problem)
 		err = errors.Join(err, failed)
 	}
 	switch {
@@ -100,7 +100,7 @@ func announceSettings(read config.Config) announce.Settings {
 	return settings
 }
 
-// announcer that can be closed.
+// announcer is an Announcer with Close.
 type announcer interface {
 	announce.Announcer
 	Close() error
@@ -123,23 +123,23 @@ func switchSettings(read config.Config, log *slog.Logger) openvswitch.Settings {
 	return settings
 }
 
-// lockState so that one daemon alone works on a state folder.
+// lockState locks a state folder, so that only one daemon uses it.
 func lockState(folder string) (unlock func(), err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("the state folder cannot be made: %w", err)
+		return nil, fmt.Errorf("create state folder: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("the state folder cannot be locked: %w", err)
+		return nil, fmt.Errorf("lock state folder: %w", err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = file.Close()
-		return nil, fmt.Errorf("another railwrightd works on %s: %w", folder, err)
+		return nil, fmt.Errorf("lock %s, which another railwrightd uses: %w", folder, err)
 	}
 	return func() { _ = file.Close() }, nil
 }
 
-// serveWith wires the parts: what answers ends first, what it works with after that.
+// serveWith wires the parts. The servers end first, then the parts that they use.
 func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error {
 	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
@@ -154,7 +154,7 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 	}
 	scrapes, err := (&net.ListenConfig{}).Listen(ctx, "tcp", read.Metrics.String())
 	if err != nil {
-		return errors.Join(fmt.Errorf("metrics cannot be served: %w; give another `metrics` address", err), plugins.Close())
+		return errors.Join(fmt.Errorf("listen for metrics: %w; use another `metrics` address", err), plugins.Close())
 	}
 	reconciler := reconcile.New(parts)
 	serveCtx, stopServing := context.WithCancelCause(ctx)
@@ -173,7 +173,7 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 	if cause := context.Cause(serveCtx); cause != nil && ctx.Err() == nil {
 		return cause
 	}
-	log.Info("ended; what is programmed stays")
+	log.Info("stopped; flows and routes stay")
 	return nil
 }
 
@@ -208,11 +208,11 @@ func openParts(
 		return parts, closeAll, err
 	}
 	parts.Config, parts.Forget = read, func(rail string) error { return forgetRail(read, rail) }
-	err = openFabric(ctx, &parts, func(one func()) { closers = append(closers, one) })
+	err = openFabric(ctx, &parts, func(closer func()) { closers = append(closers, closer) })
 	return parts, closeAll, err
 }
 
-// openFabric opens what announces, switches and tells tenants; closing is told how to close each.
+// openFabric opens the announcer, the switch and the tenant directory, and passes their Close functions to closing.
 func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func())) error {
 	read, log := parts.Config, parts.Log
 	routes, err := openAnnouncer(read)
@@ -221,7 +221,7 @@ func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func()
 	}
 	closing(func() {
 		if err := routes.Close(); err != nil {
-			log.Warn("the announcer was not closed well", "error", err)
+			log.Warn("cannot close the announcer", "error", err)
 		}
 	})
 	parts.Announcer = routes
@@ -231,19 +231,19 @@ func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func()
 	}
 	closing(openVSwitch.Close)
 	parts.Switch = openVSwitch
-	directory, teller, err := openDirectory(ctx, read, log)
+	directory, notifier, err := openDirectory(ctx, read, log)
 	if err != nil {
 		return err
 	}
-	if teller != nil {
-		parts.Teller = teller
+	if notifier != nil {
+		parts.Notifier = notifier
 	}
 	closing(directory.Close)
 	parts.Directory = directory
 	return nil
 }
 
-func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, kinds.Teller, error) {
+func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, kinds.PodNotifier, error) {
 	var pods []netip.Prefix
 	for _, rail := range read.EveryRail() {
 		pods = append(pods, rail.Prefixes...)
@@ -257,8 +257,8 @@ func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*
 func openStore(read config.Config, counted *metrics.Metrics, log *slog.Logger) (*store.Store, error) {
 	kept, damaged, err := store.Open(filepath.Join(read.StateFolder, "attachments"))
 	for _, file := range damaged {
-		log.Error("a file of the state cannot be trusted; its attachment is not served any more", "kept_as", file.MovedTo,
-			"error", file.Why)
+		log.Error("damaged state file; its attachment is not served any more", "kept_as", file.MovedTo,
+			"error", file.Err)
 	}
 	counted.Damaged(len(damaged))
 	return kept, err
@@ -266,8 +266,8 @@ func openStore(read config.Config, counted *metrics.Metrics, log *slog.Logger) (
 
 func railsFile(read config.Config) string { return filepath.Join(read.StateFolder, "rails.json") }
 
-// retire the rails that this node served before and that the configuration has no more, and remember all that may be
-// programmed from now on.
+// retire finds the rails that this node served before and that are no longer configured, and remembers all rails that
+// may be programmed from now on.
 func retire(read config.Config, kept *store.Store, boot string) (config.Config, error) {
 	before, err := config.RecallRails(railsFile(read))
 	if err != nil {
@@ -282,7 +282,7 @@ func retire(read config.Config, kept *store.Store, boot string) (config.Config, 
 	return read, config.RememberRails(railsFile(read), read.EveryRail())
 }
 
-// forgetRail that is retired, and of which nothing is left.
+// forgetRail forgets a retired rail that is cleaned up.
 func forgetRail(read config.Config, name string) error {
 	before, err := config.RecallRails(railsFile(read))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package announce makes host routes known to the rail leaf through the node's FRR, and takes them back.
+// Package announce announces host routes to the rail leaf through the node's FRR, and withdraws them.
 package announce
 
 import (
@@ -8,32 +8,33 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// Announcer is what the reconciler needs of routing.
+// Announcer is the reconciler's interface to routing.
 type Announcer interface {
-	// Sync makes the rail's announced prefixes exactly these; says how many were added and removed.
+	// Sync makes want the rail's announced prefixes. It returns how many were added and removed.
 	Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (added, removed int, err error)
-	// List what is announced for the rail now.
+	// List returns the prefixes that are announced for the rail now.
 	List(ctx context.Context, rail plan.Rail) ([]netip.Prefix, error)
-	// WaitAdvertised returns once FRR has sent all prefixes to the rail's leaf, or with why not when ctx ends.
+	// WaitAdvertised returns once FRR has sent all prefixes to the rail's leaf. When ctx ends first, the error says why
+	// FRR has not.
 	WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error
-	// WaitWithdrawn returns once the rail's leaf has none of the prefixes by this node any more, or with why that is not so or
-	// cannot be told.
+	// WaitWithdrawn returns once the rail's leaf has none of the prefixes from this node. The error says why it still
+	// has some, or why that is unknown.
 	WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error
-	// Session of the rail with its leaf.
+	// Session returns the state of the rail's BGP session with its leaf.
 	Session(ctx context.Context, rail plan.Rail) (Session, error)
-	// Events tells that FRR came or went, or that somebody changed our routes, until ctx ends.
+	// Events reports, until ctx ends, that FRR started or stopped or that another program changed our routes.
 	Events(ctx context.Context) <-chan Event
 }
 
-// Session of BGP with a rail leaf.
+// Session is a BGP session with a rail leaf.
 type Session struct {
 	Peer        string
 	Established bool
-	// State in FRR's words, as Active or Idle (PfxCt).
+	// State is FRR's name of the state, such as Active or Idle (PfxCt).
 	State string
-	// Advertised prefixes by us to the leaf.
+	// Advertised is the number of prefixes that this node advertises to the leaf.
 	Advertised int
 }
 
-// Event is a reason to look again.
-type Event struct{ Why string }
+// Event is a reason to compare the desired and the actual state again.
+type Event struct{ Reason string }

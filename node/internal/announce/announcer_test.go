@@ -14,7 +14,7 @@ import (
 	"railwright/node/testlab"
 )
 
-// bench is a fabric with an announcer and its events, for the steps of one combination.
+// bench is a fabric with an announcer and its events, for the steps of a combination.
 type bench struct {
 	*fabric
 	Announcer
@@ -25,25 +25,25 @@ type bench struct {
 func TestAnnouncer(t *testing.T) {
 	t.Parallel()
 	steps := []struct {
-		name  string
-		run   func(*testing.T, *bench)
-		every bool
+		name   string
+		run    func(*testing.T, *bench)
+		always bool
 	}{
 		{"announces and withdraws", announcesAndWithdraws, true},
-		{"leaves out what is not a pod's", leavesOut, false},
+		{"refuses prefixes that are no pod's", refusesForeignPrefixes, false},
 		{"stays below its cap", staysBelowCap, false},
-		{"many wait at once", manyWait, false},
-		{"says why nothing is advertised", saysWhy, false},
-		{"a wrong route does not reach a leaf", wrongRoutes, true},
-		{"hears of strangers", hearsOfStrangers, true},
+		{"many waits share a look", sharesLooks, false},
+		{"reports why nothing is advertised", reportsReasons, false},
+		{"wrong routes do not reach a leaf", wrongRoutes, true},
+		{"reports foreign changes", reportsForeignChanges, true},
 		{"bgpd hangs", bgpdHangs, false},
-		{"bgpd is killed and starts", bgpdStarts, true},
-		{"the leaf keeps what it heard", leafKeeps, true},
+		{"bgpd restarts", bgpdRestarts, true},
+		{"leaf keeps stale routes", leafKeepsStaleRoutes, true},
 		{"bgpd forgets a withdrawal", bgpdForgets, true},
-		{"zebra is killed and starts", zebraStarts, false},
+		{"zebra restarts", zebraRestarts, false},
 		{"zebra forgets a withdrawal", zebraForgets, false},
-		{"the leaf is killed and starts", leafStarts, false},
-		{"the leaf has enough", leafHasEnough, false},
+		{"leaf restarts", leafRestarts, false},
+		{"leaf reaches its prefix limit", leafLimitReached, false},
 	}
 	for _, combination := range combinations {
 		t.Run(combination.name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAnnouncer(t *testing.T) {
 			announcer := fabric.announcer(t, combination.backend)
 			bench := &bench{fabric, announcer, combination.backend, announcer.Events(ctx)}
 			for _, step := range steps {
-				if !combination.all && !step.every {
+				if !combination.all && !step.always {
 					continue
 				}
 				for rail := range fabric.rails {
@@ -78,34 +78,34 @@ func TestAnnouncer(t *testing.T) {
 
 func announcesAndWithdraws(t *testing.T, bench *bench) {
 	for rail, name := range bench.rails {
-		own := pods(rail, 0, 6)
-		added, removed, err := bench.Sync(t.Context(), name, own)
+		prefixes := pods(rail, 0, 6)
+		added, removed, err := bench.Sync(t.Context(), name, prefixes)
 		if err != nil || added != 6 || removed != 0 {
 			t.Fatalf("added %d, removed %d, %v", added, removed, err)
 		}
-		bench.wait(t, bench, rail, own)
-		bench.leaves[rail].expect(t, own)
-		if listed, err := bench.List(t.Context(), name); err != nil || !slices.Equal(listed, own) {
+		bench.wait(t, bench, rail, prefixes)
+		bench.leaves[rail].expect(t, prefixes)
+		if listed, err := bench.List(t.Context(), name); err != nil || !slices.Equal(listed, prefixes) {
 			t.Fatalf("lists %v, %v", listed, err)
 		}
 		session, err := bench.Session(t.Context(), name)
 		if err != nil || !session.Established || session.State != "Established" || session.Advertised != 6 {
 			t.Fatalf("%+v, %v", session, err)
 		}
-		added, removed, err = bench.Sync(t.Context(), name, own[1:])
+		added, removed, err = bench.Sync(t.Context(), name, prefixes[1:])
 		if err != nil || added != 0 || removed != 1 {
 			t.Fatalf("added %d, removed %d, %v", added, removed, err)
 		}
-		bench.leaves[rail].expect(t, own[1:])
-		added, removed, err = bench.Sync(t.Context(), name, own[1:])
+		bench.leaves[rail].expect(t, prefixes[1:])
+		added, removed, err = bench.Sync(t.Context(), name, prefixes[1:])
 		if err != nil || added+removed != 0 {
-			t.Fatalf("the same again: added %d, removed %d, %v", added, removed, err)
+			t.Fatalf("repeated sync: added %d, removed %d, %v", added, removed, err)
 		}
 	}
 	bench.leaves[0].expect(t, pods(0, 0, 6)[1:])
 }
 
-func leavesOut(t *testing.T, bench *bench) {
+func refusesForeignPrefixes(t *testing.T, bench *bench) {
 	good := pods(0, 0, 1)
 	for _, wrong := range []string{"10.0.0.0/24", "0.0.0.0/0", "::/0", "10.1.0.1/32", "fd00:0:1::1/128", "192.0.2.1/32", "fd00::/64"} {
 		_, _, err := bench.Sync(t.Context(), bench.rails[0], append(good, netip.MustParsePrefix(wrong)))
@@ -119,7 +119,7 @@ func leavesOut(t *testing.T, bench *bench) {
 }
 
 func staysBelowCap(t *testing.T, bench *bench) {
-	// 12 of each family; the rail's cap is 100 of each, and becomes more than the leaf takes.
+	// 12 of each family. The rail's cap is 100 of each, above the leaf's limit.
 	bench.sync(t, bench, 0, pods(0, 0, 24))
 	var many []netip.Prefix
 	for number := range 101 {
@@ -132,26 +132,26 @@ func staysBelowCap(t *testing.T, bench *bench) {
 	bench.leaves[0].expect(t, pods(0, 0, 10))
 }
 
-func manyWait(t *testing.T, bench *bench) {
-	own := pods(1, 0, 80)
+func sharesLooks(t *testing.T, bench *bench) {
+	prefixes := pods(1, 0, 80)
 	done := make(chan error)
-	for number := range own {
+	for number := range prefixes {
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), testlab.Patience)
 			defer cancel()
-			done <- bench.WaitAdvertised(ctx, bench.rails[1], own[number:number+1])
+			done <- bench.WaitAdvertised(ctx, bench.rails[1], prefixes[number:number+1])
 		}()
 	}
-	bench.sync(t, bench, 1, own)
-	for range own {
+	bench.sync(t, bench, 1, prefixes)
+	for range prefixes {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// mustSay why a prefix is not advertised, once FRR has had the time to tell it.
-func (bn *bench) mustSay(t *testing.T, rail int, prefix string, words ...string) {
+// expectReason waits until the reason that a prefix is not advertised contains all of want.
+func (bn *bench) expectReason(t *testing.T, rail int, prefix string, want ...string) {
 	t.Helper()
 	testlab.UntilRight(t, func() string {
 		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
@@ -160,8 +160,8 @@ func (bn *bench) mustSay(t *testing.T, rail int, prefix string, words ...string)
 		if !errors.Is(err, ErrNotAdvertised) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
-		for _, each := range words {
-			if !strings.Contains(err.Error(), each) {
+		for _, text := range want {
+			if !strings.Contains(err.Error(), text) {
 				return err.Error()
 			}
 		}
@@ -169,8 +169,8 @@ func (bn *bench) mustSay(t *testing.T, rail int, prefix string, words ...string)
 	})
 }
 
-func saysWhy(t *testing.T, bench *bench) {
-	bench.mustSay(t, 0, "10.0.0.77/32", "it has not come into BGP", "railwright-rail0")
+func reportsReasons(t *testing.T, bench *bench) {
+	bench.expectReason(t, 0, "10.0.0.77/32", "it is not in BGP", "railwright-rail0")
 	bench.sync(t, bench, 0, pods(0, 0, 2))
 	bench.leaves[0].expect(t, pods(0, 0, 2))
 	bench.frr.Show(t, "configure terminal", "no route-map railwright-rail0 permit 20")
@@ -179,11 +179,11 @@ func saysWhy(t *testing.T, bench *bench) {
 		bench.leaves[0].expect(t, pods(0, 0, 2))
 	}()
 	bench.leaves[0].expect(t, pods(0, 0, 2)[:1])
-	bench.mustSay(t, 0, "fd00::1/128", "route map")
+	bench.expectReason(t, 0, "fd00::1/128", "route map")
 }
 
-// wrongRoutes come past our checks: by our fault, or by somebody else's. What is right comes after them, so that a leaf
-// which has it has decided about them too.
+// wrongRoutes adds wrong routes behind the announcer's back, as a bug or another program would. The right routes follow
+// them, so a leaf that has those has already decided about the wrong ones.
 func wrongRoutes(t *testing.T, bench *bench) {
 	wrong := []string{"0.0.0.0/0", "10.0.5.0/24", "10.1.0.66/32", "192.0.2.77/32", "::/0", "fd00:0:0:5::/64",
 		"fd00:0:1::66/128", "2001:db8::7/128"}
@@ -209,10 +209,10 @@ func wrongRoutes(t *testing.T, bench *bench) {
 			"network "+prefix.String()+" route-map railwright-rail0")
 	}
 	bench.leaves[0].expect(t, right)
-	if others := bench.leaves[1].announced(t); len(others) != 0 {
-		t.Errorf("the other rail's leaf has %v", others)
+	if leaked := bench.leaves[1].announced(t); len(leaked) != 0 {
+		t.Errorf("the other rail's leaf has %v", leaked)
 	}
-	// Sync cleans up after whoever it was.
+	// Sync removes them, whoever added them.
 	_, removed, err := bench.Sync(t.Context(), bench.rails[0], right)
 	if err != nil || removed != len(wrong) {
 		t.Errorf("removed %d of %d, %v", removed, len(wrong), err)

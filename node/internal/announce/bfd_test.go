@@ -10,8 +10,9 @@ import (
 	"railwright/node/testlab"
 )
 
-// TestBFDNoticesADeadPath, not the hold time; and what was announced comes back after a restart of bgpd. (That
-// the leaf keeps it meanwhile is so in most runs, but not in all: a session of BFD that begins anew may count as a failure.)
+// TestBFDNoticesADeadPath checks that BFD, not the hold time, ends the session of a silent path, and that all routes
+// return after a restart of bgpd. The leaf usually keeps the routes during the restart, but need not: a BFD session that
+// starts anew may count as a failure.
 func TestBFDNoticesADeadPath(t *testing.T) {
 	t.Parallel()
 	fabric := newFabric(t, testlab.FRR10, frrconfig.KernelTable, "bfdd")
@@ -35,11 +36,11 @@ func TestBFDNoticesADeadPath(t *testing.T) {
 	for rail := range fabric.rails {
 		fabric.leaves[rail].expect(t, nil)
 	}
-	t.Logf("routes of a silent path were gone after %.2f s", time.Since(began).Seconds())
+	t.Logf("routes of the silent path were withdrawn after %.2f s", time.Since(began).Seconds())
 	for _, leaf := range fabric.leaves {
 		// Cease, BFD Down: RFC 9384.
-		if told := leaf.frr.Show(t, "show bgp neighbors json"); !strings.Contains(told, `"lastErrorCodeSubcode":"060A"`) {
-			t.Errorf("it was not BFD that noticed: %s", told)
+		if neighbors := leaf.frr.Show(t, "show bgp neighbors json"); !strings.Contains(neighbors, `"lastErrorCodeSubcode":"060A"`) {
+			t.Errorf("BFD did not end the session: %s", neighbors)
 		}
 	}
 }

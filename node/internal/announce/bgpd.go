@@ -10,47 +10,47 @@ import (
 	"time"
 )
 
-// bgpd is FRR's BGP daemon, spoken to over the unix socket that vtysh uses. A command goes out with a NUL behind it; the
-// answer's text comes back with three NULs and a status behind it.
+// bgpd is FRR's BGP daemon, reached over the unix socket that vtysh uses. A command ends with a NUL; the reply's text
+// ends with three NULs and a status byte.
 type bgpd struct{ socket string }
 
 const (
-	// answerLimit is a bound of memory; 1,000 advertised routes are about 0.3 MB.
-	answerLimit = 16 << 20
-	// exchangeLimit bounds one command and its answer, which take 1 ms where bgpd is well.
+	// answerLimit bounds memory; 1,000 advertised routes are about 0.3 MB.
+	replyLimit = 16 << 20
+	// exchangeLimit bounds a command with its reply, which take 1 ms on a healthy bgpd.
 	exchangeLimit = 2 * time.Second
 )
 
-// conversation with bgpd. For one goroutine.
+// conversation is a connection to bgpd, for use by a single goroutine.
 type conversation struct {
 	connection net.Conn
 	end        func() bool
 	ctx        context.Context
 }
 
-// refusal is bgpd's own no to a command.
+// refusal is an error that bgpd returned for a command.
 type refusal struct {
-	command, answer string
-	status          byte
+	command, reply string
+	status         byte
 }
 
 func (r refusal) Error() string {
-	return fmt.Sprintf("bgpd refuses %q: %s (status %d)", r.command, brief(r.answer), r.status)
+	return fmt.Sprintf("bgpd refused %q: %s (status %d)", r.command, brief(r.reply), r.status)
 }
 
-// open a conversation with the right to configure; close it. It ends with ctx.
+// open connects to bgpd with the right to configure. The caller must close the conversation, which also ends with ctx.
 func (b bgpd) open(ctx context.Context) (*conversation, error) {
 	dialer := net.Dialer{Timeout: exchangeLimit}
 	connection, err := dialer.DialContext(ctx, "unix", b.socket)
 	if late := ended(ctx); err != nil && late != nil {
-		return nil, fmt.Errorf("%w: no answer in time: %w", ErrNotReady, late)
+		return nil, fmt.Errorf("%w: no reply in time: %w", ErrNotReady, late)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; see that FRR runs with bgpd=yes in /etc/frr/daemons", ErrNotReady, err)
+		return nil, fmt.Errorf("%w: %w; check that FRR runs with bgpd=yes in /etc/frr/daemons", ErrNotReady, err)
 	}
 	talk := &conversation{connection: connection, ctx: ctx}
 	talk.end = context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Unix(1, 0)) })
-	if _, err := talk.say("enable"); err != nil {
+	if _, err := talk.run("enable"); err != nil {
 		talk.close()
 		return nil, err
 	}
@@ -62,18 +62,18 @@ func (c *conversation) close() {
 	_ = c.connection.Close()
 }
 
-// say a command and give the answer's text. A refusal is an error of that type; any other ends the conversation.
-// Commands are made from words of our own, checked names, and typed values alone.
-func (c *conversation) say(command string) (string, error) {
+// run runs a command and returns the reply's text. A command that bgpd refuses returns a refusal; any other error ends
+// the conversation. Commands consist of fixed words, checked names and typed values only.
+func (c *conversation) run(command string) (string, error) {
 	_ = c.connection.SetDeadline(time.Now().Add(exchangeLimit))
 	if err := c.ctx.Err(); err != nil {
-		// Asked after the deadline was set, so that an end in between is not lost.
+		// Checked after setting the deadline, so that a cancellation in between is not lost.
 		return "", c.failed(command, err)
 	}
 	if _, err := c.connection.Write(append([]byte(command), 0)); err != nil {
 		return "", c.failed(command, err)
 	}
-	text, status, err := c.answer()
+	text, status, err := c.readReply()
 	if err != nil {
 		return "", c.failed(command, err)
 	}
@@ -83,21 +83,21 @@ func (c *conversation) say(command string) (string, error) {
 	return text, nil
 }
 
-func (c *conversation) answer() (string, byte, error) {
-	var told []byte
+func (c *conversation) readReply() (string, byte, error) {
+	var text []byte
 	chunk := make([]byte, 64<<10)
 	for {
 		count, err := c.connection.Read(chunk)
-		seen := max(0, len(told)-3)
-		told = append(told, chunk[:count]...)
-		if end := bytes.IndexByte(told[seen:], 0) + seen; end >= seen && len(told) >= end+4 {
-			if len(told) > end+4 || !bytes.Equal(told[end:end+3], []byte{0, 0, 0}) {
-				return "", 0, errors.New("the answer is not of FRR's kind: a NUL within it")
+		seen := max(0, len(text)-3)
+		text = append(text, chunk[:count]...)
+		if end := bytes.IndexByte(text[seen:], 0) + seen; end >= seen && len(text) >= end+4 {
+			if len(text) > end+4 || !bytes.Equal(text[end:end+3], []byte{0, 0, 0}) {
+				return "", 0, errors.New("reply has a NUL before its end")
 			}
-			return string(told[:end]), told[end+3], nil
+			return string(text[:end]), text[end+3], nil
 		}
-		if len(told) > answerLimit {
-			return "", 0, fmt.Errorf("the answer is above %d MiB", answerLimit>>20)
+		if len(text) > replyLimit {
+			return "", 0, fmt.Errorf("reply must be at most %d MiB", replyLimit>>20)
 		}
 		if err != nil {
 			return "", 0, err
@@ -108,14 +108,15 @@ func (c *conversation) answer() (string, byte, error) {
 func (c *conversation) failed(command string, err error) error {
 	var timeout net.Error
 	if late := ended(c.ctx); late != nil {
-		err = fmt.Errorf("no answer in time: %w", late)
+		err = fmt.Errorf("no reply in time: %w", late)
 	} else if errors.As(err, &timeout) && timeout.Timeout() {
-		err = fmt.Errorf("no answer within %v", exchangeLimit)
+		err = fmt.Errorf("no reply within %v", exchangeLimit)
 	}
 	return fmt.Errorf("%w: %q: %w", ErrNotReady, command, err)
 }
 
-// ended says why a caller's time is up, nil if it is not; a system call may know of its end a moment before the context.
+// ended returns the error of an expired context, or nil. It checks the clock too, because a system call can notice the
+// deadline a moment before the context does.
 func ended(ctx context.Context) error {
 	if deadline, bounded := ctx.Deadline(); ctx.Err() == nil && bounded && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
@@ -123,17 +124,17 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ask one question.
-func (b bgpd) ask(ctx context.Context, command string) (string, error) {
+// query runs a single command in its own conversation.
+func (b bgpd) query(ctx context.Context, command string) (string, error) {
 	talk, err := b.open(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer talk.close()
-	return talk.say(command)
+	return talk.run(command)
 }
 
-// brief makes text of bgpd's fit for one line of a log.
+// brief shortens and escapes a text from bgpd for a log line.
 func brief(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(letter rune) bool { return letter <= ' ' || letter == 0x7f }), " ")
 	const most = 160

@@ -17,13 +17,13 @@ import (
 	"railwright/node/testlab"
 )
 
-// fabric is a node with two rails, each with a leaf of its own, configured by frrconfig as an operator would.
+// fabric is a node with two rails, each with its own leaf, configured by frrconfig as an operator would.
 type fabric struct {
-	node   *testlab.Namespace
-	frr    *testlab.FRR
-	leaves []*leaf
-	rails  []plan.Rail
-	given  Settings
+	node     *testlab.Namespace
+	frr      *testlab.FRR
+	leaves   []*leaf
+	rails    []plan.Rail
+	settings Settings
 }
 
 type leaf struct {
@@ -32,12 +32,12 @@ type leaf struct {
 	kernel    *netlink.Handle
 }
 
-// combination of a release and a backend.
+// combination is an FRR release with a backend.
 type combination struct {
 	name    string
 	version testlab.FRRVersion
 	backend frrconfig.Backend
-	// all steps, or those alone in which FRR's release matters most.
+	// all selects all steps rather than those in which FRR's release matters most.
 	all bool
 }
 
@@ -49,11 +49,12 @@ var combinations = []combination{
 
 const (
 	nodeASN = 4200000101
-	// leafLimit of prefixes of a family; the announcer's cap is above it here, so that it can be tried what happens then.
+	// leafLimit is the leaf's limit for each family. The announcer's cap is higher here, so that tests can exceed the
+	// limit.
 	leafLimit = 50
 )
 
-// newFabric with rail 0 unnumbered and rail 1 with addresses. More names further daemons of FRR.
+// newFabric builds rail 0 unnumbered and rail 1 with addresses. more names further daemons of FRR.
 func newFabric(t *testing.T, version testlab.FRRVersion, backend frrconfig.Backend, more ...string) *fabric {
 	t.Helper()
 	bfd := slices.Contains(more, "bfdd")
@@ -84,27 +85,27 @@ func newFabric(t *testing.T, version testlab.FRRVersion, backend frrconfig.Backe
 		config.Rails = append(config.Rails, frrconfig.Rail{
 			Name: rail.Name, Interface: rail.Bridge, Peer: peer, Table: rail.Table, Prefixes: prefixes,
 		})
-		fabric.given.Rails = append(fabric.given.Rails, RailSettings{
+		fabric.settings.Rails = append(fabric.settings.Rails, RailSettings{
 			Name: rail.Name, Bridge: rail.Bridge, Peer: peer, Table: rail.Table, Prefixes: prefixes, MaxPrefixes: 100,
 		})
 		fabric.rails = append(fabric.rails, rail)
 		fabric.leaves = append(fabric.leaves, leaf)
 	}
 	fabric.frr = testlab.StartFRR(t, fabric.node, version, config.Text(), more...)
-	fabric.given.Socket = fabric.frr.Socket("bgpd")
-	fabric.given.ASN = nodeASN
-	fabric.given.SessionPoll = 300 * time.Millisecond
+	fabric.settings.Socket = fabric.frr.Socket("bgpd")
+	fabric.settings.ASN = nodeASN
+	fabric.settings.SessionPoll = 300 * time.Millisecond
 	for _, leaf := range fabric.leaves {
 		leaf.kernel = kernelOf(t, leaf.namespace)
 	}
 	fabric.waitSessions(t)
-	t.Logf("FRR %s of a node and two leaves is up after %.1f s", version, time.Since(began).Seconds())
+	t.Logf("FRR %s of a node and two leaves was up after %.1f s", version, time.Since(began).Seconds())
 	return fabric
 }
 
 func (f *fabric) waitSessions(t *testing.T) {
 	t.Helper()
-	reader := newReader(f.given, nil)
+	reader := newReader(f.settings, nil)
 	for _, rail := range f.rails {
 		testlab.Eventually(t, "session of "+rail.Name, func() bool {
 			session, _ := reader.Session(t.Context(), rail)
@@ -113,17 +114,17 @@ func (f *fabric) waitSessions(t *testing.T) {
 	}
 }
 
-// announcer of the backend, in the node's namespace.
+// announcer returns the backend's announcer in the node's namespace.
 func (f *fabric) announcer(t *testing.T, backend frrconfig.Backend) Announcer {
 	t.Helper()
 	if backend == frrconfig.Vty {
-		vty, err := NewVty(f.given)
+		vty, err := NewVty(f.settings)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return vty
 	}
-	kernel, err := newKernelTable(f.given, namespaceOf(t, f.node))
+	kernel, err := newKernelTable(f.settings, namespaceOf(t, f.node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func (f *fabric) announcer(t *testing.T, backend frrconfig.Backend) Announcer {
 	return kernel
 }
 
-// pods gives the first addresses of a rail's pods, half of them IPv6.
+// pods returns addresses of a rail's pods, half of them IPv6.
 func pods(rail, from, count int) []netip.Prefix {
 	var prefixes []netip.Prefix
 	for number := from; number < from+count; number++ {
@@ -145,7 +146,7 @@ func pods(rail, from, count int) []netip.Prefix {
 	return prefixes
 }
 
-// announced are the routes in the leaf's kernel that came by BGP, sorted.
+// announced returns the BGP routes in the leaf's kernel, sorted.
 func (l *leaf) announced(t testing.TB) []netip.Prefix {
 	t.Helper()
 	var prefixes []netip.Prefix
@@ -162,7 +163,7 @@ func (l *leaf) announced(t testing.TB) []netip.Prefix {
 	return slices.Compact(prefixes)
 }
 
-// expect exactly these in the leaf's kernel.
+// expect waits until the leaf's kernel has exactly these routes.
 func (l *leaf) expect(t *testing.T, want []netip.Prefix) {
 	t.Helper()
 	testlab.UntilRight(t, func() string {
@@ -170,7 +171,7 @@ func (l *leaf) expect(t *testing.T, want []netip.Prefix) {
 		if slices.Equal(there, want) {
 			return ""
 		}
-		return fmt.Sprintf("routes of the leaf\nwant %v\nhas  %v", want, there)
+		return fmt.Sprintf("routes of the leaf\nwant %v\ngot  %v", want, there)
 	})
 }
 
@@ -190,8 +191,8 @@ func (f *fabric) wait(t *testing.T, announcer Announcer, rail int, prefixes []ne
 	}
 }
 
-// event waits for one whose reason has these words.
-func event(t *testing.T, events <-chan Event, words string) {
+// awaitEvent waits for an event whose reason contains the text.
+func awaitEvent(t *testing.T, events <-chan Event, want string) {
 	t.Helper()
 	late := time.After(testlab.Patience)
 	var heard []string
@@ -199,14 +200,14 @@ func event(t *testing.T, events <-chan Event, words string) {
 		select {
 		case event, open := <-events:
 			if !open {
-				t.Fatalf("events ended before %q; heard %q", words, heard)
+				t.Fatalf("events ended before %q; got %q", want, heard)
 			}
-			if strings.Contains(event.Why, words) {
+			if strings.Contains(event.Reason, want) {
 				return
 			}
-			heard = append(heard, event.Why)
+			heard = append(heard, event.Reason)
 		case <-late:
-			t.Fatalf("no event %q within %v; heard %q", words, testlab.Patience, heard)
+			t.Fatalf("no event %q within %v; got %q", want, testlab.Patience, heard)
 		}
 	}
 }

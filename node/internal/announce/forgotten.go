@@ -12,60 +12,62 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// bgpd may go on announcing what was withdrawn, for ever. Two such cases were measured: a route of the kernel's table that
-// is deleted while zebra is away and bgpd is not (FRR 10.3: zebra tells bgpd what is there when it comes back, not what is
-// gone), and a network line that is taken back within the first second of a session (FRR 8.4). The address would draw
-// packets to a node that no longer has the pod. So what bgpd sends is compared with what there is all the time, and bgpd is
-// told of such a prefix and of its end once more.
+// bgpd can go on announcing a withdrawn route for ever. Two such cases were measured: a route of the kernel's table
+// that is deleted while zebra restarts and bgpd does not (FRR 10.3: zebra tells bgpd the routes that exist when it
+// comes back, not those that are gone), and a network line that is removed within the first second of a session (FRR
+// 8.4). The address would draw packets to a node that no longer has the pod. The daemon therefore compares what bgpd
+// sends with what exists all the time, and announces and withdraws such a prefix again.
 
-// tellPause between a prefix and its end: they must have been handed on, or both are forgotten.
-const tellPause = 300 * time.Millisecond
+// reannouncePause separates the announcement of a prefix from its withdrawal: bgpd must process the first before the
+// second.
+const reannouncePause = 300 * time.Millisecond
 
-// teller is a backend's part in that.
-type teller interface {
-	// gone says whether the last Sync of the rail left no such prefix; false where there was none.
+// backend is a backend that can announce and withdraw a prefix again.
+type backend interface {
+	// gone reports whether the last Sync of the rail left the prefix out. It is false before the first Sync.
 	gone(rail string, prefix netip.Prefix) bool
-	// tellAgain of prefixes and of their end, and say of how many; strangers' and wanted ones are left out. Whatever
-	// interrupts it, the next Sync removes what is left.
-	tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error)
+	// tellAgain announces and withdraws prefixes again and returns their number. It skips wanted prefixes and those of
+	// other programs. If it is interrupted, the next Sync removes the rest.
+	reannounce(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error)
 }
 
-// forgotten finds what is sent though it is gone.
-type forgotten struct {
+// staleRoutes finds prefixes that bgpd still sends after their withdrawal.
+type staleRoutes struct {
 	reader   *reader
-	teller   teller
+	backend  backend
 	suspects map[netip.Prefix]suspect
 }
 
-// suspect is told of again at a time, and later and later where that does not help: it may be the operator's own.
+// suspect is a prefix to withdraw again. The pause between attempts grows, because the prefix may be the operator's
+// own.
 type suspect struct {
 	next  time.Time
 	pause time.Duration
 }
 
 const (
-	// forgottenAfter is far above what bgpd takes for a withdrawal (50 ms).
-	forgottenAfter = time.Second
-	forgottenPause = time.Minute
+	// forgottenAfter is far above the time that bgpd takes for a withdrawal (50 ms).
+	staleAfter = time.Second
+	stalePause = time.Minute
 )
 
-func (f *forgotten) look(ctx context.Context) string {
-	before, told := f.suspects, ""
+func (f *staleRoutes) look(ctx context.Context) string {
+	before, logged := f.suspects, ""
 	f.suspects = map[netip.Prefix]suspect{}
 	for _, rail := range f.reader.settings.Rails {
 		extra, err := f.extra(ctx, rail)
 		if err != nil {
-			// bgpd does not answer: the next look says so.
-			return told
+			// bgpd does not reply; the next look reports it.
+			return logged
 		}
 		var sure []netip.Prefix
 		for _, prefix := range extra {
 			known, seen := before[prefix]
 			if !seen {
-				known = suspect{time.Now().Add(forgottenAfter), forgottenAfter}
+				known = suspect{time.Now().Add(staleAfter), staleAfter}
 			} else if !time.Now().Before(known.next) {
 				sure = append(sure, prefix)
-				known.pause = min(2*known.pause, forgottenPause)
+				known.pause = min(2*known.pause, stalePause)
 				known.next = time.Now().Add(known.pause)
 			}
 			f.suspects[prefix] = known
@@ -73,18 +75,18 @@ func (f *forgotten) look(ctx context.Context) string {
 		if len(sure) == 0 {
 			continue
 		}
-		if count, err := f.teller.tellAgain(ctx, rail, sure); err != nil || count > 0 {
-			told = fmt.Sprintf("bgpd still announced %s on rail %s though it was withdrawn: told it again", some(sure), rail.Name)
+		if count, err := f.backend.reannounce(ctx, rail, sure); err != nil || count > 0 {
+			logged = fmt.Sprintf("bgpd still announced withdrawn %s on rail %s: withdrew it again", summarize(sure), rail.Name)
 			if err != nil {
-				told += ", in vain: " + err.Error()
+				logged += ", but that failed: " + err.Error()
 			}
 		}
 	}
-	return told
+	return logged
 }
 
-// extra prefixes of the rail's pods that bgpd sends, sorted.
-func (f *forgotten) extra(ctx context.Context, rail RailSettings) ([]netip.Prefix, error) {
+// extra returns the withdrawn prefixes of the rail's pods that bgpd sends, sorted.
+func (f *staleRoutes) extra(ctx context.Context, rail RailSettings) ([]netip.Prefix, error) {
 	var extra []netip.Prefix
 	for _, family := range families {
 		sent, _, err := f.reader.look(ctx, rail, family)
@@ -92,7 +94,7 @@ func (f *forgotten) extra(ctx context.Context, rail RailSettings) ([]netip.Prefi
 			return nil, err
 		}
 		for prefix := range sent {
-			if rail.allows(prefix) == nil && f.teller.gone(rail.Name, prefix) {
+			if rail.allows(prefix) == nil && f.backend.gone(rail.Name, prefix) {
 				extra = append(extra, prefix)
 			}
 		}
@@ -108,7 +110,7 @@ func (k *KernelTable) gone(rail string, prefix netip.Prefix) bool {
 	return table.left != nil && !table.left[prefix]
 }
 
-func (k *KernelTable) tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
+func (k *KernelTable) reannounce(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
 	table := k.rails[rail.Name]
 	table.mutex.Lock()
 	defer table.mutex.Unlock()
@@ -119,7 +121,7 @@ func (k *KernelTable) tellAgain(ctx context.Context, rail RailSettings, prefixes
 			continue
 		}
 		route := blackhole(table.Table, prefix)
-		// One that a stranger has put there is announced with good reason.
+		// A route that another program added is announced for a reason.
 		if err := k.handle.RouteAdd(route); err == nil {
 			added = append(added, route)
 		} else if !errors.Is(err, syscall.EEXIST) {
@@ -127,14 +129,14 @@ func (k *KernelTable) tellAgain(ctx context.Context, rail RailSettings, prefixes
 		}
 	}
 	if len(added) > 0 {
-		pause(ctx, tellPause)
+		pause(ctx, reannouncePause)
 	}
 	for _, route := range added {
 		if err := k.handle.RouteDel(route); err != nil {
 			wrong = append(wrong, err)
 		}
 	}
-	return len(added), few(wrong)
+	return len(added), joinFirst(wrong)
 }
 
 func (v *Vty) gone(rail string, prefix netip.Prefix) bool {
@@ -144,7 +146,7 @@ func (v *Vty) gone(rail string, prefix netip.Prefix) bool {
 	return synced && !left[prefix]
 }
 
-func (v *Vty) tellAgain(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
+func (v *Vty) reannounce(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	talk, err := v.bgpd.open(ctx)
@@ -170,9 +172,9 @@ func (v *Vty) tellAgain(ctx context.Context, rail RailSettings, prefixes []netip
 	if err := again.apply(talk, lines.instance, there); err != nil {
 		return 0, err
 	}
-	pause(ctx, tellPause)
+	pause(ctx, reannouncePause)
 	err = end.apply(talk, lines.instance, there)
-	return again.added, few(append(append(again.wrong, end.wrong...), err))
+	return again.added, joinFirst(append(append(again.wrong, end.wrong...), err))
 }
 
 func pause(ctx context.Context, length time.Duration) {

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestOnlyWhatASyncHasLookedAtIsGone: before the first Sync of a rail nothing may be taken back, whoever put it there.
-func TestOnlyWhatASyncHasLookedAtIsGone(t *testing.T) {
+// TestNothingIsGoneBeforeASync checks that before the first Sync of a rail no prefix is withdrawn, whoever announced
+// it.
+func TestNothingIsGoneBeforeASync(t *testing.T) {
 	t.Parallel()
 	vty, err := NewVty(twoRails())
 	if err != nil {
@@ -14,14 +15,14 @@ func TestOnlyWhatASyncHasLookedAtIsGone(t *testing.T) {
 	}
 	here, away := netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("10.0.0.2/32")
 	table := &KernelTable{rails: map[string]*railTable{"rail0": {}, "rail1": {}}}
-	for _, teller := range []teller{vty, table} {
+	for _, teller := range []backend{vty, table} {
 		if teller.gone("rail0", away) {
 			t.Errorf("%T: gone before any Sync", teller)
 		}
 	}
 	left := map[netip.Prefix]bool{here: true}
 	vty.left["rail0"], table.rails["rail0"].left = left, left
-	for _, teller := range []teller{vty, table} {
+	for _, teller := range []backend{vty, table} {
 		if teller.gone("rail0", here) || !teller.gone("rail0", away) || teller.gone("rail1", away) {
 			t.Errorf("%T: %v, %v and on a rail without a Sync %v, want false, true, false", teller,
 				teller.gone("rail0", here), teller.gone("rail0", away), teller.gone("rail1", away))

@@ -18,28 +18,29 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// Protocol marks our routes in the kernel's tables. No routing daemon in /etc/iproute2/rt_protos has it.
+// Protocol marks our routes in the kernel's tables. No routing daemon in /etc/iproute2/rt_protos uses it.
 const Protocol netlink.RouteProtocol = 114
 
-// KernelTable announces through a table of the kernel for each rail: a blackhole route for each address, which FRR 10
-// takes over by its static `redistribute table-direct`. No rule looks the tables up, so the routes carry no packet.
-// The routes outlive this process and FRR alike; routes of another protocol number are never touched.
+// KernelTable announces through a kernel table for each rail: a blackhole route for each address, which FRR 10 imports
+// by its static `redistribute table-direct`. No rule looks up the tables, so the routes carry no packet. The routes
+// outlive this process and FRR; routes with another protocol number are never touched.
 type KernelTable struct {
 	*reader
 	handle *netlink.Handle
-	// namespace of the routes; nil: the process's own.
+	// namespace is the network namespace of the routes; nil means the process's own.
 	namespace *netns.NsHandle
 	rails     map[string]*railTable
 }
 
-// railTable is one rail's table. left is what the last Sync left there; nil: there was none yet.
+// railTable is the table of a rail. left holds the prefixes that the last Sync left there; it is nil before the first
+// Sync.
 type railTable struct {
 	RailSettings
 	mutex sync.Mutex
 	left  map[netip.Prefix]bool
 }
 
-// NewKernelTable checks the settings. Close it.
+// NewKernelTable checks the settings. The caller must call Close.
 func NewKernelTable(settings Settings) (*KernelTable, error) {
 	return newKernelTable(settings, nil)
 }
@@ -54,7 +55,7 @@ func newKernelTable(settings Settings, namespace *netns.NsHandle) (*KernelTable,
 			return nil, err
 		}
 		if other, taken := tables[rail.Table]; taken {
-			return nil, fmt.Errorf("rails %s and %s have the same table %d: give each its own", other, rail.Name, rail.Table)
+			return nil, fmt.Errorf("rails %s and %s must have different tables, both have %d", other, rail.Name, rail.Table)
 		}
 		tables[rail.Table] = rail.Name
 		rails[rail.Name] = &railTable{RailSettings: rail}
@@ -67,24 +68,24 @@ func newKernelTable(settings Settings, namespace *netns.NsHandle) (*KernelTable,
 		handle, err = netlink.NewHandleAt(*namespace, unix.NETLINK_ROUTE)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("netlink: %w", err)
+		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
 	if err := handle.SetSocketTimeout(exchangeLimit); err != nil {
 		handle.Close()
-		return nil, fmt.Errorf("netlink: %w", err)
+		return nil, fmt.Errorf("set netlink timeout: %w", err)
 	}
 	source := func(rail RailSettings) string { return fmt.Sprintf("redistributes table-direct %d", rail.Table) }
 	return &KernelTable{newReader(settings, source), handle, namespace, rails}, nil
 }
 
-// Close lets go of the kernel. The routes stay.
+// Close closes the netlink socket. The routes stay.
 func (k *KernelTable) Close() error {
 	k.handle.Close()
 	return nil
 }
 
-// Sync makes the rail's routes exactly these. What may not be announced is left out and named in the error; over the cap
-// nothing is added.
+// Sync makes want the rail's routes. It skips prefixes that must not be announced and names them in the error; above
+// the cap it adds nothing.
 func (k *KernelTable) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (added, removed int, err error) {
 	table, err := k.table(rail)
 	if err != nil {
@@ -107,23 +108,23 @@ func (k *KernelTable) Sync(ctx context.Context, rail plan.Rail, want []netip.Pre
 		added, more = k.add(ctx, table, good)
 		wrong = append(wrong, more...)
 	}
-	return added, removed, few(append([]error{refused}, wrong...))
+	return added, removed, joinFirst(append([]error{refused}, wrong...))
 }
 
-// remove routes of ours that are not wanted, or are no blackholes.
+// remove deletes our routes that are not wanted or are not blackholes.
 func (k *KernelTable) remove(ctx context.Context, table *railTable, there []netlink.Route, want []netip.Prefix) (int, []error) {
 	removed, wrong := 0, []error(nil)
 	for _, route := range there {
 		prefix := prefixOf(route)
-		_, wanted := slices.BinarySearchFunc(want, prefix, netip.Prefix.Compare)
-		if wanted && route.Type == unix.RTN_BLACKHOLE {
+		_, found := slices.BinarySearchFunc(want, prefix, netip.Prefix.Compare)
+		if found && route.Type == unix.RTN_BLACKHOLE {
 			continue
 		}
 		if ctx.Err() != nil {
 			return removed, append(wrong, ctx.Err())
 		}
 		if err := k.handle.RouteDel(&route); err != nil && !errors.Is(err, syscall.ESRCH) {
-			wrong = append(wrong, fmt.Errorf("delete route %s of table %d: %w", prefix, table.Table, err))
+			wrong = append(wrong, fmt.Errorf("delete route %s from table %d: %w", prefix, table.Table, err))
 			continue
 		}
 		delete(table.left, prefix)
@@ -132,7 +133,7 @@ func (k *KernelTable) remove(ctx context.Context, table *railTable, there []netl
 	return removed, wrong
 }
 
-// add what is wanted and not there.
+// add adds the wanted routes that are missing.
 func (k *KernelTable) add(ctx context.Context, table *railTable, want []netip.Prefix) (int, []error) {
 	added, wrong := 0, []error(nil)
 	for _, prefix := range want {
@@ -145,7 +146,7 @@ func (k *KernelTable) add(ctx context.Context, table *railTable, want []netip.Pr
 		switch err := k.handle.RouteAdd(blackhole(table.Table, prefix)); {
 		case errors.Is(err, syscall.EEXIST):
 			wrong = append(wrong,
-				fmt.Errorf("table %d has %s already, not by us; see `ip route show table %d` and delete it, or use another table",
+				fmt.Errorf("table %d already has a route %s of another program; delete it (ip route show table %d) or use another table",
 					table.Table, prefix, table.Table))
 		case err != nil:
 			wrong = append(wrong, fmt.Errorf("add route %s to table %d: %w", prefix, table.Table, err))
@@ -157,7 +158,7 @@ func (k *KernelTable) add(ctx context.Context, table *railTable, want []netip.Pr
 	return added, wrong
 }
 
-// List the rail's prefixes in the kernel's table, sorted.
+// List returns the rail's prefixes in the kernel's table, sorted.
 func (k *KernelTable) List(_ context.Context, rail plan.Rail) ([]netip.Prefix, error) {
 	table, err := k.table(rail)
 	if err != nil {
@@ -180,12 +181,12 @@ func (k *KernelTable) List(_ context.Context, rail plan.Rail) ([]netip.Prefix, e
 func (k *KernelTable) table(rail plan.Rail) (*railTable, error) {
 	table := k.rails[rail.Name]
 	if table == nil {
-		return nil, fmt.Errorf("rail %.40q is not configured", rail.Name)
+		return nil, fmt.Errorf("no rail %.40q is configured", rail.Name)
 	}
 	return table, nil
 }
 
-// routes of ours in a table.
+// routes returns our routes in a table.
 func (k *KernelTable) routes(table int) ([]netlink.Route, error) {
 	var all []netlink.Route
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -199,7 +200,7 @@ func (k *KernelTable) routes(table int) ([]netlink.Route, error) {
 	return all, nil
 }
 
-// dump again where a change came in between: then the kernel says that its list may have gaps.
+// dump lists routes, again if a change interrupted the kernel's list, which may then have gaps.
 func (k *KernelTable) dump(family int, filter *netlink.Route) ([]netlink.Route, error) {
 	const mask = netlink.RT_FILTER_TABLE | netlink.RT_FILTER_PROTOCOL
 	for until := time.Now().Add(exchangeLimit); ; {
@@ -210,7 +211,7 @@ func (k *KernelTable) dump(family int, filter *netlink.Route) ([]netlink.Route, 
 	}
 }
 
-// prefixOf a route; 0.0.0.0/0 or ::/0 for a default route.
+// prefixOf returns a route's prefix, 0.0.0.0/0 or ::/0 for a default route.
 func prefixOf(route netlink.Route) netip.Prefix {
 	if route.Dst == nil {
 		if route.Family == netlink.FAMILY_V6 {

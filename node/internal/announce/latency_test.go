@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// TestLatency prints how long an address takes to the leaf's kernel and back, and what the waits cost. No time is asserted:
-// the machine may be busy.
+// TestLatency prints how long an address takes to reach the leaf's kernel and to leave it, and the cost of the waits.
+// It asserts no time, because the machine may be busy.
 func TestLatency(t *testing.T) {
 	repeats, err := strconv.Atoi(os.Getenv("RAILWRIGHT_REPEATS"))
 	if err != nil {
-		t.Skip("a measurement: RAILWRIGHT_REPEATS says of how many addresses")
+		t.Skip("measurement: set RAILWRIGHT_REPEATS to the number of addresses")
 	}
 	for _, combination := range combinations {
 		t.Run(combination.name, func(t *testing.T) {
 			fabric := newFabric(t, combination.version, combination.backend)
 			announcer := fabric.announcer(t, combination.backend)
-			// bgpd holds the routes of a session's first second back for a second: not what is measured here.
+			// bgpd delays the routes of a session's first second, which is not measured here.
 			time.Sleep(2 * time.Second)
-			for rail, how := range []string{"unnumbered", "numbered"} {
+			for rail, numbering := range []string{"unnumbered", "numbered"} {
 				for _, family := range families {
-					fabric.measure(t, announcer, rail, family, how, repeats)
+					fabric.measure(t, announcer, rail, family, numbering, repeats)
 				}
 			}
 			held := pods(0, 0, 90)
@@ -37,7 +37,7 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-func (f *fabric) measure(t *testing.T, announcer Announcer, rail int, family family, how string, repeats int) {
+func (f *fabric) measure(t *testing.T, announcer Announcer, rail int, family family, numbering string, repeats int) {
 	var sync, waited, fib, gone []time.Duration
 	for number := range repeats {
 		index := 2 * number
@@ -61,17 +61,17 @@ func (f *fabric) measure(t *testing.T, announcer Announcer, rail int, family fam
 		f.leaves[rail].until(t, prefix, false)
 		gone = append(gone, time.Since(began))
 	}
-	for _, one := range []struct {
-		what  string
+	for _, test := range []struct {
+		name  string
 		times []time.Duration
 	}{{"Sync", sync}, {"WaitAdvertised", waited}, {"in the leaf's kernel", fib}, {"withdrawn there", gone}} {
-		slices.Sort(one.times)
-		t.Logf("%s %s %-21s p50 %6.1f ms  p99 %6.1f ms  (%d)", how, family.name, one.what,
-			ms(one.times[len(one.times)/2]), ms(one.times[len(one.times)*99/100]), len(one.times))
+		slices.Sort(test.times)
+		t.Logf("%s %s %-21s p50 %6.1f ms  p99 %6.1f ms  (%d)", numbering, family.name, test.name,
+			ms(test.times[len(test.times)/2]), ms(test.times[len(test.times)*99/100]), len(test.times))
 	}
 }
 
-// until the leaf's kernel has the prefixes, or has nothing.
+// until waits until the leaf's kernel has the prefixes, or none.
 func (l *leaf) until(t *testing.T, prefixes []netip.Prefix, there bool) {
 	t.Helper()
 	want := prefixes
@@ -80,7 +80,7 @@ func (l *leaf) until(t *testing.T, prefixes []netip.Prefix, there bool) {
 	}
 	for until := time.Now().Add(5 * time.Second); !slices.Equal(l.announced(t), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("%v, there %v, not within 5 s", prefixes, there)
+			t.Fatalf("%v, present %v, not within 5 s", prefixes, there)
 		}
 	}
 }

@@ -8,18 +8,19 @@ import (
 	"railwright/node/internal/announce/frrconfig"
 )
 
-// networkLines are what bgpd's running configuration announces by itself.
+// networkLines are the `network` lines in bgpd's running configuration.
 type networkLines struct {
-	// instance that bgpd runs by default, as `router bgp` wants it; empty: none yet.
+	// instance is the AS number of bgpd's default instance as `router bgp` takes it, or "" if there is none.
 	instance string
 	asn      uint32
-	// ours by rail: those with that rail's route map.
+	// ours maps rails to the prefixes of lines with that rail's route map.
 	ours map[string]map[netip.Prefix]bool
-	// theirs are the operator's, by prefix: the line.
+	// theirs maps prefixes to the operator's lines.
 	theirs map[netip.Prefix]string
 }
 
-// parseNetworkLines of `show running-config`. Only the default instance counts; an instance of a VRF is the operator's.
+// parseNetworkLines parses `show running-config`. It reads only the default instance; a VRF's instance belongs to the
+// operator.
 func parseNetworkLines(text string, rails []RailSettings) networkLines {
 	lines := networkLines{ours: map[string]map[netip.Prefix]bool{}, theirs: map[netip.Prefix]string{}}
 	owner := map[string]string{}
@@ -29,42 +30,42 @@ func parseNetworkLines(text string, rails []RailSettings) networkLines {
 	}
 	inside := false
 	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
-		if len(words) == 0 || words[0] == "!" {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] == "!" {
 			continue
 		}
 		if line[0] != ' ' {
-			inside = lines.enter(words)
+			inside = lines.enter(fields)
 			continue
 		}
-		if !inside || words[0] != "network" || len(words) < 2 {
+		if !inside || fields[0] != "network" || len(fields) < 2 {
 			continue
 		}
-		prefix, err := netip.ParsePrefix(words[1])
+		prefix, err := netip.ParsePrefix(fields[1])
 		if err != nil {
 			continue
 		}
-		if len(words) == 4 && words[2] == "route-map" && owner[words[3]] != "" {
-			lines.ours[owner[words[3]]][prefix] = true
+		if len(fields) == 4 && fields[2] == "route-map" && owner[fields[3]] != "" {
+			lines.ours[owner[fields[3]]][prefix] = true
 		} else {
-			lines.theirs[prefix] = strings.Join(words, " ")
+			lines.theirs[prefix] = strings.Join(fields, " ")
 		}
 	}
 	return lines
 }
 
-// enter says whether a line without indent begins the default instance.
-func (n *networkLines) enter(words []string) bool {
-	if len(words) < 3 || words[0] != "router" || words[1] != "bgp" {
+// enter reports whether an unindented line begins the default instance.
+func (n *networkLines) enter(arguments []string) bool {
+	if len(arguments) < 3 || arguments[0] != "router" || arguments[1] != "bgp" {
 		return false
 	}
-	// An AS number may be written 1.10, and a notation stand behind it; `vrf` and `view` make it another instance.
-	if len(words) > 3 && words[3] != "as-notation" {
+	// An AS number can be written 1.10, and a notation can follow it; `vrf` and `view` name another instance.
+	if len(arguments) > 3 && arguments[3] != "as-notation" {
 		return false
 	}
-	asn, ok := parseASN(words[2])
+	asn, ok := parseASN(arguments[2])
 	if ok {
-		n.instance, n.asn = words[2], asn
+		n.instance, n.asn = arguments[2], asn
 	}
 	return ok
 }
@@ -75,9 +76,9 @@ func parseASN(text string) (uint32, bool) {
 		return 0, false
 	}
 	if high, low, dotted := strings.Cut(text, "."); dotted {
-		one, err := strconv.ParseUint(high, 10, 16)
-		two, other := strconv.ParseUint(low, 10, 16)
-		return uint32(one<<16 | two), err == nil && other == nil && one|two > 0
+		number, err := strconv.ParseUint(high, 10, 16)
+		low16, lowErr := strconv.ParseUint(low, 10, 16)
+		return uint32(number<<16 | low16), err == nil && lowErr == nil && number|low16 > 0
 	}
 	asn, err := strconv.ParseUint(text, 10, 32)
 	return uint32(asn), err == nil && asn > 0

@@ -14,45 +14,45 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// Errors that a caller may want to tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrNotAllowed: a prefix that is not one address of a pod of the rail.
-	ErrNotAllowed = errors.New("may not be announced")
-	// ErrTooMany: more prefixes of a family than the rail's cap.
+	// ErrNotAllowed is returned for a prefix that is not the address of a pod of the rail.
+	ErrNotAllowed = errors.New("must not be announced")
+	// ErrTooMany is returned for more prefixes of a family than the rail's cap.
 	ErrTooMany = errors.New("too many prefixes for the rail")
-	// ErrNotReady: bgpd is away, does not answer, or has not got its configuration yet.
+	// ErrNotReady is returned while bgpd is down, does not reply, or has no configuration yet.
 	ErrNotReady = errors.New("FRR's bgpd is not ready")
-	// ErrNotAdvertised: FRR has not sent a prefix to the leaf.
+	// ErrNotAdvertised is returned when FRR has not sent a prefix to the leaf.
 	ErrNotAdvertised = errors.New("not advertised to the leaf")
 )
 
-// Settings of the node's FRR, and of what may be announced through it.
+// Settings configure the node's FRR and the routes that may be announced through it.
 type Settings struct {
-	// Socket of bgpd that vtysh talks to, as /run/frr/bgpd.vty.
+	// Socket is bgpd's vtysh socket, such as /run/frr/bgpd.vty.
 	Socket string
-	// ASN that bgpd is to run; 0: whichever it runs.
+	// ASN is the AS number that bgpd must run. 0 accepts any.
 	ASN uint32
-	// SessionPoll is how often bgpd is looked at for Events; 0: 1 s.
+	// SessionPoll is the interval at which Events polls bgpd. 0 means 1 s.
 	SessionPoll time.Duration
 	Rails       []RailSettings
 }
 
-// RailSettings of one rail.
+// RailSettings configure a rail.
 type RailSettings struct {
-	// Name is lower case letters, digits and -, up to 32; a part of the names of route maps in FRR.
+	// Name has up to 32 lower-case letters, digits and -. It is part of the names of route maps in FRR.
 	Name string
-	// Bridge is the interface that the leaf is reached by.
+	// Bridge is the interface towards the leaf.
 	Bridge string
-	// Peer is the leaf's address; zero: unnumbered over the bridge's own interface.
+	// Peer is the leaf's address. The zero value means unnumbered over the bridge's own interface.
 	Peer netip.Addr
-	// Table of the kernel for this rail's host routes; only for KernelTable.
+	// Table is the kernel table for this rail's host routes. Only KernelTable uses it.
 	Table int
-	// Prefixes that all pods of the rail have their addresses in. Those of two rails never overlap.
+	// Prefixes contain the addresses of all pods of the rail. Those of two rails never overlap.
 	Prefixes []netip.Prefix
-	// MaxPrefixes of each address family, as a leaf's maximum-prefix counts; 0: 200. To be below the leaf's: it ends the
-	// whole session of a node that announces more.
+	// MaxPrefixes is the cap for each address family, counted as a leaf's maximum-prefix counts. 0 means 200. It must
+	// stay below the leaf's limit: the leaf ends the whole session of a node that announces more.
 	MaxPrefixes int
-	// Retired: out of the configuration. Its leaf and its prefixes may be another rail's by now.
+	// Retired reports that the rail is no longer configured. Its leaf and prefixes may belong to another rail now.
 	Retired bool
 }
 
@@ -61,21 +61,21 @@ const (
 	defaultMaxPrefixes = 200
 )
 
-// Check says what is wrong with the settings.
+// Check validates the settings.
 func (s Settings) Check() error {
 	if !filepath.IsAbs(s.Socket) || len(s.Socket) > attachment.LongestSocket {
-		return fmt.Errorf("socket of bgpd %.120q: give an absolute path of up to %d bytes, as /run/frr/bgpd.vty", s.Socket,
-			attachment.LongestSocket)
+		return fmt.Errorf("bgpd socket must be an absolute path of at most %d bytes, such as /run/frr/bgpd.vty, got %.120q",
+			attachment.LongestSocket, s.Socket)
 	}
 	if len(s.Rails) == 0 {
-		return errors.New("no rails to announce for: name one at least")
+		return errors.New("rails must not be empty")
 	}
 	for number, rail := range s.Rails {
 		if err := rail.check(); err != nil {
 			return err
 		}
 		for _, other := range s.Rails[:number] {
-			if err := apart(rail, other); err != nil {
+			if err := checkDistinct(rail, other); err != nil {
 				return err
 			}
 		}
@@ -85,61 +85,61 @@ func (s Settings) Check() error {
 
 func (r RailSettings) check() error {
 	if len(r.Name) > 32 || len(validation.IsDNS1123Label(r.Name)) > 0 {
-		return fmt.Errorf("name of a rail %.40q: use up to 32 of a-z, 0-9 and -", r.Name)
+		return fmt.Errorf("rail name must have 1 to 32 of a-z, 0-9 and -, got %.40q", r.Name)
 	}
 	if !attachment.IsLink(r.Bridge) {
-		return fmt.Errorf("rail %s: bridge %.40q is not the name of an interface", r.Name, r.Bridge)
+		return fmt.Errorf("rail %s: bridge must be an interface name, got %.40q", r.Name, r.Bridge)
 	}
 	if peer := r.Peer; peer.IsValid() && (peer.Zone() != "" || peer.Is4In6() || peer.IsUnspecified() || peer.IsMulticast() ||
 		peer.IsLinkLocalUnicast()) {
-		return fmt.Errorf("rail %s: peer %s is not a leaf's address; leave it out for a leaf known by the interface alone", r.Name, peer)
+		return fmt.Errorf("rail %s: peer must be a leaf's unicast address, got %s; leave it out for an unnumbered leaf", r.Name, peer)
 	}
 	if len(r.Prefixes) == 0 {
-		return fmt.Errorf("rail %s: no prefixes of pods; nothing could be announced", r.Name)
+		return fmt.Errorf("rail %s: prefixes must not be empty", r.Name)
 	}
 	for _, prefix := range r.Prefixes {
 		if !prefix.IsValid() || prefix != prefix.Masked() || prefix.Addr().Is4In6() || prefix.Bits() == 0 ||
 			prefix.Addr().IsMulticast() || prefix.Addr().IsLinkLocalUnicast() || prefix.Addr().IsLoopback() {
-			return fmt.Errorf("rail %s: %s is not a network of pods, as 10.1.0.0/16 or fd00:1::/48", r.Name, prefix)
+			return fmt.Errorf("rail %s: prefix must be a network of pods such as 10.1.0.0/16 or fd00:1::/48, got %s", r.Name, prefix)
 		}
 	}
 	if r.MaxPrefixes < 0 {
-		return fmt.Errorf("rail %s: at most %d prefixes: give a number above 0", r.Name, r.MaxPrefixes)
+		return fmt.Errorf("rail %s: max_prefixes must be at least 0, got %d", r.Name, r.MaxPrefixes)
 	}
 	return nil
 }
 
-// checkTable: tables that the kernel's own rules look up would make the blackhole routes drop the host's packets, and
-// FRR's table-direct knows 1 to 65535.
+// checkTable refuses tables that the kernel's own rules look up, because the blackhole routes would drop the host's
+// packets, and tables outside FRR's table-direct, which takes 1 to 65535.
 func (r RailSettings) checkTable() error {
 	if r.Table < 1 || r.Table > 65535 || (r.Table >= 253 && r.Table <= 255) {
-		return fmt.Errorf("rail %s: table %d: use 1 to 65535, but not 253, 254 and 255, which are the kernel's own", r.Name, r.Table)
+		return fmt.Errorf("rail %s: table must be 1 to 65535 except 253 to 255, which belong to the kernel, got %d", r.Name, r.Table)
 	}
 	return nil
 }
 
-func apart(one, other RailSettings) error {
-	if one.Name == other.Name {
-		return fmt.Errorf("two rails are called %s", one.Name)
+func checkDistinct(a, other RailSettings) error {
+	if a.Name == other.Name {
+		return fmt.Errorf("rail names must be unique, got %s twice", a.Name)
 	}
-	if one.Retired || other.Retired {
+	if a.Retired || other.Retired {
 		return nil
 	}
-	if one.neighbor() == other.neighbor() {
-		return fmt.Errorf("rails %s and %s have the same leaf %s: give each its own", other.Name, one.Name, one.neighbor())
+	if a.neighbor() == other.neighbor() {
+		return fmt.Errorf("rails %s and %s must have different leaves, both have %s", other.Name, a.Name, a.neighbor())
 	}
-	for _, prefix := range one.Prefixes {
+	for _, prefix := range a.Prefixes {
 		for _, taken := range other.Prefixes {
 			if prefix.Overlaps(taken) {
-				return fmt.Errorf("prefix %s of rail %s overlaps %s of rail %s: a pod's address must tell its rail", prefix,
-					one.Name, taken, other.Name)
+				return fmt.Errorf("prefix %s of rail %s must not overlap %s of rail %s", prefix,
+					a.Name, taken, other.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// neighbor by which FRR knows the leaf.
+// neighbor returns FRR's name of the leaf.
 func (r RailSettings) neighbor() string {
 	if r.Peer.IsValid() {
 		return r.Peer.String()
@@ -160,21 +160,21 @@ func (s Settings) rail(name string) (RailSettings, error) {
 			return rail, nil
 		}
 	}
-	return RailSettings{}, fmt.Errorf("rail %.40q is not configured", name)
+	return RailSettings{}, fmt.Errorf("no rail %.40q is configured", name)
 }
 
-// Allows says whether the rail may announce exactly these: ErrNotAllowed, ErrTooMany.
+// Allows reports whether the rail may announce exactly these prefixes. It returns ErrNotAllowed or ErrTooMany.
 func (s Settings) Allows(rail string, prefixes []netip.Prefix) error {
-	given, err := s.rail(rail)
+	settings, err := s.rail(rail)
 	if err != nil {
 		return err
 	}
-	_, err = given.allowed(prefixes)
+	_, err = settings.allowed(prefixes)
 	return err
 }
 
-// allowed gives those of the prefixes that may be announced, sorted and each once. What is over the cap stays in it:
-// whoever adds must not, if the error is ErrTooMany; whoever removes needs to know what is still wanted.
+// allowed returns the prefixes that may be announced, sorted and without duplicates. Prefixes above the cap stay in the
+// result: on ErrTooMany the caller must not add any, but needs to know which routes to keep.
 func (r RailSettings) allowed(prefixes []netip.Prefix) ([]netip.Prefix, error) {
 	var good []netip.Prefix
 	var wrong []error
@@ -196,28 +196,28 @@ func (r RailSettings) allowed(prefixes []netip.Prefix) ([]netip.Prefix, error) {
 		}
 		if count > r.limit() {
 			wrong = append(wrong,
-				fmt.Errorf("%w: %d %s prefixes on rail %s, the cap is %d; raise max_prefixes and the leaf's maximum-prefix, which must stay above it",
+				fmt.Errorf("%w: %d %s prefixes on rail %s, the cap is %d; raise max_prefixes, and keep the leaf's maximum-prefix above it",
 					ErrTooMany, count, family.name, r.Name, r.limit()))
 		}
 	}
-	return good, few(wrong)
+	return good, joinFirst(wrong)
 }
 
 func (r RailSettings) allows(prefix netip.Prefix) error {
 	if !prefix.IsValid() || !prefix.IsSingleIP() || prefix.Addr().Is4In6() || prefix.Addr().Zone() != "" {
-		return fmt.Errorf("%s %w: it is not one address (/32 or /128)", prefix, ErrNotAllowed)
+		return fmt.Errorf("%s %w: it is not a single address (/32 or /128)", prefix, ErrNotAllowed)
 	}
-	for _, own := range r.Prefixes {
-		if own.Contains(prefix.Addr()) {
+	for _, allowed := range r.Prefixes {
+		if allowed.Contains(prefix.Addr()) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s %w on rail %s: it is outside of the prefixes %v configured for its pods", prefix,
+	return fmt.Errorf("%s %w on rail %s: it is outside the prefixes %v of its pods", prefix,
 		ErrNotAllowed, r.Name, r.Prefixes)
 }
 
-// few joins errors, the first eight of them: one cause often spoils all.
-func few(all []error) error {
+// joinFirst joins the first eight errors: a single cause often breaks everything.
+func joinFirst(all []error) error {
 	const most = 8
 	all = slices.DeleteFunc(slices.Clone(all), func(err error) bool { return err == nil })
 	if len(all) > most {
@@ -226,7 +226,7 @@ func few(all []error) error {
 	return errors.Join(all...)
 }
 
-// family of addresses, as FRR calls it.
+// family is an address family with FRR's name.
 type family struct {
 	name string
 	is4  bool

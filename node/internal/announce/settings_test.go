@@ -17,26 +17,26 @@ func twoRails() Settings {
 	}}
 }
 
-func TestSettingsSayWhatIsWrong(t *testing.T) {
+func TestCheckNamesTheMistake(t *testing.T) {
 	if err := twoRails().Check(); err != nil {
 		t.Fatal(err)
 	}
-	for words, spoil := range map[string]func(*Settings){
-		"absolute path":                            func(s *Settings) { s.Socket = "bgpd.vty" },
-		"no rails":                                 func(s *Settings) { s.Rails = nil },
-		"name of a rail \"r 0; no router\"":        func(s *Settings) { s.Rails[0].Name = "r 0; no router" },
-		"is not the name of an interface":          func(s *Settings) { s.Rails[0].Bridge = "br0 json" },
-		"two rails are called rail0":               func(s *Settings) { s.Rails[1].Name = "rail0" },
-		"have the same leaf br-rail0":              func(s *Settings) { s.Rails[1].Bridge, s.Rails[1].Peer = "br-rail0", netip.Addr{} },
-		"peer fe80::1 is not":                      func(s *Settings) { s.Rails[0].Peer = netip.MustParseAddr("fe80::1") },
-		"no prefixes of pods":                      func(s *Settings) { s.Rails[0].Prefixes = nil },
-		"0.0.0.0/0 is not a network":               func(s *Settings) { s.Rails[0].Prefixes[0] = netip.MustParsePrefix("0.0.0.0/0") },
-		"10.0.0.1/16 is not a network":             func(s *Settings) { s.Rails[0].Prefixes[0] = netip.MustParsePrefix("10.0.0.1/16") },
-		"10.0.3.0/24 of rail rail1 overlaps":       func(s *Settings) { s.Rails[1].Prefixes[0] = netip.MustParsePrefix("10.0.3.0/24") },
-		"give a number above 0":                    func(s *Settings) { s.Rails[0].MaxPrefixes = -1 },
-		"table 254: use 1 to 65535":                func(s *Settings) { s.Rails[0].Table = 254 },
-		"table 0: use 1 to 65535":                  func(s *Settings) { s.Rails[0].Table = 0 },
-		"rail0 and rail1 have the same table 7701": func(s *Settings) { s.Rails[0].Table = 7701 },
+	for want, spoil := range map[string]func(*Settings){
+		"absolute path":           func(s *Settings) { s.Socket = "bgpd.vty" },
+		"rails must not be empty": func(s *Settings) { s.Rails = nil },
+		"rail name must have 1 to 32 of a-z, 0-9 and -, got \"r 0; no router\"": func(s *Settings) { s.Rails[0].Name = "r 0; no router" },
+		"bridge must be an interface name":                                      func(s *Settings) { s.Rails[0].Bridge = "br0 json" },
+		"rail names must be unique, got rail0":                                  func(s *Settings) { s.Rails[1].Name = "rail0" },
+		"must have different leaves, both have br-rail0":                        func(s *Settings) { s.Rails[1].Bridge, s.Rails[1].Peer = "br-rail0", netip.Addr{} },
+		"unicast address, got fe80::1":                                          func(s *Settings) { s.Rails[0].Peer = netip.MustParseAddr("fe80::1") },
+		"prefixes must not be empty":                                            func(s *Settings) { s.Rails[0].Prefixes = nil },
+		"got 0.0.0.0/0":                                                         func(s *Settings) { s.Rails[0].Prefixes[0] = netip.MustParsePrefix("0.0.0.0/0") },
+		"got 10.0.0.1/16":                                                       func(s *Settings) { s.Rails[0].Prefixes[0] = netip.MustParsePrefix("10.0.0.1/16") },
+		"10.0.3.0/24 of rail rail1 must not overlap":                            func(s *Settings) { s.Rails[1].Prefixes[0] = netip.MustParsePrefix("10.0.3.0/24") },
+		"max_prefixes must be at least 0, got -1":                               func(s *Settings) { s.Rails[0].MaxPrefixes = -1 },
+		"belong to the kernel, got 254":                                         func(s *Settings) { s.Rails[0].Table = 254 },
+		"belong to the kernel, got 0":                                           func(s *Settings) { s.Rails[0].Table = 0 },
+		"rail0 and rail1 must have different tables, both have 7701":            func(s *Settings) { s.Rails[0].Table = 7701 },
 	} {
 		settings := twoRails()
 		spoil(&settings)
@@ -44,13 +44,13 @@ func TestSettingsSayWhatIsWrong(t *testing.T) {
 		if err == nil {
 			_ = kernel.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("want %q, got %v", words, err)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
 		}
 	}
 }
 
-func TestAllowsOnePodsAddressesOnly(t *testing.T) {
+func TestAllowsOnlyPodAddresses(t *testing.T) {
 	settings := twoRails()
 	settings.Rails[0].MaxPrefixes = 2
 	prefixes := func(texts ...string) (all []netip.Prefix) {
@@ -74,7 +74,7 @@ func TestAllowsOnePodsAddressesOnly(t *testing.T) {
 		t.Error(err)
 	}
 	if err := settings.Allows("rail7", nil); err == nil {
-		t.Error("a rail that is not there allows something")
+		t.Error("unknown rail allows prefixes")
 	}
 	mapped := netip.PrefixFrom(netip.AddrFrom16(netip.MustParseAddr("10.0.0.1").As16()), 128)
 	if err := settings.Allows("rail0", []netip.Prefix{mapped}); !errors.Is(err, ErrNotAllowed) {
@@ -82,7 +82,7 @@ func TestAllowsOnePodsAddressesOnly(t *testing.T) {
 	}
 }
 
-func TestNetworkLinesAreOursByTheirRouteMap(t *testing.T) {
+func TestRouteMapsTellOurNetworkLines(t *testing.T) {
 	text := `frr version 10.3
 router bgp 1.10 as-notation dot
  bgp router-id 10.255.1.1
@@ -120,7 +120,7 @@ exit
 	}
 	for _, prefix := range []string{"10.0.0.2/32", "10.0.0.4/32", "10.0.0.5/32"} {
 		if lines.theirs[netip.MustParsePrefix(prefix)] == "" {
-			t.Errorf("%s is not the operator's", prefix)
+			t.Errorf("%s should be the operator's", prefix)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func FuzzNetworkLines(f *testing.F) {
 		for rail, ours := range lines.ours {
 			for prefix := range ours {
 				if !prefix.IsValid() || !strings.Contains(text, "railwright-"+rail) {
-					t.Errorf("%s of %s out of %q", prefix, rail, text)
+					t.Errorf("parsed %s of %s from %q", prefix, rail, text)
 				}
 			}
 		}

@@ -10,25 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events tells of bgpd's coming and going, of sessions, and of routes of ours that somebody else added or deleted.
+// Events reports that bgpd started or stopped, changes of sessions, and routes of ours that another program added or
+// deleted.
 func (k *KernelTable) Events(ctx context.Context) <-chan Event {
-	forgotten := &forgotten{reader: k.reader, teller: k}
+	forgotten := &staleRoutes{reader: k.reader, backend: k}
 	return watch(ctx, k.watchFRR(forgotten.look), k.watchTables)
 }
 
 const (
-	// routeBuffer of the socket that notifications come by: a node whose FRR learns many routes gets all of theirs too.
+	// routeBuffer is the size of the notification socket's buffer: a node whose FRR learns many routes receives
+	// notifications of all of them.
 	routeBuffer = 4 << 20
-	// subscribePause between attempts.
+	// subscribePause is the pause between attempts to subscribe.
 	subscribePause = 500 * time.Millisecond
 )
 
 func (k *KernelTable) watchTables(ctx context.Context, events events) {
-	var told string
+	var logged string
 	for ctx.Err() == nil {
-		if err := k.follow(ctx, events); err != nil && err.Error() != told {
-			told = err.Error()
-			events.emit("changes of the kernel's routes cannot be followed: %v", err)
+		if err := k.follow(ctx, events); err != nil && err.Error() != logged {
+			logged = err.Error()
+			events.emit("follow changes of the kernel's routes: %v", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -37,13 +39,13 @@ func (k *KernelTable) watchTables(ctx context.Context, events events) {
 	}
 }
 
-// follow notifications until ctx ends or the kernel drops some.
+// follow reads notifications until ctx ends or the kernel drops some.
 func (k *KernelTable) follow(ctx context.Context, events events) error {
 	done := make(chan struct{})
 	updates := make(chan netlink.RouteUpdate, 256)
 	err := netlink.RouteSubscribeWithOptions(updates, done, netlink.RouteSubscribeOptions{
 		Namespace: k.namespace, ReceiveBufferSize: routeBuffer, ReceiveBufferForceSize: true,
-		// The channel's end says enough.
+		// The closed channel already reports the error.
 		ErrorCallback: func(error) {},
 	})
 	if err != nil {
@@ -55,7 +57,7 @@ func (k *KernelTable) follow(ctx context.Context, events events) error {
 			continue
 		}
 	}()
-	// What happened while nobody listened is not known.
+	// Changes before the subscription are unknown.
 	for _, table := range k.rails {
 		k.compare(table, events)
 	}
@@ -67,15 +69,15 @@ func (k *KernelTable) follow(ctx context.Context, events events) error {
 			if !open {
 				return nil
 			}
-			if table := k.concerned(update); table != nil {
+			if table := k.changedTable(update); table != nil {
 				k.compare(table, events)
 			}
 		}
 	}
 }
 
-// concerned is the table where an update is not what our own last Sync asked for.
-func (k *KernelTable) concerned(update netlink.RouteUpdate) *railTable {
+// changedTable returns the table that an update changed, or nil if our last Sync asked for the change.
+func (k *KernelTable) changedTable(update netlink.RouteUpdate) *railTable {
 	if update.Protocol != Protocol {
 		return nil
 	}
@@ -92,10 +94,10 @@ func (k *KernelTable) concerned(update netlink.RouteUpdate) *railTable {
 	return nil
 }
 
-// compare the table with the last Sync: a notification may be older than that.
+// compare compares the table with the last Sync, because a notification may be older.
 func (k *KernelTable) compare(table *railTable, events events) {
-	if why := k.difference(table); why != "" {
-		events.emit("%s", why)
+	if reason := k.difference(table); reason != "" {
+		events.emit("%s", reason)
 	}
 }
 
@@ -113,36 +115,37 @@ func (k *KernelTable) difference(table *railTable) string {
 	for _, route := range there {
 		now[prefixOf(route)] = true
 	}
-	return changed(table.left, now, fmt.Sprintf("table %d of rail %s", table.Table, table.Name))
+	return describeChange(table.left, now, fmt.Sprintf("table %d of rail %s", table.Table, table.Name))
 }
 
-// changed says what is not as it was left, in one sentence; empty: nothing.
-func changed(left, now map[netip.Prefix]bool, where string) string {
+// describeChange describes the first difference between left and now, or returns "".
+func describeChange(left, now map[netip.Prefix]bool, where string) string {
 	for prefix := range now {
 		if !left[prefix] {
-			return fmt.Sprintf("somebody added %s to %s", prefix, where)
+			return fmt.Sprintf("another program added %s to %s", prefix, where)
 		}
 	}
 	for prefix := range left {
 		if !now[prefix] {
-			return fmt.Sprintf("somebody deleted %s from %s", prefix, where)
+			return fmt.Sprintf("another program deleted %s from %s", prefix, where)
 		}
 	}
 	return ""
 }
 
-// Events tells of bgpd's coming and going, of sessions, and of network lines of ours that somebody else added or deleted.
+// Events reports that bgpd started or stopped, changes of sessions, and network lines of ours that another program
+// added or deleted.
 func (v *Vty) Events(ctx context.Context) <-chan Event {
-	forgotten := &forgotten{reader: v.reader, teller: v}
+	forgotten := &staleRoutes{reader: v.reader, backend: v}
 	return watch(ctx, v.watchFRR(func(ctx context.Context) string {
-		if why := v.drifted(ctx); why != "" {
-			return why
+		if reason := v.findDrift(ctx); reason != "" {
+			return reason
 		}
 		return forgotten.look(ctx)
 	}))
 }
 
-func (v *Vty) drifted(ctx context.Context) string {
+func (v *Vty) findDrift(ctx context.Context) string {
 	talk, err := v.bgpd.open(ctx)
 	if err != nil {
 		return ""
@@ -155,8 +158,8 @@ func (v *Vty) drifted(ctx context.Context) string {
 		return ""
 	}
 	for name, left := range v.left {
-		if why := changed(left, lines.ours[name], "bgpd's networks of rail "+name); why != "" {
-			return why
+		if reason := describeChange(left, lines.ours[name], "bgpd's networks of rail "+name); reason != "" {
+			return reason
 		}
 	}
 	return ""

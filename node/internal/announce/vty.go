@@ -12,9 +12,9 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// Vty announces by `network` lines in bgpd's memory, for FRR older than 10. Each line of ours refers to the rail's route
-// map, so that it is known from the operator's; nothing is ever saved. A bgpd that starts anew has lost them: Events says
-// so, and Sync gives them again.
+// Vty announces by `network` lines in bgpd's memory, for FRR older than 10. Each of our lines refers to the rail's
+// route map, which distinguishes it from the operator's; nothing is ever saved. A restarted bgpd has lost the lines:
+// Events reports that, and Sync adds them again.
 type Vty struct {
 	*reader
 	mutex sync.Mutex
@@ -22,7 +22,7 @@ type Vty struct {
 	left map[string]map[netip.Prefix]bool
 }
 
-// NewVty checks the settings. FRR need not be there yet.
+// NewVty checks the settings. FRR does not have to run yet.
 func NewVty(settings Settings) (*Vty, error) {
 	if err := settings.Check(); err != nil {
 		return nil, err
@@ -31,17 +31,17 @@ func NewVty(settings Settings) (*Vty, error) {
 	return &Vty{reader: newReader(settings, source), left: map[string]map[netip.Prefix]bool{}}, nil
 }
 
-// Close is there for symmetry; nothing stays open between calls, and the lines stay in bgpd.
+// Close implements io.Closer. Nothing stays open between calls, and the lines stay in bgpd.
 func (v *Vty) Close() error { return nil }
 
-// Sync makes the rail's network lines exactly these. What may not be announced is left out and named in the error; over
-// the cap nothing is added. ErrNotReady as long as bgpd has no BGP instance: one is never made.
+// Sync makes want the rail's network lines. It skips prefixes that must not be announced and names them in the error;
+// above the cap it adds nothing. It returns ErrNotReady while bgpd has no BGP instance, and never creates one.
 func (v *Vty) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (added, removed int, err error) {
-	given, err := v.settings.rail(rail.Name)
+	settings, err := v.settings.rail(rail.Name)
 	if err != nil {
 		return 0, 0, err
 	}
-	good, refused := given.allowed(want)
+	good, refused := settings.allowed(want)
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	talk, err := v.bgpd.open(ctx)
@@ -54,15 +54,15 @@ func (v *Vty) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (ad
 		return 0, 0, errors.Join(refused, err)
 	}
 	left := lines.ours[rail.Name]
-	edit := difference(given, lines, good, errors.Is(refused, ErrTooMany))
+	edit := difference(settings, lines, good, errors.Is(refused, ErrTooMany))
 	if len(edit.changes) > 0 {
 		err = edit.apply(talk, lines.instance, left)
 	}
 	v.left[rail.Name] = left
-	return edit.added, edit.removed, few(append([]error{refused, err}, edit.wrong...))
+	return edit.added, edit.removed, joinFirst(append([]error{refused, err}, edit.wrong...))
 }
 
-// List the rail's network lines, sorted.
+// List returns the rail's network lines, sorted.
 func (v *Vty) List(ctx context.Context, rail plan.Rail) ([]netip.Prefix, error) {
 	if _, err := v.settings.rail(rail.Name); err != nil {
 		return nil, err
@@ -80,22 +80,22 @@ func (v *Vty) List(ctx context.Context, rail plan.Rail) ([]netip.Prefix, error) 
 }
 
 func (v *Vty) lines(talk *conversation) (networkLines, error) {
-	text, err := talk.say("show running-config")
+	text, err := talk.run("show running-config")
 	if err != nil {
 		return networkLines{}, err
 	}
 	lines := parseNetworkLines(text, v.settings.Rails)
 	if lines.instance == "" {
-		// To enter `router bgp` now would make one, without the operator's settings.
-		return lines, fmt.Errorf("%w: it has no `router bgp` yet; load FRR's configuration", ErrNotReady)
+		// Entering `router bgp` now would create an instance without the operator's settings.
+		return lines, fmt.Errorf("%w: no `router bgp` yet; load FRR's configuration", ErrNotReady)
 	}
 	if v.settings.ASN != 0 && lines.asn != v.settings.ASN {
-		return lines, fmt.Errorf("bgpd runs AS %d, our configuration says %d: make them the same", lines.asn, v.settings.ASN)
+		return lines, fmt.Errorf("asn must be %d, the AS of bgpd, got %d", lines.asn, v.settings.ASN)
 	}
 	return lines, nil
 }
 
-// edit of bgpd's configuration, by family.
+// edit is a change of bgpd's configuration, by family.
 type edit struct {
 	changes        map[family][]change
 	added, removed int
@@ -110,12 +110,12 @@ type change struct {
 
 func newEdit() *edit { return &edit{changes: map[family][]change{}} }
 
-// difference between our lines and those wanted; full: add none.
+// difference returns the edit that turns our lines into want. If full is true, it adds none.
 func difference(rail RailSettings, lines networkLines, want []netip.Prefix, full bool) *edit {
 	edit := newEdit()
 	ours := lines.ours[rail.Name]
 	for _, prefix := range sorted(ours) {
-		if _, wanted := slices.BinarySearchFunc(want, prefix, netip.Prefix.Compare); !wanted {
+		if _, found := slices.BinarySearchFunc(want, prefix, netip.Prefix.Compare); !found {
 			edit.plan(rail, prefix, false)
 		}
 	}
@@ -123,7 +123,7 @@ func difference(rail RailSettings, lines networkLines, want []netip.Prefix, full
 		switch {
 		case ours[prefix] || full:
 		case lines.theirs[prefix] != "":
-			edit.wrong = append(edit.wrong, fmt.Errorf("FRR's configuration has %q, which is not ours; take it out",
+			edit.wrong = append(edit.wrong, fmt.Errorf("FRR's configuration has %q, which railwrightd did not add; remove it",
 				brief(lines.theirs[prefix])))
 		default:
 			edit.plan(rail, prefix, true)
@@ -141,10 +141,10 @@ func (e *edit) plan(rail RailSettings, prefix netip.Prefix, add bool) {
 	e.changes[family] = append(e.changes[family], change{prefix, add, command})
 }
 
-// apply the changes and keep left true. A refusal of one does not keep the others from their turn.
+// apply makes the changes and updates left. A refused change does not block the others.
 func (e *edit) apply(talk *conversation, instance string, left map[netip.Prefix]bool) error {
 	for _, command := range []string{"configure terminal", "router bgp " + instance} {
-		if _, err := talk.say(command); err != nil {
+		if _, err := talk.run(command); err != nil {
 			return err
 		}
 	}
@@ -152,30 +152,30 @@ func (e *edit) apply(talk *conversation, instance string, left map[netip.Prefix]
 		if len(e.changes[family]) == 0 {
 			continue
 		}
-		if _, err := talk.say("address-family " + family.name + " unicast"); err != nil {
+		if _, err := talk.run("address-family " + family.name + " unicast"); err != nil {
 			return err
 		}
 		for _, change := range e.changes[family] {
-			_, err := talk.say(change.command)
+			_, err := talk.run(change.command)
 			var no refusal
 			switch {
 			case err == nil:
-				e.done(change, left)
+				e.record(change, left)
 			case errors.As(err, &no):
 				e.wrong = append(e.wrong, err)
 			default:
 				return err
 			}
 		}
-		if _, err := talk.say("exit-address-family"); err != nil {
+		if _, err := talk.run("exit-address-family"); err != nil {
 			return err
 		}
 	}
-	_, err := talk.say("end")
+	_, err := talk.run("end")
 	return err
 }
 
-func (e *edit) done(change change, left map[netip.Prefix]bool) {
+func (e *edit) record(change change, left map[netip.Prefix]bool) {
 	if change.add {
 		left[change.prefix] = true
 		e.added++

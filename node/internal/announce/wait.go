@@ -11,31 +11,32 @@ import (
 )
 
 const (
-	// firstPause between looks: bgpd takes 50 ms from a new route to its update, and a look at 200 routes about 1 ms.
+	// firstPause is the first pause between looks: bgpd takes 50 ms from a new route to its update, and a look at 200
+	// routes about 1 ms.
 	firstPause = 5 * time.Millisecond
 	lastPause  = 100 * time.Millisecond
-	// waitLimit is for callers whose context has no deadline.
+	// waitLimit applies to callers whose context has no deadline.
 	waitLimit = 5 * time.Second
-	// reasonAfter this long it is no longer bgpd's usual time, and the reason is looked for.
+	// reasonAfter is above bgpd's usual time; a longer wait looks for the reason.
 	reasonAfter = 300 * time.Millisecond
 )
 
-// reader of FRR's state, the same for both backends.
+// reader reads FRR's state for both backends.
 type reader struct {
 	settings Settings
 	bgpd     bgpd
-	// source is how our routes enter BGP, for the reader of an error.
+	// source describes how our routes enter BGP, for error messages.
 	source func(RailSettings) string
 	mutex  sync.Mutex
-	looks  map[lookAt]*look
+	looks  map[lookKey]*look
 }
 
-type lookAt struct {
+type lookKey struct {
 	rail   string
 	family family
 }
 
-// look is the newest answer to what was sent to a leaf, shared by all who wait: fifty of them cost bgpd as much as one.
+// look is the latest list of what was sent to a leaf. All waiting callers share it: fifty cost bgpd no more than one.
 type look struct {
 	turn  chan struct{}
 	began time.Time
@@ -45,12 +46,12 @@ type look struct {
 }
 
 func newReader(settings Settings, source func(RailSettings) string) *reader {
-	return &reader{settings: settings, bgpd: bgpd{settings.Socket}, source: source, looks: map[lookAt]*look{}}
+	return &reader{settings: settings, bgpd: bgpd{settings.Socket}, source: source, looks: map[lookKey]*look{}}
 }
 
-// Session of the rail with its leaf.
+// Session returns the rail's session with its leaf.
 func (r *reader) Session(ctx context.Context, rail plan.Rail) (Session, error) {
-	given, err := r.settings.rail(rail.Name)
+	settings, err := r.settings.rail(rail.Name)
 	if err != nil {
 		return Session{}, err
 	}
@@ -58,13 +59,13 @@ func (r *reader) Session(ctx context.Context, rail plan.Rail) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	return given.session(all)
+	return settings.session(all)
 }
 
-// WaitAdvertised until FRR has sent all prefixes to the rail's leaf. Ends with ctx, and after 5 s where that has no
-// deadline; then the error says which prefix, and why as far as FRR tells.
+// WaitAdvertised waits until FRR has sent all prefixes to the rail's leaf, until ctx ends, or for 5 s if ctx has no
+// deadline. The error names a missing prefix and FRR's reason.
 func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error {
-	given, err := r.settings.rail(rail.Name)
+	settings, err := r.settings.rail(rail.Name)
 	if err != nil {
 		return err
 	}
@@ -73,67 +74,67 @@ func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []
 		ctx, cancel = context.WithTimeout(ctx, waitLimit)
 		defer cancel()
 	}
-	began, asked := time.Now(), time.Time{}
-	missing, reason := prefixes, "bgpd has not answered yet"
+	began, queried := time.Now(), time.Time{}
+	missing, reason := prefixes, "bgpd has not replied yet"
 	for {
 		var took time.Duration
-		missing, took, err = r.missing(ctx, given, missing)
+		missing, took, err = r.missing(ctx, settings, missing)
 		if err == nil && len(missing) == 0 {
 			return nil
 		}
 		waited := time.Since(began)
-		if err == nil && waited > reasonAfter && time.Since(asked) > reasonAfter {
-			var why string
-			why, err = r.bgpd.whyNotSent(ctx, given, missing[0], r.source(given))
+		if err == nil && waited > reasonAfter && time.Since(queried) > reasonAfter {
+			var notSent string
+			notSent, err = r.bgpd.explainNotSent(ctx, settings, missing[0], r.source(settings))
 			if err == nil {
-				reason = why
+				reason = notSent
 			}
-			asked = time.Now()
+			queried = time.Now()
 		}
 		if err != nil && ended(ctx) == nil {
 			reason = err.Error()
 		}
 		select {
 		case <-ctx.Done():
-			return notAdvertised(ctx, given, missing, waited, reason)
+			return notAdvertised(ctx, settings, missing, waited, reason)
 		case <-time.After(min(lastPause, max(firstPause, 3*took, waited/20))):
 		}
 	}
 }
 
 func notAdvertised(ctx context.Context, rail RailSettings, missing []netip.Prefix, waited time.Duration, reason string) error {
-	return fmt.Errorf("%s on rail %s: %w after %v: %s (%w)", some(missing), rail.Name, ErrNotAdvertised,
+	return fmt.Errorf("%s on rail %s: %w after %v: %s (%w)", summarize(missing), rail.Name, ErrNotAdvertised,
 		waited.Round(time.Millisecond), reason, ctx.Err())
 }
 
-// some of prefixes in few words.
-func some(prefixes []netip.Prefix) string {
+// summarize summarizes prefixes.
+func summarize(prefixes []netip.Prefix) string {
 	if len(prefixes) == 1 {
 		return prefixes[0].String()
 	}
 	return fmt.Sprintf("%s and %d more", prefixes[0], len(prefixes)-1)
 }
 
-// missing of the prefixes at the leaf, and how long the looks took.
+// missing returns the prefixes that the leaf lacks, and how long the looks took.
 func (r *reader) missing(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) ([]netip.Prefix, time.Duration, error) {
 	var missing []netip.Prefix
 	var took time.Duration
 	for _, family := range families {
-		var own []netip.Prefix
+		var needed []netip.Prefix
 		for _, prefix := range prefixes {
 			if family.has(prefix) {
-				own = append(own, prefix)
+				needed = append(needed, prefix)
 			}
 		}
-		if len(own) == 0 {
+		if len(needed) == 0 {
 			continue
 		}
-		sent, one, err := r.look(ctx, rail, family)
+		sent, duration, err := r.look(ctx, rail, family)
 		if err != nil {
-			return prefixes, one, err
+			return prefixes, duration, err
 		}
-		took += one
-		for _, prefix := range own {
+		took += duration
+		for _, prefix := range needed {
 			if !sent[prefix] {
 				missing = append(missing, prefix)
 			}
@@ -142,10 +143,10 @@ func (r *reader) missing(ctx context.Context, rail RailSettings, prefixes []neti
 	return missing, took, nil
 }
 
-// look at what was sent, not before this call began: one's own, or one that somebody else began meanwhile.
+// look returns a list of what was sent that is newer than this call, made by this call or by a concurrent one.
 func (r *reader) look(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, time.Duration, error) {
 	came := time.Now()
-	at := lookAt{rail.Name, family}
+	at := lookKey{rail.Name, family}
 	r.mutex.Lock()
 	look := r.looks[at]
 	if look == nil {
@@ -166,7 +167,7 @@ func (r *reader) look(ctx context.Context, rail RailSettings, family family) (ma
 	look.sent, look.err = r.bgpd.sent(ctx, rail, family)
 	look.began, look.took = began, time.Since(began)
 	if ended(ctx) != nil {
-		// This caller's time is over, not that of those behind it.
+		// This caller's time is over; those behind it must look again.
 		look.began = time.Time{}
 	}
 	return look.sent, look.took, look.err

@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// awayPoll is how often a bgpd that is away is asked for.
+	// awayPoll is the interval between attempts to reach a bgpd that is down.
 	awayPoll = 250 * time.Millisecond
-	// startPoll is how often one is asked whose socket has just been made, for up to startLimit: its configuration is
-	// loaded after its start.
+	// startPoll is the poll interval after bgpd's socket was created, for up to startLimit, because bgpd loads its
+	// configuration after its start.
 	startPoll  = 20 * time.Millisecond
 	startLimit = 5 * time.Second
 )
 
-// events are what a watcher emits. A reader who is behind has reasons enough to look again: more are left out.
+// events is the channel that watchers write to. A slow reader already has a reason to look again, so further events are
+// dropped.
 type events struct{ channel chan Event }
 
 func (e events) emit(format string, arguments ...any) {
 	select {
-	case e.channel <- Event{Why: fmt.Sprintf(format, arguments...)}:
+	case e.channel <- Event{Reason: fmt.Sprintf(format, arguments...)}:
 	default:
 	}
 }
@@ -44,17 +45,17 @@ func watch(ctx context.Context, watchers ...func(context.Context, events)) <-cha
 	return events.channel
 }
 
-// frrWatch follows bgpd: whether it answers, whether it came anew, and its sessions with the rails' leaves.
+// frrWatch follows bgpd: whether it replies, whether it restarted, and its sessions with the rails' leaves.
 type frrWatch struct {
 	*reader
 	events events
-	// drift says what else has changed in bgpd that nobody asked us for; empty: nothing.
+	// drift describes another change in bgpd that we did not make, or returns "".
 	drift func(context.Context) string
 	known bool
 	up    bool
-	// anew since then: the socket was made again, and bgpd has not shown all of its configuration yet.
-	anew     time.Time
-	sessions map[string]string
+	// anew is when the socket was created again, while bgpd has not yet shown all of its configuration.
+	restarted time.Time
+	sessions  map[string]string
 }
 
 func (r *reader) watchFRR(drift func(context.Context) string) func(context.Context, events) {
@@ -65,7 +66,7 @@ func (r *reader) watchFRR(drift func(context.Context) string) func(context.Conte
 }
 
 func (f *frrWatch) run(ctx context.Context) {
-	// Without notifications, which need the folder to be there and inotify instances to be left, polling finds all, later.
+	// If the folder or inotify instances are missing, there are no notifications, and polling finds changes later.
 	folder := &folderWatch{path: filepath.Dir(f.settings.Socket)}
 	defer folder.close()
 	for {
@@ -85,7 +86,7 @@ func (f *frrWatch) run(ctx context.Context) {
 					continue
 				}
 				if change.Name == f.settings.Socket && change.Has(fsnotify.Create) {
-					f.anew = time.Now()
+					f.restarted = time.Now()
 					waiting = false
 				} else if change.Name == folder.path && change.Has(fsnotify.Remove|fsnotify.Rename) {
 					folder.close()
@@ -98,7 +99,7 @@ func (f *frrWatch) run(ctx context.Context) {
 
 func (f *frrWatch) pause() time.Duration {
 	switch {
-	case time.Since(f.anew) < startLimit:
+	case time.Since(f.restarted) < startLimit:
 		return startPoll
 	case !f.up:
 		return awayPoll
@@ -115,29 +116,29 @@ func (f *frrWatch) look(ctx context.Context) {
 	}
 	if err != nil {
 		if f.up {
-			f.events.emit("bgpd has gone: %v", err)
+			f.events.emit("bgpd stopped: %v", err)
 		}
 		f.up, f.known = false, true
 		return
 	}
 	if len(all) == 0 && !f.up {
-		// It runs, but has not got its configuration: nothing can be announced yet.
+		// It runs without a configuration: nothing can be announced yet.
 		f.known = true
 		return
 	}
-	if !f.anew.IsZero() {
-		if f.missingNeighbor(all) && time.Since(f.anew) < startLimit {
+	if !f.restarted.IsZero() {
+		if f.missingNeighbor(all) && time.Since(f.restarted) < startLimit {
 			return
 		}
-		f.events.emit("bgpd came anew")
-		f.anew = time.Time{}
+		f.events.emit("bgpd restarted")
+		f.restarted = time.Time{}
 	} else if f.known && !f.up {
 		f.events.emit("bgpd is back")
 	}
 	f.up, f.known = true, true
 	f.compare(all)
-	if why := f.drift(ctx); why != "" {
-		f.events.emit("%s", why)
+	if reason := f.drift(ctx); reason != "" {
+		f.events.emit("%s", reason)
 	}
 }
 
@@ -150,8 +151,8 @@ func (f *frrWatch) missingNeighbor(all map[string]json.RawMessage) bool {
 	return false
 }
 
-// compare sessions with what they were, and say what is new. A session that ended and came back between two looks is told
-// by the count of its beginnings.
+// compare reports changes of sessions. The count of connections reveals a session that ended and came back between two
+// looks.
 func (f *frrWatch) compare(all map[string]json.RawMessage) {
 	for _, rail := range f.settings.Rails {
 		now, state := "", "not configured"
@@ -169,7 +170,7 @@ func (f *frrWatch) compare(all map[string]json.RawMessage) {
 	}
 }
 
-// folderWatch is notified of changes in a folder while it is there.
+// folderWatch receives notifications of changes in a folder while it exists.
 type folderWatch struct {
 	path    string
 	watcher *fsnotify.Watcher
@@ -190,7 +191,7 @@ func (f *folderWatch) open() {
 	f.watcher = watcher
 }
 
-// changes of the folder; nil, from which nothing comes, while there is no watcher.
+// changes returns the folder's events, or a nil channel while there is no watcher.
 func (f *folderWatch) changes() <-chan fsnotify.Event {
 	if f.watcher == nil {
 		return nil

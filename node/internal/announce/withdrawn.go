@@ -10,19 +10,20 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// WaitWithdrawn until the rail's leaf has none of the prefixes by this node. What a leaf keeps of a session that ended it
-// keeps until it has heard all that there is in the next one, or for its own time: no session, no answer, and at once.
+// WaitWithdrawn waits until the rail's leaf has none of the prefixes from this node. A leaf keeps routes of an ended
+// session until it has received all routes of the next one, or for its own time. Without a session WaitWithdrawn
+// therefore fails at once.
 func (r *reader) WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error {
-	given, err := r.settings.rail(rail.Name)
+	settings, err := r.settings.rail(rail.Name)
 	if err != nil {
 		return err
 	}
 	for began := time.Now(); ; {
-		all, err := r.heardAll(ctx, given, prefixes)
+		all, err := r.sentAll(ctx, settings, prefixes)
 		if err != nil {
 			return err
 		}
-		missing, took, err := r.missing(ctx, given, prefixes)
+		missing, took, err := r.missing(ctx, settings, prefixes)
 		if err != nil {
 			return err
 		}
@@ -33,18 +34,19 @@ func (r *reader) WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []n
 		select {
 		case <-ctx.Done():
 			if !all {
-				return fmt.Errorf("%w: rail %s's leaf was not sent the end of all routes within %v", ErrNotReady, rail.Name,
+				return fmt.Errorf("%w: bgpd did not send the end of all routes to the leaf of rail %s within %v", ErrNotReady, rail.Name,
 					waited.Round(time.Millisecond))
 			}
-			return fmt.Errorf("bgpd still tells rail %s's leaf of %s after %v: %w", rail.Name, some(prefixes),
+			return fmt.Errorf("bgpd still announces %s to the leaf of rail %s after %v: %w", summarize(prefixes), rail.Name,
 				waited.Round(time.Millisecond), ctx.Err())
 		case <-time.After(min(lastPause, max(firstPause, 3*took, waited/20))):
 		}
 	}
 }
 
-// heardAll that there was at the session's start; an error where there is none.
-func (r *reader) heardAll(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (bool, error) {
+// sentAll reports whether the leaf was sent all routes that bgpd had at the session's start. It fails without a
+// session.
+func (r *reader) sentAll(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (bool, error) {
 	all, err := r.bgpd.neighbors(ctx)
 	if err != nil {
 		return false, err
@@ -54,7 +56,7 @@ func (r *reader) heardAll(ctx context.Context, rail RailSettings, prefixes []net
 		return false, err
 	}
 	if session := known.session(rail.neighbor()); !session.Established {
-		return false, fmt.Errorf("%w: the session with %s is %s, and the leaf may keep what it heard", ErrNotReady, session.Peer, session.State)
+		return false, fmt.Errorf("%w: session with %s is %s, and the leaf may keep its routes", ErrNotReady, session.Peer, session.State)
 	}
 	return !slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return known.keeps(familyOf(prefix)) }), nil
 }

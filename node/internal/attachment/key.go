@@ -2,38 +2,38 @@ package attachment
 
 import "fmt"
 
-// Longest names that a Key may have, in bytes; an interface's is the kernel's.
+// Length limits of a Key's names in bytes. The kernel limits interface names.
 const (
 	LongestName      = 255
 	LongestInterface = 15
 )
 
-// Check says what is wrong with a key from outside: names are CNI's (a letter or digit, then those, '_', '.', '-'), and
-// the interface's is printable ASCII that the kernel takes.
+// Check validates a key from outside. Names follow CNI's rules (a letter or digit, then those, '_', '.', '-'); an
+// interface name is printable ASCII that the kernel accepts.
 func (k Key) Check() error {
-	for _, field := range []struct{ what, name string }{{"network", k.Network}, {"container id", k.ContainerID}} {
-		if err := checkName(field.what, field.name); err != nil {
+	for _, field := range []struct{ kind, name string }{{"network", k.Network}, {"container id", k.ContainerID}} {
+		if err := checkName(field.kind, field.name); err != nil {
 			return err
 		}
 	}
 	name := k.Interface
 	if name == "" || len(name) > LongestInterface || name == "." || name == ".." {
-		return fmt.Errorf("interface name %.40q is not one of 1 to %d characters", name, LongestInterface)
+		return fmt.Errorf("interface name must have 1 to %d characters and not be . or .., got %.40q", LongestInterface, name)
 	}
 	for _, character := range []byte(name) {
 		if character <= ' ' || character > '~' || character == '/' || character == ':' {
-			return fmt.Errorf("interface name %.40q has a character that the kernel or we refuse", name)
+			return fmt.Errorf("interface name must be printable ASCII without space, / and :, got %.40q", name)
 		}
 	}
 	return nil
 }
 
-func checkName(what, name string) error {
+func checkName(kind, name string) error {
 	if name == "" || len(name) > LongestName {
-		return fmt.Errorf("%s %.40q has %d bytes, not 1 to %d", what, name, len(name), LongestName)
+		return fmt.Errorf("%s must have 1 to %d bytes, got %d: %.40q", kind, LongestName, len(name), name)
 	}
-	if !isOf(name[:1], alphanumeric) || !isOf(name, alphanumeric+"_.-") {
-		return fmt.Errorf("%s %.40q has other characters than letters, digits, '_', '.' and '-'", what, name)
+	if !consistsOf(name[:1], alphanumeric) || !consistsOf(name, alphanumeric+"_.-") {
+		return fmt.Errorf("%s must consist of letters, digits, '_', '.' and '-', got %.40q", kind, name)
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEachGrammarTakesItsOwnAlone(t *testing.T) {
+func TestGrammarsAcceptOnlyValidNames(t *testing.T) {
 	for name, grammar := range map[string]struct {
 		is          func(string) bool
 		good, wrong []string
@@ -26,12 +26,12 @@ func TestEachGrammarTakesItsOwnAlone(t *testing.T) {
 	} {
 		for _, text := range grammar.good {
 			if !grammar.is(text) {
-				t.Errorf("%.80q is a %s", text, name)
+				t.Errorf("%.80q should be a valid %s", text, name)
 			}
 		}
 		for _, text := range grammar.wrong {
 			if grammar.is(text) {
-				t.Errorf("%.80q is no %s", text, name)
+				t.Errorf("%.80q should not be a valid %s", text, name)
 			}
 		}
 	}

@@ -15,18 +15,19 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// undoTimeout bounds what follows a failed ADD: the runtime waits, and calls DEL besides.
+// undoTimeout bounds the cleanup after a failed ADD: the runtime waits, and calls DEL as well.
 const undoTimeout = 5 * time.Second
 
-// prepared is an ADD as far as it can be judged without the daemon.
+// prepared is an ADD that was validated as far as possible without the daemon.
 type prepared struct {
 	call
-	wishes  Wishes
+	wishes  PodSettings
 	found   previous
 	request *nodev1.AddRequest
 }
 
-// add has the daemon make the attachment's parts real, and returns when they are: the pod's first packet finds its way.
+// add asks the daemon to realize the attachment's parts and returns once they are in place, so that the pod's first
+// packet reaches its destination.
 func (p plugin) add(arguments *skel.CmdArgs) error {
 	ready, err := p.prepare(arguments)
 	if err != nil {
@@ -42,18 +43,18 @@ func (p plugin) add(arguments *skel.CmdArgs) error {
 	defer daemon.close()
 	reply, err := daemon.addParts(ready.request)
 	if err != nil {
-		if _, ok := answered(err); !ok {
-			// What became of it is not known; the daemon undoes by itself what it refuses.
+		if _, ok := problemOf(err); !ok {
+			// The outcome is unknown. The daemon itself undoes the requests that it refuses.
 			_ = p.undo(daemon, ready.call, min(undoTimeout, ready.settings.Timeout))
 		}
 		return callFailure(err, ready.settings)
 	}
-	done, err := lay(arguments.Netns, arguments.IfName, &ready.found, ready.wishes, reply)
+	done, err := configurePod(arguments.Netns, arguments.IfName, &ready.found, ready.wishes, reply)
 	defer done.close()
 	if err == nil {
 		err = ready.printResult(os.Stdout)
 		if err != nil {
-			done.back()
+			done.undoAll()
 		}
 	}
 	if err != nil {
@@ -67,7 +68,7 @@ func (p plugin) prepare(arguments *skel.CmdArgs) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	wishes, err := call.fields.wishes()
+	wishes, err := call.fields.podSettings()
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (p plugin) prepare(arguments *skel.CmdArgs) (*prepared, error) {
 	}
 	for _, destination := range wishes.Routes {
 		if _, ok := found.gatewayFor(destination); !ok {
-			return nil, badField("routes", destination, "a gateway of its family in prevResult")
+			return nil, badField("routes", destination, "a destination with a gateway of its family in prevResult")
 		}
 	}
 	pod, err := readPod(arguments.Args)
@@ -96,10 +97,10 @@ func (p plugin) prepare(arguments *skel.CmdArgs) (*prepared, error) {
 	}}, nil
 }
 
-// checkNetns before anything is done: the library looks only when ADD has succeeded.
+// checkNetns runs before anything is done: the library checks the namespace only after ADD has succeeded.
 func checkNetns(arguments *skel.CmdArgs) error {
 	if !attachment.IsPath(arguments.Netns) {
-		return failure(types.ErrInvalidEnvironmentVariables, "", "CNI_NETNS is %.80q, which is no absolute path", arguments.Netns)
+		return failure(types.ErrInvalidEnvironmentVariables, "", "CNI_NETNS must be an absolute path, got %.80q", arguments.Netns)
 	}
 	if override := arguments.NetnsOverride; strings.EqualFold(override, "true") || override == "1" {
 		return nil
@@ -109,8 +110,8 @@ func checkNetns(arguments *skel.CmdArgs) error {
 		return err
 	}
 	if ours {
-		return failure(types.ErrInvalidNetNS, "the runtime has to give the pod's; cnitool takes it as its last argument",
-			"CNI_NETNS %s is the host's own network namespace", arguments.Netns)
+		return failure(types.ErrInvalidNetNS, "pass the pod's network namespace; cnitool takes it as its last argument",
+			"CNI_NETNS must be a pod's network namespace, got the host's: %s", arguments.Netns)
 	}
 	return nil
 }
@@ -121,9 +122,9 @@ func (d *daemon) addParts(request *nodev1.AddRequest) (*nodev1.AddReply, error) 
 	return d.Add(ctx, request)
 }
 
-// printResult is the last step: prevResult as it came, with what we added.
+// printResult is the last step. It prints prevResult with our additions.
 func (p *prepared) printResult(output io.Writer) error {
-	result := p.found.told
+	result := p.found.result
 	if p.wishes.MTU != 0 || len(p.wishes.Routes) != 0 {
 		result = p.found.current
 	}
@@ -132,7 +133,7 @@ func (p *prepared) printResult(output io.Writer) error {
 		err = result.PrintTo(output)
 	}
 	if err != nil {
-		return failure(types.ErrIOFailure, "", "the result could not be written: %v", err)
+		return failure(types.ErrIOFailure, "", "write result: %v", err)
 	}
 	return nil
 }

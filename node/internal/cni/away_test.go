@@ -20,15 +20,15 @@ import (
 	"railwright/node/testlab"
 )
 
-// bare is a call with what the runtime always has: no prevResult, no namespace.
+// bare returns a call with only the fields that a runtime always sets: no prevResult and no namespace.
 func bare(t *testing.T, daemon *cnitest.Daemon, command string, more map[string]any) cnitest.Call {
 	return cnitest.Call{
-		Program: called(t, "frr-provider-cli"), Command: command, ContainerID: "c1", Interface: "net1",
+		Program: pluginPath(t, "frr-provider-cli"), Command: command, ContainerID: "c1", Interface: "net1",
 		Config: config(daemon, "1.1.0", more),
 	}
 }
 
-func stones(t *testing.T, daemon *cnitest.Daemon) []tombstone.Tombstone {
+func tombstonesOf(t *testing.T, daemon *cnitest.Daemon) []tombstone.Tombstone {
 	t.Helper()
 	paths, err := tombstone.List(daemon.Tombstones())
 	if err != nil {
@@ -45,9 +45,9 @@ func stones(t *testing.T, daemon *cnitest.Daemon) []tombstone.Tombstone {
 	return found
 }
 
-func wantOneStone(t *testing.T, daemon *cnitest.Daemon, parts ...attachment.Part) {
+func wantOneTombstone(t *testing.T, daemon *cnitest.Daemon, parts ...attachment.Part) {
 	t.Helper()
-	found := stones(t, daemon)
+	found := tombstonesOf(t, daemon)
 	if len(found) != 1 {
 		t.Fatalf("%d tombstones: %v", len(found), found)
 	}
@@ -58,38 +58,38 @@ func wantOneStone(t *testing.T, daemon *cnitest.Daemon, parts ...attachment.Part
 	}
 }
 
-func TestWithoutADaemonAddSaysWhatToDoWithinABound(t *testing.T) {
+func TestAddWithoutDaemonFailsWithAHintInTime(t *testing.T) {
 	daemon := cnitest.New(t)
 	call := bare(t, daemon, "ADD", map[string]any{"prevResult": result("1.1.0", "/run/netns/p")})
 	call.Netns, call.Args = "/run/netns/p", pod1Args
 	started := time.Now()
-	wantFailure(t, call.Do(t), 11, "railwrightd does not answer", daemon.Socket(), "no such file", "hint: see whether railwrightd runs")
+	wantFailure(t, call.Do(t), 11, "railwrightd does not answer", daemon.Socket(), "no such file", "hint: check that railwrightd runs")
 	if took := time.Since(started); took < DefaultConnectTimeout/2 {
-		t.Errorf("a daemon that is being restarted was waited for no longer than %s", took)
+		t.Errorf("waited only %s for a restarting daemon", took)
 	}
-	if left := stones(t, daemon); len(left) != 0 {
-		t.Errorf("nothing was done, but %v is left", left)
+	if left := tombstonesOf(t, daemon); len(left) != 0 {
+		t.Errorf("unexpected tombstones %v", left)
 	}
 }
 
-func TestAddWaitsForADaemonThatIsBeingRestarted(t *testing.T) {
+func TestAddWaitsForARestartingDaemon(t *testing.T) {
 	daemon := cnitest.New(t)
 	served := make(chan error, 1)
 	time.AfterFunc(300*time.Millisecond, func() { served <- daemon.Serve() })
 	call := bare(t, daemon, "ADD", map[string]any{"prevResult": result("1.1.0", "/run/netns/p"), "connectTimeoutSeconds": 30})
 	call.Netns, call.Args = "/run/netns/p", pod1Args
-	wantFine(t, call.Do(t))
+	wantSuccess(t, call.Do(t))
 	if err := <-served; err != nil {
 		t.Fatal(err)
 	}
-	wantAsked(t, daemon, request("/run/netns/p", nodev1.Part_PART_ROUTES))
+	wantRequests(t, daemon, request("/run/netns/p", nodev1.Part_PART_ROUTES))
 }
 
-func TestWithoutADaemonDelLeavesATombstone(t *testing.T) {
+func TestDelWithoutDaemonWritesATombstone(t *testing.T) {
 	daemon := cnitest.New(t)
 	for range 2 {
-		wantFine(t, bare(t, daemon, "DEL", nil).Do(t))
-		wantOneStone(t, daemon, attachment.Routes)
+		wantSuccess(t, bare(t, daemon, "DEL", nil).Do(t))
+		wantOneTombstone(t, daemon, attachment.Routes)
 	}
 	folder, err := os.Stat(daemon.Tombstones())
 	if err != nil || folder.Mode().Perm() != 0o700 {
@@ -97,17 +97,17 @@ func TestWithoutADaemonDelLeavesATombstone(t *testing.T) {
 	}
 }
 
-func TestADelThatCanNeitherBeDoneNorKeptFails(t *testing.T) {
+func TestDelWithoutDaemonAndTombstoneFails(t *testing.T) {
 	daemon := cnitest.New(t)
 	file := filepath.Join(daemon.Folder, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	wantFailure(t, bare(t, daemon, "DEL", map[string]any{"stateDir": file}).Do(t), 5,
-		"nothing was deleted and the DEL could not be kept", "not a directory", "railwrightd does not answer", "hint:")
+		"nothing was deleted, and the DEL cannot be saved", "not a directory", "railwrightd does not answer", "hint:")
 }
 
-func TestWithoutADaemonTheOtherVerbsSayThatItIsAway(t *testing.T) {
+func TestOtherCommandsWithoutDaemonFail(t *testing.T) {
 	daemon := cnitest.New(t)
 	check := bare(t, daemon, "CHECK", map[string]any{"connectTimeoutSeconds": 0.05})
 	check.Netns = "/run/netns/p"
@@ -117,8 +117,8 @@ func TestWithoutADaemonTheOtherVerbsSayThatItIsAway(t *testing.T) {
 	wantFailure(t, collect.Do(t), 11, "railwrightd does not answer")
 }
 
-// A stopped process: the kernel takes connections for it, but nobody answers.
-func TestADaemonThatHangsIsBoundedToo(t *testing.T) {
+// TestHangingDaemonTimesOut has a stopped process: the kernel accepts connections for it, but nobody replies.
+func TestHangingDaemonTimesOut(t *testing.T) {
 	daemon := cnitest.New(t)
 	listener, err := net.Listen("unix", daemon.Socket())
 	if err != nil {
@@ -127,24 +127,24 @@ func TestADaemonThatHangsIsBoundedToo(t *testing.T) {
 	defer listener.Close()
 	call := bare(t, daemon, "ADD", map[string]any{"prevResult": result("1.1.0", "/run/netns/p")})
 	call.Netns, call.Args = "/run/netns/p", pod1Args
-	// It never answers: without a bound these would not end.
-	wantFailure(t, call.Do(t), 11, "takes the call but says nothing within 1s", "hint:")
-	if left := stones(t, daemon); len(left) != 0 {
-		t.Errorf("nothing was asked, but %v is left", left)
+	// Without a timeout these calls would never end.
+	wantFailure(t, call.Do(t), 11, "accepts connections but sent no gRPC greeting within 1s", "hint:")
+	if left := tombstonesOf(t, daemon); len(left) != 0 {
+		t.Errorf("unexpected tombstones %v", left)
 	}
-	wantFine(t, bare(t, daemon, "DEL", nil).Do(t))
-	wantOneStone(t, daemon, attachment.Routes)
+	wantSuccess(t, bare(t, daemon, "DEL", nil).Do(t))
+	wantOneTombstone(t, daemon, attachment.Routes)
 }
 
-func TestADelThatTheDaemonLosesIsKept(t *testing.T) {
+func TestDelLostByTheDaemonIsSaved(t *testing.T) {
 	daemon := cnitest.Start(t)
 	daemon.Answer = func(ctx context.Context, _ proto.Message) (proto.Message, error) {
 		go daemon.Stop()
 		<-ctx.Done()
 		return nil, nil
 	}
-	wantFine(t, bare(t, daemon, "DEL", nil).Do(t))
-	wantOneStone(t, daemon, attachment.Routes)
+	wantSuccess(t, bare(t, daemon, "DEL", nil).Do(t))
+	wantOneTombstone(t, daemon, attachment.Routes)
 }
 
 const listenVariable = "RAILWRIGHT_TEST_LISTEN"
@@ -159,7 +159,7 @@ func listenUntilKilled(path string) {
 	select {}
 }
 
-func TestASocketOfAnotherUserIsNotTold(t *testing.T) {
+func TestSocketOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("another user's socket needs root")
 	}
@@ -168,9 +168,9 @@ func TestASocketOfAnotherUserIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(daemon.Folder, "listener")
-	own, _ := os.Executable()
-	if told, err := exec.Command("cp", own, program).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, told)
+	executable, _ := os.Executable()
+	if output, err := exec.Command("cp", executable, program).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	listener := exec.Command(program)
 	listener.Env = []string{listenVariable + "=" + daemon.Socket()}
@@ -180,11 +180,11 @@ func TestASocketOfAnotherUserIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Process.Kill(); _ = listener.Wait() }()
-	testlab.Eventually(t, "the socket is there", func() bool {
+	testlab.Eventually(t, "socket", func() bool {
 		_, err := os.Stat(daemon.Socket())
 		return err == nil
 	})
 	call := bare(t, daemon, "ADD", map[string]any{"prevResult": result("1.1.0", "/run/netns/p")})
 	call.Netns, call.Args = "/run/netns/p", pod1Args
-	wantFailure(t, call.Do(t), 11, "is served by user 65534, not by root")
+	wantFailure(t, call.Do(t), 11, "must be served by root, got user 65534")
 }

@@ -12,7 +12,7 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// check looks at the pod's side itself, and has the daemon compare what was asked for with what is there.
+// check inspects the pod's side itself, and asks the daemon to compare the requested with the actual state.
 func (p plugin) check(arguments *skel.CmdArgs) error {
 	call, err := readCall(arguments)
 	if err != nil {
@@ -40,16 +40,16 @@ func (p plugin) check(arguments *skel.CmdArgs) error {
 	if len(differences) == 0 {
 		return nil
 	}
-	hint := "railwrightd repairs it within seconds; if it stays, see its log"
+	hint := "railwrightd repairs this within seconds; if it persists, check its log"
 	if len(inside) > 0 {
-		hint = "somebody in the pod, or another plugin, has changed it: delete the pod"
+		hint = "a process in the pod or another plugin changed it; delete the pod"
 	}
-	return withHint(CodeDifferent, fmt.Sprintf("%s is not as it was asked for: %s", call.key, differences[0]),
+	return withHint(CodeDifferent, fmt.Sprintf("%s differs from its request: %s", call.key, differences[0]),
 		strings.Join(differences[1:], "; "), hint)
 }
 
-// collectGarbage passes on which attachments of the network are valid; that an empty list may be a mistake is for the
-// daemon to judge, which sees what lives.
+// collectGarbage forwards the list of the network's valid attachments. The daemon decides whether an empty list is a
+// mistake, because it sees which pods are alive.
 func (p plugin) collectGarbage(arguments *skel.CmdArgs) error {
 	found, err := readFields(arguments.StdinData)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p plugin) collectGarbage(arguments *skel.CmdArgs) error {
 	return nil
 }
 
-// status: 50 where an ADD of this plugin would fail, 51 where the pods that are there are cut off too.
+// status returns 50 if an ADD of this plugin would fail, and 51 if existing pods are cut off as well.
 func (p plugin) status(arguments *skel.CmdArgs) error {
 	found, err := readFields(arguments.StdinData)
 	if err != nil {
@@ -111,7 +111,7 @@ func notAvailable(cause *types.Error) error {
 	return cause
 }
 
-// judge looks at what this plugin's parts need. A reply about no rail at all says nothing good.
+// judge checks what this plugin's parts need. A reply without rails is a failure.
 func (p plugin) judge(reply *nodev1.StatusReply) error {
 	code, problems := uint(0), append([]string{}, reply.GetProblems()...)
 	if len(problems) > 0 {
@@ -131,20 +131,20 @@ func (p plugin) judge(reply *nodev1.StatusReply) error {
 		}
 	}
 	if len(reply.GetRails()) == 0 {
-		code, problems = max(code, types.ErrPluginNotAvailable), append(problems, "railwrightd has no rail for this network")
+		code, problems = max(code, types.ErrPluginNotAvailable), append(problems, "no rail for this network")
 	}
 	if code == 0 {
 		return nil
 	}
-	return withHint(code, problems[0], strings.Join(problems[1:], "; "), "railwrightd status on this node says more")
+	return withHint(code, problems[0], strings.Join(problems[1:], "; "), "run `railwrightd status` on this node")
 }
 
 func railProblem(rail *nodev1.RailStatus) string {
 	state := map[bool]string{true: "up", false: "down"}
-	words := fmt.Sprintf("rail %s: switch %s, uplink %s, BGP session %s",
+	message := fmt.Sprintf("rail %s: switch %s, uplink %s, BGP session %s",
 		rail.GetRail(), state[rail.GetSwitchReady()], state[rail.GetUplinkUp()], state[rail.GetSessionEstablished()])
-	if said := strings.Join(rail.GetProblems(), "; "); said != "" {
-		words += " (" + said + ")"
+	if problems := strings.Join(rail.GetProblems(), "; "); problems != "" {
+		message += " (" + problems + ")"
 	}
-	return words
+	return message
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// checksumFeatures by the kernel's names: those for one family each are of devices that have not the generic one.
+// checksumFeatures are the kernel's names. Devices without the generic feature have those of single families.
 var checksumFeatures = []string{"tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6", "tx-checksum-sctp"}
 
-// makeChecksums of what the pod sends in its kernel, where its interface is a veth; a VF has hardware that makes them.
-func (l *laid) makeChecksums(path, name string) error {
+// disableChecksumOffload moves the pod's checksums into its kernel if its interface is a veth. A VF has hardware for them.
+func (l *changes) disableChecksumOffload(path, name string) error {
 	link, err := l.inside.LinkByName(name)
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func (l *laid) makeChecksums(path, name string) error {
 	return withDriver(path, func(driver *ethtool.Ethtool) error {
 		before, err := driver.Features(name)
 		if err != nil {
-			return fmt.Errorf("features: %w", err)
+			return fmt.Errorf("read features: %w", err)
 		}
 		on, off := map[string]bool{}, map[string]bool{}
 		for _, feature := range checksumFeatures {
@@ -39,13 +39,13 @@ func (l *laid) makeChecksums(path, name string) error {
 			return withDriver(path, func(driver *ethtool.Ethtool) error { return driver.Change(name, on) })
 		})
 		if err := driver.Change(name, off); err != nil {
-			return fmt.Errorf("checksums by the kernel: %w", err)
+			return fmt.Errorf("disable checksum offload: %w", err)
 		}
 		return nil
 	})
 }
 
-// withDriver of interfaces in a network namespace. The library's socket belongs to the one that its thread is in; that
+// withDriver calls do inside a network namespace. The library's socket belongs to the namespace of its thread; that
 // thread ends with the goroutine, which never unlocks it.
 func withDriver(path string, do func(*ethtool.Ethtool) error) error {
 	ended := make(chan error, 1)
@@ -59,15 +59,15 @@ func withDriver(path string, do func(*ethtool.Ethtool) error) error {
 func inNamespace(path string, do func(*ethtool.Ethtool) error) error {
 	namespace, err := netns.GetFromPath(path)
 	if err != nil {
-		return fmt.Errorf("network namespace %s: %w", path, err)
+		return fmt.Errorf("open network namespace %s: %w", path, err)
 	}
 	defer namespace.Close()
 	if err := netns.Set(namespace); err != nil {
-		return fmt.Errorf("network namespace %s: %w", path, err)
+		return fmt.Errorf("enter network namespace %s: %w", path, err)
 	}
 	driver, err := ethtool.NewEthtool()
 	if err != nil {
-		return fmt.Errorf("ethtool: %w", err)
+		return fmt.Errorf("open ethtool socket: %w", err)
 	}
 	defer driver.Close()
 	return do(driver)

@@ -19,27 +19,27 @@ import (
 	nodev1 "railwright/node/api/v1"
 )
 
-// dialPause between two looks for a daemon that is being restarted.
+// dialPause separates attempts to reach a restarting daemon.
 const dialPause = 10 * time.Millisecond
 
-// daemon is one connection with railwrightd, for one verb.
+// daemon is a connection to railwrightd for a single command.
 type daemon struct {
 	nodev1.NodeNetworkClient
 	connection *grpc.ClientConn
 	settings   Settings
 }
 
-// patience is how connect takes a daemon that is away.
+// patience says whether connect waits for a daemon that is down.
 type patience bool
 
 const (
-	// once: what follows is no worse for it.
+	// once does not wait, because the alternative is as good.
 	once patience = false
-	// patient: a daemon that is back within ConnectTimeout saves the runtime a new sandbox.
+	// patient waits for ConnectTimeout: it saves the runtime a new sandbox if the daemon comes back.
 	patient patience = true
 )
 
-// connect to the daemon: ConnectTimeout for somebody to listen, and once more for his first words.
+// connect connects to the daemon. It waits up to ConnectTimeout for a listener, and again for its greeting.
 func connect(settings Settings, patience patience) (*daemon, *types.Error) {
 	deadline := time.Now().Add(settings.ConnectTimeout)
 	socket, err := dial(settings, deadline)
@@ -47,35 +47,35 @@ func connect(settings Settings, patience patience) (*daemon, *types.Error) {
 		time.Sleep(dialPause)
 		again, late := dial(settings, deadline)
 		if errors.Is(late, context.DeadlineExceeded) {
-			break // the pause took longer than asked for; what was wrong before tells more
+			break // the pause exceeded the deadline; the earlier error is more specific
 		}
 		socket, err = again, late
 	}
 	if err != nil {
-		return nil, failure(types.ErrTryAgainLater, lookAtDaemon, "railwrightd does not answer: %v", err)
+		return nil, failure(types.ErrTryAgainLater, checkDaemon, "railwrightd does not answer: %v", err)
 	}
-	connection, err := speak(socket, settings)
+	connection, err := newClientConn(socket, settings)
 	if err != nil {
 		_ = socket.Close()
-		return nil, failure(types.ErrInternal, lookAtDaemon, "railwrightd on %s: %v", settings.Socket, err)
+		return nil, failure(types.ErrInternal, checkDaemon, "create gRPC client for %s: %v", settings.Socket, err)
 	}
 	if !greeted(connection, settings.ConnectTimeout) {
 		_ = connection.Close()
-		return nil, failure(types.ErrTryAgainLater, lookAtDaemon,
-			"what serves %s takes the call but says nothing within %s, or speaks no gRPC",
+		return nil, failure(types.ErrTryAgainLater, checkDaemon,
+			"railwrightd on %s accepts connections but sent no gRPC greeting within %s",
 			settings.Socket, settings.ConnectTimeout)
 	}
 	return &daemon{nodev1.NewNodeNetworkClient(connection), connection, settings}, nil
 }
 
-// speak gRPC on this one socket: a call that loses it fails.
-func speak(socket net.Conn, settings Settings) (*grpc.ClientConn, error) {
+// newClientConn runs gRPC over this socket only. A call that loses it fails.
+func newClientConn(socket net.Conn, settings Settings) (*grpc.ClientConn, error) {
 	var used atomic.Bool
 	return grpc.NewClient("passthrough:///railwrightd",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // a socket that only root opens; checked in dial
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // only root can open the socket; checked in dial
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			if used.Swap(true) {
-				return nil, errors.New("the connection was lost")
+				return nil, errors.New("connection lost")
 			}
 			return socket, nil
 		}),
@@ -87,7 +87,7 @@ func speak(socket net.Conn, settings Settings) (*grpc.ClientConn, error) {
 	)
 }
 
-// greeted waits for the server's first words: the kernel takes connections for a daemon that hangs.
+// greeted waits for the server's greeting, because the kernel accepts connections for a hanging daemon.
 func greeted(connection *grpc.ClientConn, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -108,12 +108,13 @@ func greeted(connection *grpc.ClientConn, timeout time.Duration) bool {
 
 func (d *daemon) close() { _ = d.connection.Close() }
 
-// timeout of one call.
+// timeout returns the context of a call.
 func (d *daemon) timeout() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d.settings.Timeout)
 }
 
-// dial the socket, and refuse a server that is neither root nor who we are: it would be told every pod's addresses.
+// dial connects to the socket. It refuses a server that runs neither as root nor as this user, because the server would
+// learn every pod's addresses.
 func dial(settings Settings, deadline time.Time) (net.Conn, error) {
 	dialer := net.Dialer{Deadline: deadline}
 	connection, err := dialer.Dial("unix", settings.Socket)
@@ -122,7 +123,7 @@ func dial(settings Settings, deadline time.Time) (net.Conn, error) {
 	}
 	owner, err := serverOf(connection.(*net.UnixConn))
 	if err == nil && owner != 0 && owner != uint32(os.Geteuid()) {
-		err = fmt.Errorf("%s is served by user %d, not by root", settings.Socket, owner)
+		err = fmt.Errorf("%s must be served by root, got user %d", settings.Socket, owner)
 	}
 	if err != nil {
 		_ = connection.Close()
@@ -137,17 +138,17 @@ func serverOf(connection *net.UnixConn) (user uint32, err error) {
 		return 0, err
 	}
 	var credentials *syscall.Ucred
-	var asked error
+	var callErr error
 	err = raw.Control(func(descriptor uintptr) {
-		credentials, asked = syscall.GetsockoptUcred(int(descriptor), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		credentials, callErr = syscall.GetsockoptUcred(int(descriptor), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	})
-	if err := errors.Join(err, asked); err != nil {
-		return 0, fmt.Errorf("who serves it: %w", err)
+	if err := errors.Join(err, callErr); err != nil {
+		return 0, fmt.Errorf("read credentials of the server: %w", err)
 	}
 	return credentials.Uid, nil
 }
 
-// isAway: nobody listens there now, but somebody may in a moment.
+// isAway reports whether nobody listens on the socket now, which can change in a moment.
 func isAway(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EAGAIN)
 }

@@ -11,8 +11,7 @@ import (
 	"railwright/node/internal/tombstone"
 )
 
-// delete needs the configuration's name, the container and the interface alone: the namespace may be gone, and
-// prevResult with the runtime's cache.
+// delete needs only the network's name, the container and the interface: the namespace and prevResult may be gone.
 func (p plugin) delete(arguments *skel.CmdArgs) error {
 	call, err := readCall(arguments)
 	if err != nil {
@@ -20,14 +19,14 @@ func (p plugin) delete(arguments *skel.CmdArgs) error {
 	}
 	daemon, away := connect(call.settings, once)
 	if away != nil {
-		return p.bury(call, away)
+		return p.saveTombstone(call, away)
 	}
 	defer daemon.close()
 	return p.undo(daemon, call, call.settings.Timeout)
 }
 
-// undo this plugin's parts, now or, where the daemon cannot be had, when it is back. A refusal by the daemon itself is
-// the caller's.
+// undo deletes this plugin's parts. If the daemon is unavailable, it saves the DEL for later. A refusal by the daemon
+// is returned.
 func (p plugin) undo(daemon *daemon, call call, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -35,20 +34,20 @@ func (p plugin) undo(daemon *daemon, call call, timeout time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := answered(err); ok {
+	if _, ok := problemOf(err); ok {
 		return callFailure(err, call.settings)
 	}
-	return p.bury(call, callFailure(err, call.settings))
+	return p.saveTombstone(call, callFailure(err, call.settings))
 }
 
-// bury leaves a tombstone. DEL then succeeds, so that the pod does not hang in Terminating.
-func (p plugin) bury(call call, why *types.Error) error {
+// saveTombstone writes a tombstone. DEL then succeeds, so that the pod does not hang in Terminating.
+func (p plugin) saveTombstone(call call, cause *types.Error) error {
 	err := tombstone.Write(call.settings.Tombstones, tombstone.Tombstone{
 		Key: call.key, Parts: p.parts, Written: time.Now().UTC(),
 	})
 	if err != nil {
-		return withHint(types.ErrIOFailure, "nothing was deleted and the DEL could not be kept: "+err.Error(), why.Msg,
-			"start railwrightd on this node, or make its stateDir writable; the runtime tries DEL again")
+		return withHint(types.ErrIOFailure, "nothing was deleted, and the DEL cannot be saved: "+err.Error(), cause.Msg,
+			"start railwrightd on this node, or make its stateDir writable; the runtime retries DEL")
 	}
 	return nil
 }

@@ -12,8 +12,7 @@ import (
 	nodev1 "railwright/node/api/v1"
 )
 
-// CodeDifferent is the CNI error code of a CHECK that found other than what was asked for. Codes from 101 on are
-// railwrightd's.
+// CodeDifferent is the CNI error code of a CHECK that found differences. Codes from 101 on are railwrightd's.
 const CodeDifferent = 100
 
 const (
@@ -21,15 +20,15 @@ const (
 	mostDetailsBytes = 4 << 10
 )
 
-const lookAtDaemon = "see whether railwrightd runs on this node (its DaemonSet's pod, or its service) and what its log says"
+const checkDaemon = "check that railwrightd runs on this node (its DaemonSet's pod, or its service), and check its log"
 
-// failure is a CNI error: the cause with the value seen, what is known beside it, and the next step.
+// failure returns a CNI error with a code, a hint and a message that contains the value seen.
 func failure(code uint, hint, format string, values ...any) *types.Error {
 	return withHint(code, fmt.Sprintf(format, values...), "", hint)
 }
 
 func withHint(code uint, message, details, hint string) *types.Error {
-	// Libraries quote what they were given, however long it is.
+	// Libraries quote their input, however long it is.
 	message, details = shortened(message, mostMessageBytes), shortened(details, mostDetailsBytes)
 	if hint != "" {
 		hint = "hint: " + hint
@@ -47,14 +46,14 @@ func shortened(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + " ..."
 }
 
-// answered says whether the daemon itself made this error: it goes with a Problem. All others mean that what became of
-// the call is not known.
-func answered(err error) (*nodev1.Problem, bool) {
-	told, isStatus := status.FromError(err)
+// problemOf returns the Problem of an error that the daemon itself returned. For all other errors the outcome of the
+// call is unknown.
+func problemOf(err error) (*nodev1.Problem, bool) {
+	grpcStatus, isStatus := status.FromError(err)
 	if !isStatus {
 		return nil, false
 	}
-	for _, detail := range told.Details() {
+	for _, detail := range grpcStatus.Details() {
 		if problem, ok := detail.(*nodev1.Problem); ok {
 			return problem, true
 		}
@@ -62,30 +61,30 @@ func answered(err error) (*nodev1.Problem, bool) {
 	return nil, false
 }
 
-// callFailure turns what a call ended with into a CNI error.
+// callFailure converts the error of a call to a CNI error.
 func callFailure(err error, settings Settings) *types.Error {
 	var already *types.Error
 	if errors.As(err, &already) {
 		return already
 	}
-	told := status.Convert(err)
-	if problem, ok := answered(err); ok {
+	grpcStatus := status.Convert(err)
+	if problem, ok := problemOf(err); ok {
 		code := uint(problem.GetCniCode())
 		if code == 0 {
 			code = types.ErrInternal
 		}
-		return withHint(code, told.Message(), problem.GetDetails(), problem.GetHint())
+		return withHint(code, grpcStatus.Message(), problem.GetDetails(), problem.GetHint())
 	}
-	switch told.Code() {
+	switch grpcStatus.Code() {
 	case codes.Unavailable:
-		return withHint(types.ErrTryAgainLater, "railwrightd went away during the call on "+settings.Socket,
-			told.Message(), lookAtDaemon)
+		return withHint(types.ErrTryAgainLater, "railwrightd stopped during the call on "+settings.Socket,
+			grpcStatus.Message(), checkDaemon)
 	case codes.DeadlineExceeded:
-		return failure(types.ErrTryAgainLater, lookAtDaemon+", or raise timeoutSeconds",
+		return failure(types.ErrTryAgainLater, checkDaemon+", or raise timeoutSeconds",
 			"railwrightd did not finish within %s", settings.Timeout)
 	case codes.InvalidArgument, codes.AlreadyExists:
-		return failure(types.ErrInvalidNetworkConfig, "", "%s", told.Message())
+		return failure(types.ErrInvalidNetworkConfig, "", "%s", grpcStatus.Message())
 	default:
-		return failure(types.ErrInternal, lookAtDaemon, "railwrightd: %s: %s", told.Code(), told.Message())
+		return failure(types.ErrInternal, checkDaemon, "railwrightd: %s: %s", grpcStatus.Code(), grpcStatus.Message())
 	}
 }

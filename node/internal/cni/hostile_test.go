@@ -22,9 +22,9 @@ import (
 
 const hostileCalls = 10_000
 
-// survive an ADD and the other verbs' reading of this: a CNI error, or a request that is what it should be. The skeleton
-// before it reads the configuration too.
-func survive(t *testing.T, configuration []byte, arguments string) (accepted bool) {
+// checkInput prepares an ADD and parses the input of the other commands. Each must end in a CNI error or a valid
+// request. The library parses the configuration before.
+func checkInput(t *testing.T, configuration []byte, arguments string) (accepted bool) {
 	t.Helper()
 	ready, err := plugins["railwright-cni"].prepare(&skel.CmdArgs{
 		ContainerID: "c1", Netns: "/run/netns/p", IfName: "net1", Args: arguments, StdinData: configuration,
@@ -43,7 +43,7 @@ func survive(t *testing.T, configuration []byte, arguments string) (accepted boo
 	}
 	request := ready.request
 	if _, err := proto.Marshal(request); err != nil {
-		t.Errorf("cannot be sent: %v", err)
+		t.Errorf("marshal request: %v", err)
 	}
 	if _, err := attachment.ParseMAC(request.GetMac()); err != nil {
 		t.Error(err)
@@ -63,7 +63,7 @@ func survive(t *testing.T, configuration []byte, arguments string) (accepted boo
 		t.Error(err)
 	}
 	if _, err := version.NewResult(ready.settings.Version, printed.Bytes()); err != nil {
-		t.Errorf("a result that the next plugin cannot read: %v\n%s", err, printed.String())
+		t.Errorf("next plugin cannot parse the result: %v\n%s", err, printed.String())
 	}
 	return true
 }
@@ -73,20 +73,20 @@ func wantCNIError(t *testing.T, err error) {
 	if err == nil {
 		return
 	}
-	var told *types.Error
-	if !errors.As(err, &told) || told.Code == 0 || told.Msg == "" {
-		t.Errorf("%T %v is no CNI error", err, err)
+	var cniError *types.Error
+	if !errors.As(err, &cniError) || cniError.Code == 0 || cniError.Msg == "" {
+		t.Errorf("%T %v should be a CNI error", err, err)
 		return
 	}
-	if len(told.Msg)+len(told.Details) > 8<<10 {
-		t.Errorf("an error of %d bytes", len(told.Msg)+len(told.Details))
+	if len(cniError.Msg)+len(cniError.Details) > 8<<10 {
+		t.Errorf("error has %d bytes", len(cniError.Msg)+len(cniError.Details))
 	}
-	if _, err := json.Marshal(told); err != nil {
+	if _, err := json.Marshal(cniError); err != nil {
 		t.Error(err)
 	}
 }
 
-// pieces of what attackers and accidents put into input.
+// pieces are fragments of hostile or broken input.
 var pieces = []string{
 	"null", "{}", "[]", "[null]", `""`, "-1", "1e309", "18446744073709551616", "0.1", "true", `"\u0000"`, `"\ud800"`, "$(reboot)",
 	"`id`", "; rm -rf /", "' or ''='", "\n", "\x00", "\xff\xfe", "../../etc/passwd", "10.0.0.0/8", "0.0.0.0/0", "::ffff:10.0.0.1/120",
@@ -94,23 +94,23 @@ var pieces = []string{
 	`"CNIVersion":"1.1.0",`, `"sandbox":""`, "actions=output:1", "%s%n", strings.Repeat("A", 5000), strings.Repeat("[", 12000),
 }
 
-// mangle a text a little: it stays near what is accepted, or nothing behind the first check would ever be reached.
+// mangle changes a text a little, so that it stays close to valid input and reaches later checks.
 func mangle(random *rand.Rand, text string) string {
 	for range 1 + random.IntN(3) {
 		at := random.IntN(len(text) + 1)
 		end := min(len(text), at+random.IntN(12))
 		switch random.IntN(5) {
-		case 0: // a byte
+		case 0: // replace a byte
 			if at < len(text) {
 				text = text[:at] + string(byte(random.UintN(256))) + text[at+1:]
 			}
-		case 1: // less
+		case 1: // delete
 			text = text[:at] + text[end:]
-		case 2: // the same again
+		case 2: // repeat
 			text = text[:end] + text[at:]
-		case 3: // something else within
+		case 3: // insert
 			text = text[:at] + pieces[random.IntN(len(pieces))] + text[end:]
-		case 4: // another value of a field
+		case 4: // replace a field's value
 			if colon := strings.IndexByte(text[at:], ':'); colon >= 0 {
 				rest := text[at+colon+1:]
 				if stop := strings.IndexAny(rest, ",}]"); stop >= 0 {
@@ -122,13 +122,13 @@ func mangle(random *rand.Rand, text string) string {
 	return text
 }
 
-// values that stand where others belong.
+// values are JSON values to put in place of others.
 var values = []any{
 	nil, map[string]any{}, []any{}, []any{nil}, "", "x", "\x00", "../..", "$(reboot)", "10.0.0.9/33", "fe80::1", -1, 0, 1, 7, 0.5, 1e300, true,
 	strings.Repeat("A", 5000), "0.2.0", "1.1.0", "/run/netns/other",
 }
 
-// misplace changes a JSON value's shape somewhere inside: what is still JSON gets further than a mangled text.
+// misplace changes the shape of a JSON value somewhere inside: valid JSON gets further than mangled text.
 func misplace(random *rand.Rand, value any) any {
 	if random.IntN(6) == 0 {
 		return values[random.IntN(len(values))]
@@ -159,7 +159,7 @@ func misplace(random *rand.Rand, value any) any {
 	return values[random.IntN(len(values))]
 }
 
-// harm a JSON text in one way or the other.
+// harm changes a JSON text by mangle or misplace.
 func harm(random *rand.Rand, text string) string {
 	if random.IntN(3) == 0 {
 		return mangle(random, text)
@@ -194,7 +194,7 @@ func testHostile(t *testing.T, make func(random *rand.Rand) (configuration, argu
 	accepted := 0
 	for number := range hostileCalls {
 		configuration, arguments := make(random)
-		if survive(t, []byte(configuration), arguments) {
+		if checkInput(t, []byte(configuration), arguments) {
 			accepted++
 		}
 		if t.Failed() {
@@ -203,7 +203,7 @@ func testHostile(t *testing.T, make func(random *rand.Rand) (configuration, argu
 	}
 	t.Logf("%d of %d accepted", accepted, hostileCalls)
 	if accepted == 0 || accepted == hostileCalls {
-		t.Error("the input is not near enough to what is accepted to prove anything")
+		t.Error("input must include both accepted and refused cases")
 	}
 }
 
@@ -231,11 +231,11 @@ func TestHostileArguments(t *testing.T) {
 	testHostile(t, func(random *rand.Rand) (string, string) { return configuration, mangle(random, pod1Args) })
 }
 
-// Whole processes, for what lies before and behind: the skeleton, the environment, the exit.
-func TestHostileCallsOfTheProgramEndInACNIError(t *testing.T) {
+// TestHostileCallsEndInACNIError runs whole processes, which includes the library, the environment and the exit status.
+func TestHostileCallsEndInACNIError(t *testing.T) {
 	daemon := cnitest.Start(t)
 	random := rand.New(rand.NewPCG(7, 7))
-	program := called(t, "railwright-cni")
+	program := pluginPath(t, "railwright-cni")
 	for range 150 {
 		fields := map[string]any{"prevResult": result("1.0.0", "/run/netns/p")}
 		call := cnitest.Call{
@@ -257,5 +257,5 @@ func mangleName(random *rand.Rand, name string) string {
 func FuzzAdd(f *testing.F) {
 	f.Add([]byte(seedConfig(f, "0.4.0")), pod1Args)
 	f.Add([]byte(seedConfig(f, "1.1.0")), pod1Args)
-	f.Fuzz(func(t *testing.T, configuration []byte, arguments string) { survive(t, configuration, arguments) })
+	f.Fuzz(func(t *testing.T, configuration []byte, arguments string) { checkInput(t, configuration, arguments) })
 }

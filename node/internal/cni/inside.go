@@ -11,10 +11,11 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// podDifferences between prevResult, with what ADD was to lay, and the interface in the pod. The flows are made for that
-// one: with another MAC or address nothing of the pod's passes. An error: it cannot be judged.
+// podDifferences compares the interface in the pod with prevResult and ADD's settings. The flows are made for these:
+// with another MAC address or IP address none of the pod's packets pass. An error means that the comparison was not
+// possible.
 func (c call) podDifferences(arguments *skel.CmdArgs) ([]string, error) {
-	wishes, err := c.fields.wishes()
+	wishes, err := c.fields.podSettings()
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +28,7 @@ func (c call) podDifferences(arguments *skel.CmdArgs) ([]string, error) {
 	}
 	inside, err := handleIn(arguments.Netns)
 	if err != nil {
-		return nil, layFailure(err)
+		return nil, configureFailure(err)
 	}
 	defer inside.Close()
 	link, err := inside.LinkByName(arguments.IfName)
@@ -35,61 +36,61 @@ func (c call) podDifferences(arguments *skel.CmdArgs) ([]string, error) {
 		return []string{fmt.Sprintf("the pod has no interface %s", arguments.IfName)}, nil
 	}
 	if err != nil {
-		return nil, layFailure(err)
+		return nil, configureFailure(err)
 	}
 	different := linkDifferences(link.Attrs(), found, wishes)
 	addresses, err := addressDifferences(inside, link, found.addresses)
 	if err != nil {
-		return nil, layFailure(err)
+		return nil, configureFailure(err)
 	}
 	routes, err := routeDifferences(inside, link, wishes.Routes)
 	if err != nil {
-		return nil, layFailure(err)
+		return nil, configureFailure(err)
 	}
 	return slices.Concat(different, addresses, routes), nil
 }
 
-func linkDifferences(seen *netlink.LinkAttrs, found previous, wishes Wishes) []string {
+func linkDifferences(seen *netlink.LinkAttrs, found previous, wishes PodSettings) []string {
 	var different []string
 	if seen.Flags&net.FlagUp == 0 {
 		different = append(different, fmt.Sprintf("%s in the pod is down", seen.Name))
 	}
-	if told := seen.HardwareAddr.String(); told != found.mac.String() {
-		different = append(different, fmt.Sprintf("%s in the pod has the MAC address %s, not %s", seen.Name, told, found.mac))
+	if mac := seen.HardwareAddr.String(); mac != found.mac.String() {
+		different = append(different, fmt.Sprintf("%s in the pod must have MAC address %s, got %s", seen.Name, found.mac, mac))
 	}
 	mtu := wishes.MTU
 	if mtu == 0 {
 		mtu = found.current.Interfaces[found.pod].Mtu
 	}
 	if mtu != 0 && seen.MTU != mtu {
-		different = append(different, fmt.Sprintf("%s in the pod has an MTU of %d bytes, not %d", seen.Name, seen.MTU, mtu))
+		different = append(different, fmt.Sprintf("%s in the pod must have an MTU of %d bytes, got %d", seen.Name, mtu, seen.MTU))
 	}
 	return different
 }
 
-func addressDifferences(inside *netlink.Handle, link netlink.Link, wanted []netip.Addr) ([]string, error) {
+func addressDifferences(inside *netlink.Handle, link netlink.Link, want []netip.Addr) ([]string, error) {
 	held, err := inside.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}
 	there := map[netip.Addr]bool{}
-	for _, one := range held {
-		if address, ok := netip.AddrFromSlice(one.IP); ok {
+	for _, entry := range held {
+		if address, ok := netip.AddrFromSlice(entry.IP); ok {
 			there[address.Unmap()] = true
 		}
 	}
 	var different []string
-	for _, address := range wanted {
+	for _, address := range want {
 		if !there[address] {
-			different = append(different, fmt.Sprintf("%s in the pod lacks the address %s", link.Attrs().Name, address))
+			different = append(different, fmt.Sprintf("%s in the pod lacks address %s", link.Attrs().Name, address))
 		}
 	}
 	return different, nil
 }
 
-// routeDifferences of those that ADD was to lay; others are the other plugins'.
-func routeDifferences(inside *netlink.Handle, link netlink.Link, wanted []netip.Prefix) ([]string, error) {
-	if len(wanted) == 0 {
+// routeDifferences returns the missing routes of this plugin. Routes of other plugins are ignored.
+func routeDifferences(inside *netlink.Handle, link netlink.Link, want []netip.Prefix) ([]string, error) {
+	if len(want) == 0 {
 		return nil, nil
 	}
 	held, err := inside.RouteList(link, netlink.FAMILY_ALL)
@@ -97,13 +98,13 @@ func routeDifferences(inside *netlink.Handle, link netlink.Link, wanted []netip.
 		return nil, err
 	}
 	there := map[netip.Prefix]bool{}
-	for _, one := range held {
-		there[destinationOf(one)] = true
+	for _, route := range held {
+		there[destinationOf(route)] = true
 	}
 	var different []string
-	for _, destination := range wanted {
+	for _, destination := range want {
 		if !there[destination] {
-			different = append(different, fmt.Sprintf("the pod has no route to %s by %s", destination, link.Attrs().Name))
+			different = append(different, fmt.Sprintf("pod has no route to %s through %s", destination, link.Attrs().Name))
 		}
 	}
 	return different, nil

@@ -18,40 +18,40 @@ import (
 
 const netlinkTimeout = 5 * time.Second
 
-// laid is what was done to the pod's interface, so that it can be undone.
-type laid struct {
+// changes records the changes to the pod's interface so that they can be undone.
+type changes struct {
 	inside *netlink.Handle
 	undo   []func() error
 }
 
-// lay does in the pod what the flows need it to have: the gateways' MAC for good, so that no ARP and no neighbour
-// discovery is needed for the first packet; checksums, where the datapath makes none; and the MTU and the routes that
-// were wished for.
-func lay(netnsPath, interfaceName string, found *previous, wishes Wishes, told *nodev1.AddReply) (*laid, error) {
-	done := &laid{}
-	gateway, err := parseGatewayMAC(told.GetGatewayMac())
+// configurePod configures the pod as the flows require: a permanent neighbour entry of each gateway, so that the first
+// packet needs no ARP or neighbour discovery; checksums in the kernel if the datapath makes none; and the requested MTU
+// and routes.
+func configurePod(netnsPath, interfaceName string, found *previous, wishes PodSettings, reply *nodev1.AddReply) (*changes, error) {
+	done := &changes{}
+	gateway, err := parseGatewayMAC(reply.GetGatewayMac())
 	if err != nil {
 		return done, err
 	}
-	if gateway == nil && wishes.MTU == 0 && len(wishes.Routes) == 0 && !told.GetUserspaceDatapath() {
+	if gateway == nil && wishes.MTU == 0 && len(wishes.Routes) == 0 && !reply.GetUserspaceDatapath() {
 		return done, nil
 	}
 	done.inside, err = handleIn(netnsPath)
 	if err != nil {
-		return done, layFailure(err)
+		return done, configureFailure(err)
 	}
 	err = done.all(interfaceName, found, wishes, gateway)
-	if err == nil && told.GetUserspaceDatapath() {
-		err = done.makeChecksums(netnsPath, interfaceName)
+	if err == nil && reply.GetUserspaceDatapath() {
+		err = done.disableChecksumOffload(netnsPath, interfaceName)
 	}
 	if err != nil {
-		done.back()
-		err = layFailure(fmt.Errorf("%s in %s: %w", interfaceName, netnsPath, err))
+		done.undoAll()
+		err = configureFailure(fmt.Errorf("%s in %s: %w", interfaceName, netnsPath, err))
 	}
 	return done, err
 }
 
-func (l *laid) all(name string, found *previous, wishes Wishes, gateway net.HardwareAddr) error {
+func (l *changes) all(name string, found *previous, wishes PodSettings, gateway net.HardwareAddr) error {
 	link, err := l.inside.LinkByName(name)
 	if err != nil {
 		return err
@@ -75,8 +75,8 @@ func (l *laid) all(name string, found *previous, wishes Wishes, gateway net.Hard
 	return nil
 }
 
-// setMTU on both ends: a representor whose MTU is less drops what the pod sends.
-func (l *laid) setMTU(link netlink.Link, hostInterface string, mtu int) error {
+// setMTU sets the MTU on both ends: a representor with a lower MTU drops the pod's packets.
+func (l *changes) setMTU(link netlink.Link, hostInterface string, mtu int) error {
 	onHost, err := netlink.LinkByName(hostInterface)
 	if err != nil {
 		return fmt.Errorf("%.40q on the host: %w", hostInterface, err)
@@ -91,7 +91,7 @@ func (l *laid) setMTU(link netlink.Link, hostInterface string, mtu int) error {
 	return l.inside.LinkSetMTU(link, mtu)
 }
 
-func (l *laid) addNeighbour(link netlink.Link, address netip.Addr, gateway net.HardwareAddr) error {
+func (l *changes) addNeighbour(link netlink.Link, address netip.Addr, gateway net.HardwareAddr) error {
 	if gateway == nil {
 		return nil
 	}
@@ -110,8 +110,8 @@ func (l *laid) addNeighbour(link netlink.Link, address netip.Addr, gateway net.H
 	return nil
 }
 
-// addRoute on-link: the gateway need not be inside the address's prefix, which may well be a /32.
-func (l *laid) addRoute(link netlink.Link, found *previous, destination netip.Prefix) error {
+// addRoute adds an on-link route: the gateway may be outside the address's prefix, which can be a /32.
+func (l *changes) addRoute(link netlink.Link, found *previous, destination netip.Prefix) error {
 	gateway, ok := found.gatewayFor(destination)
 	if !ok {
 		return errors.New("prevResult has no gateway of its family")
@@ -128,50 +128,50 @@ func (l *laid) addRoute(link netlink.Link, found *previous, destination netip.Pr
 	return nil
 }
 
-// back undoes it, last step first. What cannot be undone goes with the interface.
-func (l *laid) back() {
+// undoAll undoes the changes in reverse order. Changes that cannot be undone disappear with the interface.
+func (l *changes) undoAll() {
 	for index := len(l.undo) - 1; index >= 0; index-- {
 		_ = l.undo[index]()
 	}
 	l.undo = nil
 }
 
-func (l *laid) close() {
+func (l *changes) close() {
 	if l.inside != nil {
 		l.inside.Close()
 	}
 }
 
-// handleIn speaks netlink inside the namespace; this process stays where it is.
+// handleIn opens a netlink socket inside the namespace. This process does not change its namespace.
 func handleIn(path string) (*netlink.Handle, error) {
 	namespace, err := netns.GetFromPath(path)
 	if err != nil {
-		return nil, fmt.Errorf("network namespace %s: %w", path, err)
+		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
 	defer namespace.Close()
 	inside, err := netlink.NewHandleAt(namespace, unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("network namespace %s: %w", path, err)
+		return nil, fmt.Errorf("open netlink socket in network namespace %s: %w", path, err)
 	}
 	return inside, inside.SetSocketTimeout(netlinkTimeout)
 }
 
-// parseGatewayMAC that the daemon told: none is fine, the flows answer for it too.
+// parseGatewayMAC parses the daemon's MAC address. None is valid, because the flows answer for the gateway too.
 func parseGatewayMAC(text string) (net.HardwareAddr, error) {
 	if text == "" {
 		return nil, nil
 	}
 	mac, err := attachment.ParseMAC(text)
 	if err != nil {
-		return nil, failure(types.ErrInternal, lookAtDaemon, "railwrightd told a gateway that is none: %v", err)
+		return nil, failure(types.ErrInternal, checkDaemon, "parse gateway of railwrightd: %v", err)
 	}
 	return mac[:], nil
 }
 
-func layFailure(err error) error {
-	hint := "see it with nsenter --net=NETNS ip address: an earlier plugin of the network or a sysctl may have changed it"
+func configureFailure(err error) error {
+	hint := "inspect it with nsenter --net=NETNS ip address; an earlier plugin of the network or a sysctl may have changed it"
 	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) {
 		hint = chainAfterOVS
 	}
-	return failure(types.ErrInvalidNetNS, hint, "the pod's interface could not be set: %v", err)
+	return failure(types.ErrInvalidNetNS, hint, "configure the pod's interface: %v", err)
 }

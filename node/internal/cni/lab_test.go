@@ -17,7 +17,7 @@ import (
 
 const pod1Args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=tenant1;K8S_POD_NAME=pod1;K8S_POD_UID=u-1;K8S_POD_INFRA_CONTAINER_ID=c1"
 
-// TestMain lets this program be the plugins: under one of their names it is nothing else.
+// TestMain runs as a plugin if this program is called by a plugin's name.
 func TestMain(m *testing.M) {
 	if _, ok := plugins[filepath.Base(os.Args[0])]; ok {
 		if failed := Run(filepath.Base(os.Args[0])); failed != nil {
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// called gives this program's path under a plugin's name.
-func called(t testing.TB, name string) string {
+// pluginPath returns a path of this program with a plugin's name.
+func pluginPath(t testing.TB, name string) string {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -46,12 +46,12 @@ func called(t testing.TB, name string) string {
 	return path
 }
 
-// config of a plugin whose daemon is this one; more are further fields.
+// config returns the configuration of a plugin with this daemon. more adds fields.
 func config(daemon *cnitest.Daemon, version string, more map[string]any) string {
 	fields := map[string]any{
 		"cniVersion": version, "name": "sriov_pf1_vf", "type": "railwright-cni",
 		"socket": daemon.Socket(), "stateDir": daemon.Folder,
-		// Multus puts these into every plugin of the list.
+		// Multus adds these to every plugin of the list.
 		"deviceID": "0000:08:00.2", "pciBusID": "0000:08:00.2",
 	}
 	for name, value := range more {
@@ -64,7 +64,7 @@ func config(daemon *cnitest.Daemon, version string, more map[string]any) string 
 	return string(text)
 }
 
-// result of ovs with an ipam, as the chain's tests record it.
+// result returns a result of ovs with an ipam, as the chain's tests record it.
 func result(version, sandbox string) map[string]any {
 	addresses := []map[string]any{
 		{"interface": 1, "address": "10.1.0.5/24", "gateway": "10.1.0.1"},
@@ -83,7 +83,7 @@ func result(version, sandbox string) map[string]any {
 	}
 }
 
-// pair is a host and a pod with a veth between them, as ovs leaves it: veth0 on the host, net1 in the pod.
+// pair is a host and a pod connected by a veth, as ovs leaves it: veth0 on the host, net1 in the pod.
 type pair struct{ host, pod *testlab.Namespace }
 
 func newPair(t *testing.T) pair {
@@ -101,44 +101,44 @@ func (p pair) add(t *testing.T, daemon *cnitest.Daemon, more map[string]any) cni
 		fields[name] = value
 	}
 	return cnitest.Call{
-		Program: called(t, "railwright-cni"), Host: p.host, Command: "ADD", ContainerID: "c1", Netns: p.pod.Path(),
+		Program: pluginPath(t, "railwright-cni"), Host: p.host, Command: "ADD", ContainerID: "c1", Netns: p.pod.Path(),
 		Interface: "net1", Args: pod1Args, Config: config(daemon, "1.1.0", fields),
 	}.Do(t)
 }
 
-func wantAsked(t *testing.T, daemon *cnitest.Daemon, want ...proto.Message) {
+func wantRequests(t *testing.T, daemon *cnitest.Daemon, want ...proto.Message) {
 	t.Helper()
-	asked := daemon.Asked()
-	if len(asked) != len(want) {
-		t.Fatalf("asked %d times: %v\nwant %d", len(asked), asked, len(want))
+	requests := daemon.Requests()
+	if len(requests) != len(want) {
+		t.Fatalf("got %d requests: %v\nwant %d", len(requests), requests, len(want))
 	}
 	for index := range want {
-		if !proto.Equal(asked[index], want[index]) {
-			t.Errorf("asked %s %v\nwant  %s %v", kind(asked[index]), asked[index], kind(want[index]), want[index])
+		if !proto.Equal(requests[index], want[index]) {
+			t.Errorf("got  %s %v\nwant %s %v", kind(requests[index]), requests[index], kind(want[index]), want[index])
 		}
 	}
 }
 
 func kind(message proto.Message) string { return string(message.ProtoReflect().Descriptor().Name()) }
 
-func wantFailure(t *testing.T, outcome cnitest.Outcome, code uint, words ...string) {
+func wantFailure(t *testing.T, outcome cnitest.Outcome, code uint, wants ...string) {
 	t.Helper()
 	if outcome.Err == nil {
 		t.Fatalf("succeeded with %s; want code %d", outcome.Stdout, code)
 	}
-	told := fmt.Sprintf("%d %s; %s", outcome.Err.Code, outcome.Err.Msg, outcome.Err.Details)
-	t.Log(told)
+	output := fmt.Sprintf("%d %s; %s", outcome.Err.Code, outcome.Err.Msg, outcome.Err.Details)
+	t.Log(output)
 	if outcome.Err.Code != code {
 		t.Errorf("code %d, want %d", outcome.Err.Code, code)
 	}
-	for _, word := range words {
-		if !strings.Contains(told, word) {
-			t.Errorf("%q does not say %q", told, word)
+	for _, word := range wants {
+		if !strings.Contains(output, word) {
+			t.Errorf("%q does not contain %q", output, word)
 		}
 	}
 }
 
-func wantFine(t *testing.T, outcome cnitest.Outcome) {
+func wantSuccess(t *testing.T, outcome cnitest.Outcome) {
 	t.Helper()
 	if outcome.Err != nil {
 		t.Fatalf("failed: %d %s; %s", outcome.Err.Code, outcome.Err.Msg, outcome.Err.Details)

@@ -1,25 +1,26 @@
-// Package cni is the plugins: thin clients of railwrightd, called by the container runtime for each pod's interface.
+// Package cni implements the plugins: thin clients of railwrightd that the container runtime calls for each interface
+// of a pod.
 //
-// One binary, answering by the name it was called by:
+// The plugins are a single binary that acts by the name that it is called by:
 //
 //	railwright-cni                     flows and routes in one call
 //	ovs-provider, ovs-provider-cli     flows
 //	frr-provider, frr-provider-cli     routes
 //
-// Its own fields of the configuration, all optional:
+// Fields of the configuration, all optional:
 //
-//	socket                 railwrightd's, "/run/railwright/railwrightd.sock"
-//	stateDir               railwrightd's folder, "/var/lib/railwright"; tombstones of DELs lie in it
-//	connectTimeoutSeconds  for a daemon that is away, 1
-//	timeoutSeconds         for one call, 20
-//	maxRate                of the pod, each direction, as "25Gb/s"
-//	mtu                    of the pod's interface and its other end; ovs has a field of this name too
-//	routes                 into the pod by its gateway, as [{"dst": "10.0.0.0/8"}]
-//	deviceID               the VF, as Multus puts it there
+//	socket                 railwrightd's socket, "/run/railwright/railwrightd.sock"
+//	stateDir               railwrightd's folder, "/var/lib/railwright"; it holds the tombstones of DELs
+//	connectTimeoutSeconds  wait for a daemon that is down, 1
+//	timeoutSeconds         time for a call, 20
+//	maxRate                limit of the pod in each direction, such as "25Gb/s"
+//	mtu                    MTU of the pod's interface and its other end; ovs has a field with this name too
+//	routes                 routes in the pod through its gateway, such as [{"dst": "10.0.0.0/8"}]
+//	deviceID               the VF, as set by Multus
 //
-// CNI errors: 4 CNI_ARGS or names of the call, 5 a tombstone that could not be written, 6 and 7 the configuration or
-// prevResult, 8 the network namespace, 11 railwrightd is away or did not finish, 50 and 51 STATUS, 100 CHECK found
-// other than what was asked for; others are railwrightd's.
+// CNI errors: 4 CNI_ARGS or names of the call, 5 a tombstone cannot be written, 6 and 7 the configuration or
+// prevResult, 8 the network namespace, 11 railwrightd is down or timed out, 50 and 51 STATUS, 100 CHECK found
+// differences; all others come from railwrightd.
 package cni
 
 import (
@@ -35,10 +36,10 @@ import (
 	"railwright/node/internal/release"
 )
 
-// Versions of CNI that the plugins speak. 0.3.1 differs from 0.4.0 only in having no CHECK.
+// Versions lists the supported CNI versions. 0.3.1 differs from 0.4.0 only in lacking CHECK.
 var Versions = version.PluginSupports("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 
-// plugin is one name of the binary.
+// plugin is the behaviour of one of the binary's names.
 type plugin struct{ parts []attachment.Part }
 
 var plugins = map[string]plugin{
@@ -49,21 +50,21 @@ var plugins = map[string]plugin{
 	"frr-provider-cli": {[]attachment.Part{attachment.Routes}},
 }
 
-// Run does what the environment asks for (CNI_COMMAND) as the plugin of this name: the result goes to standard output.
+// Run executes CNI_COMMAND as the named plugin and writes the result to standard output.
 func Run(name string) *types.Error {
 	plugin, known := plugins[name]
 	if !known {
 		names := make([]string, 0, len(plugins))
-		for one := range plugins {
-			names = append(names, one)
+		for pluginName := range plugins {
+			names = append(names, pluginName)
 		}
 		slices.Sort(names)
-		return failure(types.ErrInvalidEnvironmentVariables, "name the file, or a link to it, after one of them",
-			"no plugin is called %.40q; this binary is %s", name, strings.Join(names, ", "))
+		return failure(types.ErrInvalidEnvironmentVariables, "rename the file, or link to it, as one of the plugins",
+			"plugin name must be one of %s, got %.40q", strings.Join(names, ", "), name)
 	}
 	return skel.PluginMainFuncsWithError(skel.CNIFuncs{
 		Add: plugin.add, Del: plugin.delete, Check: plugin.check, GC: plugin.collectGarbage, Status: plugin.status,
-	}, Versions, name+" "+release.Version+" of Railwright: a CNI plugin, to be called by a container runtime")
+	}, Versions, name+" "+release.Version+" of Railwright: a CNI plugin, called by a container runtime")
 }
 
 func (p plugin) has(part attachment.Part) bool { return slices.Contains(p.parts, part) }
@@ -78,7 +79,7 @@ func (p plugin) wire() []nodev1.Part {
 	return wired
 }
 
-// call is one call by a runtime: what each verb but GC and STATUS is about.
+// call is a call by a runtime, as every command but GC and STATUS needs it.
 type call struct {
 	fields   fields
 	settings Settings

@@ -10,34 +10,33 @@ import (
 
 const mostArgs = 16 << 10
 
-// readPod takes the pod from CNI_ARGS (K=V;K=V). Keys that are not ours are left alone; Multus gives some twice, which
-// is fine as long as they say the same. Only what cannot be a name at all is refused here: railwrightd holds names to
-// Kubernetes' rules.
+// readPod parses the pod from CNI_ARGS (K=V;K=V). It ignores foreign keys. Multus repeats some keys, which is valid as
+// long as the values are equal. It refuses only values that cannot be names; railwrightd applies Kubernetes' rules.
 func readPod(arguments string) (attachment.Pod, error) {
 	var pod attachment.Pod
 	if len(arguments) > mostArgs {
-		return pod, badArgs("", "CNI_ARGS has %d bytes, at most %d are read", len(arguments), mostArgs)
+		return pod, badArgs("", "CNI_ARGS must have at most %d bytes, got %d", mostArgs, len(arguments))
 	}
-	wanted := map[string]*string{
+	fields := map[string]*string{
 		"K8S_POD_NAMESPACE": &pod.Namespace, "K8S_POD_NAME": &pod.Name, "K8S_POD_UID": &pod.UID,
 	}
 	for _, pair := range strings.Split(arguments, ";") {
 		name, value, _ := strings.Cut(pair, "=")
-		target, ours := wanted[name]
+		target, ours := fields[name]
 		switch {
 		case !ours || value == "" && name == "K8S_POD_UID":
 			continue
 		case !attachment.IsPlain(value):
-			return pod, badArgs("", "CNI_ARGS: %s is %.80q, which is no name that Kubernetes gives", name, value)
+			return pod, badArgs("", "%s in CNI_ARGS must be a Kubernetes name, got %.80q", name, value)
 		case *target != "" && *target != value:
-			return pod, badArgs("", "CNI_ARGS: %s is given twice, as %q and as %q", name, *target, value)
+			return pod, badArgs("", "%s in CNI_ARGS must have a single value, got %q and %q", name, *target, value)
 		}
 		*target = value
 	}
 	for _, name := range []string{"K8S_POD_NAMESPACE", "K8S_POD_NAME"} {
-		if *wanted[name] == "" {
-			return pod, badArgs("let the runtime set it; by hand: CNI_ARGS='IgnoreUnknown=1;K8S_POD_NAMESPACE=tenant1;K8S_POD_NAME=pod1'",
-				"CNI_ARGS has no %s, and the pod's namespace decides its tenant", name)
+		if *fields[name] == "" {
+			return pod, badArgs("the runtime must set it; to test: CNI_ARGS='IgnoreUnknown=1;K8S_POD_NAMESPACE=tenant1;K8S_POD_NAME=pod1'",
+				"CNI_ARGS must have %s, because the pod's namespace decides its tenant", name)
 		}
 	}
 	return pod, nil

@@ -17,10 +17,10 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// previous is what the plugins before us in the chain have made.
+// previous is the result of the earlier plugins of the chain.
 type previous struct {
-	// told is their result as it came, and current the same in the newest version.
-	told    types.Result
+	// result is prevResult as received; current is the same in the newest version.
+	result  types.Result
 	current *types100.Result
 	// pod is the index of the pod's interface in current.
 	pod           int
@@ -30,18 +30,18 @@ type previous struct {
 	gateways      []netip.Addr
 }
 
-const chainAfterOVS = "list this plugin after ovs, or another that puts the pod's port on the rail's bridge"
+const chainAfterOVS = "list this plugin after ovs, or after another plugin that adds the pod's port to the rail's bridge"
 
-// readPrevious finds the pod's interface and its other end on the host in prevResult.
+// readPrevious finds the pod's interface and its host end in prevResult.
 func readPrevious(raw json.RawMessage, cniVersion, interfaceName string) (previous, error) {
 	if len(raw) == 0 || string(raw) == "null" {
-		return previous{}, badChain(errors.New("there is no prevResult"))
+		return previous{}, badChain(errors.New("prevResult is required"))
 	}
-	told, current, err := parseResult(raw, cniVersion)
+	parsed, current, err := parseResult(raw, cniVersion)
 	if err != nil {
-		return previous{}, badChain(fmt.Errorf("prevResult cannot be read: %w", err))
+		return previous{}, badChain(fmt.Errorf("parse prevResult: %w", err))
 	}
-	found := previous{told: told, current: current}
+	found := previous{result: parsed, current: current}
 	if err := found.findInterfaces(interfaceName); err != nil {
 		return previous{}, badChain(fmt.Errorf("prevResult: %w", err))
 	}
@@ -55,8 +55,8 @@ func badChain(err error) error {
 	return failure(types.ErrInvalidNetworkConfig, chainAfterOVS, "%v", err)
 }
 
-// parseResult in the version that the configuration has. The library's conversions take no null in a list, so these are
-// refused first.
+// parseResult parses prevResult in the version of the configuration. It refuses null in lists, on which the library's
+// conversions would panic.
 func parseResult(raw json.RawMessage, cniVersion string) (types.Result, *types100.Result, error) {
 	config := types.PluginConf{CNIVersion: cniVersion}
 	if err := json.Unmarshal(raw, &config.RawPrevResult); err != nil {
@@ -75,32 +75,33 @@ func parseResult(raw json.RawMessage, cniVersion string) (types.Result, *types10
 		return nil, nil, fmt.Errorf("version %q has no interfaces", cniVersion)
 	}
 	if hole {
-		return nil, nil, errors.New("a null among interfaces, ips or routes")
+		return nil, nil, errors.New("interfaces, ips and routes must not contain null")
 	}
 	current, err := types100.NewResultFromResult(config.PrevResult)
 	return config.PrevResult, current, err
 }
 
-// findInterfaces: the pod's has a sandbox and CNI_IFNAME as its name; the host's has none.
+// findInterfaces finds the pod's interface, which has a sandbox and the name CNI_IFNAME, and the host's, which has no
+// sandbox.
 func (p *previous) findInterfaces(name string) error {
 	p.pod = -1
 	var onHost []string
-	for index, one := range p.current.Interfaces {
+	for index, candidate := range p.current.Interfaces {
 		switch {
-		case one.Sandbox == "":
-			onHost = append(onHost, one.Name)
-		case one.Name != name:
+		case candidate.Sandbox == "":
+			onHost = append(onHost, candidate.Name)
+		case candidate.Name != name:
 		case p.pod >= 0:
-			return fmt.Errorf("two interfaces %q with a sandbox", name)
+			return fmt.Errorf("must have a single interface %q with a sandbox, got two", name)
 		default:
 			p.pod = index
 		}
 	}
 	if p.pod < 0 {
-		return fmt.Errorf("none of its %d interfaces is %q with a sandbox", len(p.current.Interfaces), name)
+		return fmt.Errorf("must have an interface %q with a sandbox, got none in %d", name, len(p.current.Interfaces))
 	}
 	if len(onHost) != 1 || onHost[0] == "" {
-		return fmt.Errorf("%d interfaces without a sandbox (%.80q), so which is the pod's on the host is not known",
+		return fmt.Errorf("must have a single named interface without a sandbox, got %d: %.80q",
 			len(onHost), strings.Join(onHost, ", "))
 	}
 	p.hostInterface = onHost[0]
@@ -109,12 +110,12 @@ func (p *previous) findInterfaces(name string) error {
 	return err
 }
 
-// findAddresses of the pod's interface: one of each family at most, and one at least.
+// findAddresses finds the addresses of the pod's interface: at least one, and at most one of each family.
 func (p *previous) findAddresses() error {
 	for _, config := range p.current.IPs {
 		if index := config.Interface; index != nil {
 			if *index < 0 || *index >= len(p.current.Interfaces) {
-				return fmt.Errorf("an address of interface %d of %d", *index, len(p.current.Interfaces))
+				return fmt.Errorf("interface index must be below %d, got %d", len(p.current.Interfaces), *index)
 			}
 			if *index != p.pod {
 				continue
@@ -132,31 +133,31 @@ func (p *previous) findAddresses() error {
 			return fmt.Errorf("gateway %w", err)
 		}
 		if gateway.Is4() != address.Is4() {
-			return fmt.Errorf("gateway %s of address %s is of the other family", gateway, address)
+			return fmt.Errorf("gateway %s must be of the same family as address %s", gateway, address)
 		}
 	}
 	if len(p.addresses) == 0 {
-		return errors.New("the pod's interface has no address: the plugin before needs an ipam")
+		return errors.New("the pod's interface must have an address; configure an ipam in the plugin before")
 	}
 	return nil
 }
 
-func addAddress(known *[]netip.Addr, one net.IP) (netip.Addr, error) {
-	address, ok := netip.AddrFromSlice(one)
+func addAddress(known *[]netip.Addr, ip net.IP) (netip.Addr, error) {
+	address, ok := netip.AddrFromSlice(ip)
 	if !ok {
-		return address, fmt.Errorf("%.40q is none", one.String())
+		return address, fmt.Errorf("must be an IP address, got %.40q", ip.String())
 	}
 	address = address.Unmap()
 	for _, other := range *known {
 		if other.Is4() == address.Is4() {
-			return address, fmt.Errorf("%s beside %s: one of each family is laid", address, other)
+			return address, fmt.Errorf("%s is the second of its family, after %s", address, other)
 		}
 	}
 	*known = append(*known, address)
 	return address, nil
 }
 
-// gatewayFor a route of this family, if there is one.
+// gatewayFor returns the gateway of the destination's family, if any.
 func (p *previous) gatewayFor(destination netip.Prefix) (netip.Addr, bool) {
 	for _, gateway := range p.gateways {
 		if gateway.Is4() == destination.Addr().Is4() {

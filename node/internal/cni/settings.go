@@ -19,7 +19,7 @@ import (
 	"railwright/node/internal/tombstone"
 )
 
-// What holds where the configuration says nothing.
+// Defaults of the configuration.
 const (
 	DefaultSocket         = "/run/railwright/railwrightd.sock"
 	DefaultConnectTimeout = time.Second
@@ -34,47 +34,48 @@ const (
 	mostMTU         = 65535
 )
 
-// Settings are what every verb needs of the configuration.
+// Settings are the fields that every command needs.
 type Settings struct {
 	Network string
-	// Version of CNI in which to answer.
+	// Version is the CNI version of the result.
 	Version string
 	Socket  string
-	// Tombstones is the folder for DELs that the daemon was not there for.
+	// Tombstones is the folder for DELs that the daemon did not receive.
 	Tombstones     string
 	ConnectTimeout time.Duration
-	// Timeout of one call of the daemon.
+	// Timeout is the time for a call of the daemon.
 	Timeout time.Duration
 }
 
-// Wishes are what ADD needs beside.
-type Wishes struct {
-	// MaxRate in bit/s; 0: no bound.
+// PodSettings are the fields that only ADD and CHECK need.
+type PodSettings struct {
+	// MaxRate is the limit in bit/s. 0 means no limit.
 	MaxRate uint64
-	// MTU of the pod's interface and of its other end on the host; 0: as they are.
+	// MTU is set on the pod's interface and its host end. 0 leaves them unchanged.
 	MTU int
-	// Routes into the pod, by the gateway of their family.
+	// Routes are added in the pod through the gateway of their family.
 	Routes []netip.Prefix
-	// DeviceID is the VF's PCI address, where it is one.
+	// DeviceID is the VF's PCI address, if it has one.
 	DeviceID string
 }
 
-// fields of a configuration by their exact names. Only ours are looked at: runtimes put others into every plugin.
+// fields are the configuration's fields by exact name. Unknown fields are ignored, because runtimes add their own to
+// every plugin.
 type fields map[string]json.RawMessage
 
 func readFields(config []byte) (fields, error) {
 	if len(config) > mostConfigBytes {
-		return nil, failure(types.ErrDecodingFailure, "", "the configuration has %d bytes, at most %d are read",
-			len(config), mostConfigBytes)
+		return nil, failure(types.ErrDecodingFailure, "", "configuration must have at most %d bytes, got %d",
+			mostConfigBytes, len(config))
 	}
 	var found fields
 	if err := json.Unmarshal(config, &found); err != nil {
-		return nil, failure(types.ErrDecodingFailure, "", "the configuration is not a JSON object: %v", err)
+		return nil, failure(types.ErrDecodingFailure, "", "configuration must be a JSON object: %v", err)
 	}
 	return found, nil
 }
 
-// into decodes one field, if it is there and not null. Its error names field, value and what is expected.
+// into decodes a field, unless it is missing or null. Its error contains the field, the value and the expectation.
 func (f fields) into(name string, target any, expected string) error {
 	raw, there := f[name]
 	if !there || bytes.Equal(raw, []byte("null")) {
@@ -89,14 +90,14 @@ func (f fields) into(name string, target any, expected string) error {
 }
 
 func badField(name string, value any, expected string) error {
-	return failure(types.ErrInvalidNetworkConfig, "correct it in the NetworkAttachmentDefinition or the conflist",
-		"%s is %.80s: expected %s", name, value, expected)
+	return failure(types.ErrInvalidNetworkConfig, "fix it in the NetworkAttachmentDefinition or the conflist",
+		"%s must be %s, got %.80s", name, expected, value)
 }
 
 func (f fields) settings() (Settings, error) {
 	settings := Settings{Socket: DefaultSocket, Tombstones: tombstone.DefaultFolder}
 	stateDir, connect, timeout := "", DefaultConnectTimeout.Seconds(), DefaultTimeout.Seconds()
-	const path, seconds = "an absolute path", "seconds, above 0 and at most 300"
+	const path, seconds = "an absolute path", "seconds above 0 and at most 300"
 	err := errors.Join(
 		f.into("name", &settings.Network, "a name"),
 		f.into("cniVersion", &settings.Version, "a version"),
@@ -130,61 +131,62 @@ func (f fields) settings() (Settings, error) {
 	return settings, nil
 }
 
-func (f fields) wishes() (Wishes, error) {
-	var wishes Wishes
+func (f fields) podSettings() (PodSettings, error) {
+	var wishes PodSettings
 	var rate *string
 	var routes []struct {
 		Destination *netip.Prefix `json:"dst"`
 	}
 	err := errors.Join(
 		f.into("maxRate", &rate, rateExample),
-		f.into("mtu", &wishes.MTU, "bytes"),
-		f.into("routes", &routes, `a list as [{"dst": "10.0.0.0/8"}]`),
-		f.into("deviceID", &wishes.DeviceID, "a PCI address as 0000:08:00.2"),
+		f.into("mtu", &wishes.MTU, "a number of bytes"),
+		f.into("routes", &routes, `a list like [{"dst": "10.0.0.0/8"}]`),
+		f.into("deviceID", &wishes.DeviceID, "a PCI address like 0000:08:00.2"),
 	)
 	if err != nil {
-		return Wishes{}, first(err)
+		return PodSettings{}, first(err)
 	}
 	if rate != nil {
 		wishes.MaxRate, err = parseRate(*rate)
 		if err != nil {
-			return Wishes{}, err
+			return PodSettings{}, err
 		}
 	}
 	if wishes.MTU != 0 && (wishes.MTU < leastMTU || wishes.MTU > mostMTU) {
-		return Wishes{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU))
+		return PodSettings{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU))
 	}
 	switch {
 	case wishes.DeviceID == "", attachment.IsPCI(wishes.DeviceID):
 	case isAuxiliary(wishes.DeviceID):
-		wishes.DeviceID = "" // the API has PCI addresses alone
+		wishes.DeviceID = "" // the API accepts only PCI addresses
 	default:
-		return Wishes{}, badField("deviceID", strconv.Quote(wishes.DeviceID), "a PCI address as 0000:08:00.2")
+		return PodSettings{}, badField("deviceID", strconv.Quote(wishes.DeviceID), "a PCI address like 0000:08:00.2")
 	}
 	if len(routes) > mostRoutes {
-		return Wishes{}, badField("routes", fmt.Sprintf("a list of %d", len(routes)), fmt.Sprintf("at most %d", mostRoutes))
+		return PodSettings{}, badField("routes", strconv.Itoa(len(routes)), fmt.Sprintf("a list of at most %d", mostRoutes))
 	}
 	for _, route := range routes {
 		if route.Destination == nil || !route.Destination.IsValid() || route.Destination.Masked() != *route.Destination {
-			return Wishes{}, badField("routes", string(f["routes"]),
-				"destinations with no bit beyond the prefix, as 10.0.0.0/8")
+			return PodSettings{}, badField("routes", string(f["routes"]),
+				"destinations without host bits, such as 10.0.0.0/8")
 		}
 		wishes.Routes = append(wishes.Routes, *route.Destination)
 	}
 	return wishes, nil
 }
 
-// validAttachments of a GC. That the list is missing is an error: as an empty one it would mean that nothing is valid.
+// validAttachments returns the list of a GC. A missing list is an error, because an empty list means that nothing is
+// valid.
 func (f fields) validAttachments(network string) ([]attachment.Key, error) {
-	const name, hint = "cni.dev/valid-attachments", "the container runtime makes this list: see its log and version"
+	const name, hint = "cni.dev/valid-attachments", "the container runtime provides this list; check its log and version"
 	if _, there := f[name]; !there {
-		return nil, failure(types.ErrInvalidNetworkConfig, hint, "GC was given no %s", name)
+		return nil, failure(types.ErrInvalidNetworkConfig, hint, "GC needs %s", name)
 	}
 	var listed []types.GCAttachment
 	raw := f[name]
 	if err := json.Unmarshal(raw, &listed); err != nil {
 		return nil, failure(types.ErrInvalidNetworkConfig, hint,
-			"%s is %.80s: expected a list of containerID and ifname", name, raw)
+			"%s must be a list of containerID and ifname, got %.80s", name, raw)
 	}
 	keys := make([]attachment.Key, 0, len(listed))
 	for _, valid := range listed {
@@ -197,16 +199,16 @@ func (f fields) validAttachments(network string) ([]attachment.Key, error) {
 	return keys, nil
 }
 
-// isAuxiliary says whether it is a scalable function, as mlx5_core.sf.4.
+// isAuxiliary reports whether the name is a scalable function, such as mlx5_core.sf.4.
 func isAuxiliary(name string) bool {
 	parts := strings.Split(name, ".")
 	return len(name) <= 64 && len(parts) == 3 && !slices.Contains(parts, "") &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") == ""
 }
 
-const rateExample = `a rate as "25Gb/s"`
+const rateExample = `a rate like "25Gb/s"`
 
-// parseRate gives bit/s.
+// parseRate returns bit/s.
 func parseRate(text string) (uint64, error) {
 	for unit, factor := range map[string]float64{"kb/s": 1e3, "Mb/s": 1e6, "Gb/s": 1e9} {
 		number, ok := strings.CutSuffix(text, unit)
@@ -222,7 +224,7 @@ func parseRate(text string) (uint64, error) {
 	return 0, badField("maxRate", strconv.Quote(text), rateExample)
 }
 
-// first of joined errors: a CNI error is one.
+// first returns the first of joined errors, because a plugin can return only one CNI error.
 func first(joined error) error {
 	if several, ok := joined.(interface{ Unwrap() []error }); ok {
 		return several.Unwrap()[0]

@@ -19,7 +19,7 @@ func newPods(t *testing.T, folders ...string) *Pods {
 	return pods
 }
 
-func TestAPodLivesAsLongAsItsNamespace(t *testing.T) {
+func TestPodIsAliveWhileItsNamespaceExists(t *testing.T) {
 	pods := newPods(t, "/run/netns", "/proc")
 	first, second := testlab.NewNamespace(t, "life-a"), testlab.NewNamespace(t, "life-b")
 	inode, err := pods.Identify(first.Path())
@@ -29,8 +29,8 @@ func TestAPodLivesAsLongAsItsNamespace(t *testing.T) {
 	record := attachment.Attachment{Netns: first.Path(), NetnsInode: inode}
 	expect := func(want Life, boot string) {
 		t.Helper()
-		if life, why := pods.Life(record, boot); life != want {
-			t.Errorf("life %d, want %d: %s", life, want, why)
+		if life, reason := pods.Life(record, boot); life != want {
+			t.Errorf("life %d, want %d: %s", life, want, reason)
 		}
 	}
 	expect(Alive, pods.Boot())
@@ -49,16 +49,16 @@ func TestAPodLivesAsLongAsItsNamespace(t *testing.T) {
 	expect(Gone, pods.Boot())
 }
 
-func TestAFolderThatCannotBeSeenSaysNothingOfItsPods(t *testing.T) {
+func TestPodsOfAMissingFolderAreUnknown(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "netns")
 	pods := newPods(t, folder)
 	record := attachment.Attachment{Netns: folder + "/pod", NetnsInode: 5}
-	if life, why := pods.Life(record, pods.Boot()); life != Unknown || !strings.Contains(why, folder) {
-		t.Errorf("life %d: %s", life, why)
+	if life, reason := pods.Life(record, pods.Boot()); life != Unknown || !strings.Contains(reason, folder) {
+		t.Errorf("life %d: %s", life, reason)
 	}
 }
 
-func TestOnlyAPodsNamespaceIsTaken(t *testing.T) {
+func TestIdentifyAcceptsOnlyPodNamespaces(t *testing.T) {
 	folder := t.TempDir()
 	plain := filepath.Join(folder, "plain")
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
@@ -68,20 +68,20 @@ func TestOnlyAPodsNamespaceIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := newPods(t, folder, "/proc")
-	for path, told := range map[string]string{
-		plain:                       "is no network namespace",
+	for path, content := range map[string]string{
+		plain:                       "is not a network namespace",
 		folder + "/missing":         "no such file",
 		folder + "/../etc/passwd":   "netns_folders",
 		"/etc/passwd":               "netns_folders",
 		"relative":                  "netns_folders",
-		folder + "/host":            "the host's own",
-		"/proc/self/ns/net":         "the host's own",
+		folder + "/host":            "the host's",
+		"/proc/self/ns/net":         "the host's",
 		"/proc/self/ns/mnt":         "",
 		folder + "x/" + "elsewhere": "netns_folders",
 	} {
 		inode, err := pods.Identify(path)
-		if err == nil || !strings.Contains(err.Error(), told) {
-			t.Errorf("%s: inode %d, %v; is to tell %q", path, inode, err, told)
+		if err == nil || !strings.Contains(err.Error(), content) {
+			t.Errorf("%s: inode %d, %v; want %q", path, inode, err, content)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// file is the YAML as it is written.
+// file is the YAML file as written.
 type file struct {
 	Node             string       `json:"node"`
 	StateFolder      string       `json:"state_folder"`
@@ -64,10 +64,10 @@ type tenantFields struct {
 	Kubeconfig string `json:"kubeconfig"`
 }
 
-// Defaults of the fields that may be left out.
+// Defaults and limits of the fields.
 const (
 	defaultStateFolder = "/var/lib/railwright"
-	// DefaultSocket is where the plugins look for railwrightd.
+	// DefaultSocket is the socket that the plugins connect to.
 	DefaultSocket           = "/run/railwright/railwrightd.sock"
 	defaultMetrics          = "127.0.0.1:9477"
 	defaultDatabase         = "/run/openvswitch/db.sock"
@@ -77,12 +77,12 @@ const (
 	defaultAdvertiseTimeout = "2s"
 	defaultConfirmTimeout   = "1s"
 	mostRails               = 64
-	// FRR's table-direct takes no higher one.
+	// highestTable is the limit of FRR's table-direct.
 	highestTable = 65535
 	mostRailName = 32
 )
 
-// problems found so far, in the file's order.
+// problems collects errors in the order of the file.
 type problems struct{ found []error }
 
 func (p *problems) add(where, format string, values ...any) {
@@ -93,7 +93,7 @@ func (f file) check() (Config, error) {
 	var wrong problems
 	config := Config{Node: orElse(f.Node, hostname()), AllowedUIDs: f.AllowedUIDs, NetnsFolders: f.NetnsFolders}
 	if len(validation.IsDNS1123Subdomain(config.Node)) > 0 {
-		wrong.add("node", "%.80q is no node's name; give the name that Kubernetes has for this node", config.Node)
+		wrong.add("node", "must be this node's name in Kubernetes, got %.80q", config.Node)
 	}
 	config.StateFolder = wrong.path("state_folder", orElse(f.StateFolder, defaultStateFolder), attachment.LongestPath)
 	config.Socket = wrong.path("socket", orElse(f.Socket, DefaultSocket), attachment.LongestSocket)
@@ -130,7 +130,7 @@ func (p *problems) openVSwitch(fields ovsFields) OpenVSwitch {
 
 func (p *problems) rails(written []railFields) []Rail {
 	if len(written) == 0 || len(written) > mostRails {
-		p.add("rails", "%d are given; give 1 to %d, one for each NIC of the GPU network", len(written), mostRails)
+		p.add("rails", "must have 1 to %d entries, one for each NIC of the GPU network, got %d", mostRails, len(written))
 		return nil
 	}
 	rails := make([]Rail, 0, len(written))
@@ -138,35 +138,35 @@ func (p *problems) rails(written []railFields) []Rail {
 	for i, fields := range written {
 		where := fmt.Sprintf("rails[%d]", i)
 		rails = append(rails, p.rail(where, fields))
-		for _, own := range []string{
+		for _, resource := range []string{
 			"name " + fields.Name, "interface " + fields.Bridge, "interface " + fields.Uplink,
 			fmt.Sprintf("table %d", fields.Table),
 		} {
-			if holder, taken := holders[own]; taken {
-				p.add(where, "%s is already of %s; each rail needs its own", own, holder)
+			if holder, taken := holders[resource]; taken {
+				p.add(where, "%s is already used by %s; each rail needs its own", resource, holder)
 			}
-			holders[own] = where
+			holders[resource] = where
 		}
 	}
-	p.routersOutside(rails)
+	p.checkRouters(rails)
 	return rails
 }
 
-// routersOutside of all pods' prefixes: a pod with the address of a leaf would take its BGP, and one with the address of
-// a router would be believed as that.
-func (p *problems) routersOutside(rails []Rail) {
+// checkRouters checks that no prefix of pods contains a leaf or a router: a pod with a leaf's address would take over
+// its BGP, and a pod with a router's address would be trusted as that router.
+func (p *problems) checkRouters(rails []Rail) {
 	for i, rail := range rails {
 		for _, other := range rails {
 			for _, prefix := range other.Prefixes {
 				if rail.Leaf.IsValid() && prefix.Contains(rail.Leaf) {
-					p.add(fmt.Sprintf("rails[%d].leaf", i), "%s lies in %s, the pods' prefix of rail %s; give the pods prefixes that hold no "+
-						"address of leaves and nodes", rail.Leaf, prefix, other.Name)
+					p.add(fmt.Sprintf("rails[%d].leaf", i), "%s must not be in %s, a prefix of pods of rail %s; use prefixes for pods without "+
+						"addresses of leaves and nodes", rail.Leaf, prefix, other.Name)
 					continue
 				}
 				for _, router := range rail.Routers {
 					if router.Overlaps(prefix) {
-						p.add(fmt.Sprintf("rails[%d].routers", i), "%s and %s, the pods' prefix of rail %s, overlap; give the routers' own "+
-							"addresses alone", router, prefix, other.Name)
+						p.add(fmt.Sprintf("rails[%d].routers", i), "%s must not overlap %s, a prefix of pods of rail %s; list only addresses "+
+							"of routers", router, prefix, other.Name)
 					}
 				}
 			}
@@ -176,14 +176,14 @@ func (p *problems) routersOutside(rails []Rail) {
 
 func (p *problems) rail(where string, fields railFields) Rail {
 	if len(fields.Name) > mostRailName || len(validation.IsDNS1123Label(fields.Name)) > 0 {
-		p.add(where+".name", "%.80q is none; give a short one like rail0, of a-z, 0-9 and -", fields.Name)
+		p.add(where+".name", "must be a short name like rail0, of a-z, 0-9 and -, got %.80q", fields.Name)
 	}
 	p.link(where+".bridge", fields.Bridge)
 	p.link(where+".uplink", fields.Uplink)
 	leaf := p.leaf(where+".leaf", fields.Leaf)
 	if fields.Table < 1 || fields.Table > highestTable || fields.Table >= 253 && fields.Table <= 255 {
-		p.add(where+".table", "%d cannot be used; give the number of a routing table that nobody else uses, 1 to "+
-			"%d, not 253 to 255, and the same one in FRR's `redistribute table-direct`", fields.Table, highestTable)
+		p.add(where+".table", "must be an unused routing table, 1 to "+
+			"%d except 253 to 255, and the same as in FRR's `redistribute table-direct`, got %d", highestTable, fields.Table)
 	}
 	rail := Rail{
 		Rail: plan.Rail{
@@ -196,7 +196,7 @@ func (p *problems) rail(where string, fields railFields) Rail {
 	rail.Routers = p.routers(where+".routers", fields.Routers, leaf)
 	rail.Marking = p.marking(where+".dscp", fields.DSCP)
 	if fields.MaxPrefixes < 0 {
-		p.add(where+".max_prefixes", "%d is below 0; give one below the leaf's maximum-prefix", fields.MaxPrefixes)
+		p.add(where+".max_prefixes", "must be at least 0 and below the leaf's maximum-prefix, got %d", fields.MaxPrefixes)
 	}
 	if rail.MaxPrefixes == 0 {
 		rail.MaxPrefixes = defaultMaxPrefixes
@@ -206,15 +206,15 @@ func (p *problems) rail(where string, fields railFields) Rail {
 
 func (p *problems) link(where, name string) {
 	if !attachment.IsLink(name) {
-		p.add(where, "%.80q is no interface's name; `ip link` lists them", name)
+		p.add(where, "must be an interface name, got %.80q; `ip link` lists them", name)
 	}
 }
 
-// addresses that pods may have: the prefixes, and the families of them unless these are named.
+// addresses sets the prefixes of pods and their families. Without families, those of the prefixes apply.
 func (p *problems) addresses(where string, fields railFields, rail *Rail) {
 	rail.IPv4, rail.IPv6 = p.families(where+".families", fields.Families)
 	if len(fields.Prefixes) == 0 {
-		p.add(where+".prefixes", "none is given; give those that IPAM takes the pods' addresses from: no other route "+
+		p.add(where+".prefixes", "must not be empty; list the prefixes that IPAM assigns from, because no other route "+
 			"is announced")
 	}
 	var ipv4, ipv6 bool
@@ -227,7 +227,7 @@ func (p *problems) addresses(where string, fields railFields, rail *Rail) {
 	if len(fields.Families) == 0 {
 		rail.IPv4, rail.IPv6 = ipv4, ipv6
 	} else if rail.IPv4 && !ipv4 || rail.IPv6 && !ipv6 {
-		p.add(where+".families", "%v holds a family that no prefix is of; give a prefix of it, or leave families out",
+		p.add(where+".families", "%v must have a prefix for each family; add a prefix, or leave families out",
 			fields.Families)
 	}
 }
@@ -238,20 +238,20 @@ func (p *problems) leaf(where, text string) netip.Addr {
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil || !address.IsGlobalUnicast() || address.Is4In6() {
-		p.add(where, "%.80q is no leaf's address; give that of the BGP peer, or `unnumbered`", text)
+		p.add(where, "must be the address of the BGP peer or `unnumbered`, got %.80q", text)
 	}
 	return address
 }
 
-func (p *problems) families(where string, given []string) (ipv4, ipv6 bool) {
-	for _, family := range given {
+func (p *problems) families(where string, names []string) (ipv4, ipv6 bool) {
+	for _, family := range names {
 		switch family {
 		case "ipv4":
 			ipv4 = true
 		case "ipv6":
 			ipv6 = true
 		default:
-			p.add(where, "%.80q is no family; give ipv4, ipv6 or both", family)
+			p.add(where, "must be ipv4, ipv6 or both, got %.80q", family)
 		}
 	}
 	return ipv4, ipv6
@@ -261,11 +261,11 @@ func (p *problems) prefix(where, text string) (netip.Prefix, bool) {
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		p.add(where, "%.80q is no prefix; give one like 10.1.0.0/16", text)
+		p.add(where, "must be a prefix like 10.1.0.0/16, got %.80q", text)
 	case prefix != prefix.Masked():
-		p.add(where, "%s has bits set behind its length; did you mean %s?", prefix, prefix.Masked())
+		p.add(where, "must not have host bits, got %s; did you mean %s?", prefix, prefix.Masked())
 	case prefix.Addr().Is4In6() || prefix.Bits() == 0:
-		p.add(where, "%s cannot be the pods'; give the prefix that their addresses come from", prefix)
+		p.add(where, "must be a prefix of pods' addresses, got %s", prefix)
 	default:
 		return prefix, true
 	}
@@ -275,11 +275,11 @@ func (p *problems) prefix(where, text string) (netip.Prefix, bool) {
 func (p *problems) frr(fields frrFields) FRR {
 	frr := FRR{Backend: Backend(orElse(fields.Backend, string(KernelTable))), ASN: fields.ASN}
 	if frr.Backend != KernelTable && frr.Backend != Vty {
-		p.add("frr.backend", "%.80q is none; give %s (FRR 10) or %s (older)", fields.Backend, KernelTable, Vty)
+		p.add("frr.backend", "must be %s (FRR 10) or %s (older), got %.80q", KernelTable, Vty, fields.Backend)
 	}
 	frr.BGPSocket = p.path("frr.bgp_socket", orElse(fields.BGPSocket, defaultBGPSocket), attachment.LongestSocket)
 	if frr.Backend == Vty && frr.ASN == 0 {
-		p.add("frr.asn", "it is missing; with the backend %s give that of FRR's `router bgp`", Vty)
+		p.add("frr.asn", "required by the backend %s; use the AS of FRR's `router bgp`", Vty)
 	}
 	return frr
 }
@@ -298,8 +298,8 @@ func (p *problems) tenants(fields tenantFields) Tenants {
 			tenants.Kubeconfig = p.path("tenants.kubeconfig", fields.Kubeconfig, attachment.LongestPath)
 		}
 	default:
-		p.add("tenants.kind", "%.80q is none; give %s, or %s for nodes that share a folder, or %s for one node alone",
-			fields.Kind, Kubernetes, Folder, Local)
+		p.add("tenants.kind", "must be %s, %s for nodes that share a folder, or %s for a single node, got %.80q",
+			Kubernetes, Folder, Local, fields.Kind)
 	}
 	return tenants
 }
@@ -307,14 +307,14 @@ func (p *problems) tenants(fields tenantFields) Tenants {
 func (p *problems) metrics(text string) netip.AddrPort {
 	address, err := netip.ParseAddrPort(text)
 	if err != nil || address.Port() == 0 {
-		p.add("metrics", "%.80q is no address and port; give one like %s", text, defaultMetrics)
+		p.add("metrics", "must be an address and port like %s, got %.80q", defaultMetrics, text)
 	}
 	return address
 }
 
 func (p *problems) path(where, text string, longest int) string {
 	if !filepath.IsAbs(text) || len(text) > longest || strings.ContainsRune(text, 0) {
-		p.add(where, "%.120q cannot be used; give a path that starts with / and has at most %d bytes", text, longest)
+		p.add(where, "must be an absolute path of at most %d bytes, got %.120q", longest, text)
 	}
 	return filepath.Clean(text)
 }
@@ -322,7 +322,7 @@ func (p *problems) path(where, text string, longest int) string {
 func (p *problems) duration(where, text string) time.Duration {
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration < 10*time.Millisecond || duration > time.Minute {
-		p.add(where, "%.80q cannot be used; give a time like 2s, from 10ms to 1m", text)
+		p.add(where, "must be a time from 10ms to 1m, like 2s, got %.80q", text)
 	}
 	return duration
 }

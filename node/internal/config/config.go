@@ -1,5 +1,5 @@
-// Package config reads railwrightd's one YAML file. What is wrong is told with the field, the value seen and the next
-// step, all of it at once; a field that is not known is refused, with the nearest that is.
+// Package config reads railwrightd's YAML file. It reports all errors at once, each with the field, the value and the
+// next step. It refuses unknown fields and suggests the nearest known one.
 package config
 
 import (
@@ -16,9 +16,9 @@ import (
 
 const mostBytes = 1 << 20
 
-// Config is what the file says, checked, with the defaults filled in.
+// Config is the validated file with its defaults.
 type Config struct {
-	// Node is this machine's name among the others.
+	// Node is this node's name.
 	Node         string
 	StateFolder  string
 	Socket       string
@@ -26,43 +26,46 @@ type Config struct {
 	Metrics      netip.AddrPort
 	NetnsFolders []string
 	Rails        []Rail
-	// RetiredRails are no more in the file, but hold attachments, or did.
+	// RetiredRails are no longer in the file, but have or had attachments.
 	RetiredRails []Rail
 	OpenVSwitch  OpenVSwitch
 	FRR          FRR
 	Tenants      Tenants
-	// AdvertiseTimeout bounds how long an ADD waits until the leaf has been sent its routes.
+	// AdvertiseTimeout is how long an ADD waits until its routes were sent to the leaf.
 	AdvertiseTimeout time.Duration
-	// ForwardTimeout bounds how long an ADD waits until the leaf has sent a packet for the pod here; 0: it does not wait.
+	// ForwardTimeout is how long an ADD waits until the leaf has sent a packet for the pod. 0 means that it does not
+	// wait.
 	ForwardTimeout time.Duration
-	// ConfirmTimeout bounds how long an ADD waits for the other nodes to let the new address in.
+	// ConfirmTimeout is how long an ADD waits for the other nodes to accept the new address.
 	ConfirmTimeout time.Duration
 }
 
-// Rail is one NIC with its bridge and its leaf.
+// Rail is a NIC with its bridge and its leaf.
 type Rail struct {
 	plan.Rail
-	// Leaf's address; not valid for BGP unnumbered.
+	// Leaf is the leaf's address. It is invalid for unnumbered BGP.
 	Leaf netip.Addr
-	// IPv4 and IPv6 are the families that pods may have addresses of.
+	// IPv4 and IPv6 are the families that pods may use.
 	IPv4, IPv6 bool
-	// Prefixes that pods' addresses are in: what FRR's filter lets out.
+	// Prefixes contain the pods' addresses. FRR's filter permits the same.
 	Prefixes []netip.Prefix
-	// MaxPrefixes that are announced at most; below the leaf's maximum-prefix, which would end the whole session.
+	// MaxPrefixes limits the announced prefixes. It must stay below the leaf's maximum-prefix, which would end the
+	// whole session.
 	MaxPrefixes int
-	// Retired: out of the configuration. It takes no new attachment, and is forgotten once it has none.
+	// Retired reports that the rail is not configured any more. It takes no new attachment, and is forgotten once it
+	// has none.
 	Retired bool
 }
 
-// EveryRail that may have something programmed: those configured, and then those retired.
+// EveryRail returns all rails that may have flows or routes: first the configured, then the retired ones.
 func (c Config) EveryRail() []Rail { return slices.Concat(c.Rails, c.RetiredRails) }
 
-// Carries says whether pods may have the address on this rail.
+// Carries reports whether pods may have addresses of this family on the rail.
 func (r Rail) Carries(address netip.Addr) bool {
 	return address.Is4() && r.IPv4 || address.Is6() && r.IPv6
 }
 
-// Allows says whether the address is in the pods' prefixes.
+// Allows reports whether the address is in the pods' prefixes.
 func (r Rail) Allows(address netip.Addr) bool {
 	for _, prefix := range r.Prefixes {
 		if prefix.Contains(address) {
@@ -72,54 +75,54 @@ func (r Rail) Allows(address netip.Addr) bool {
 	return false
 }
 
-// OpenVSwitch says where its sockets are.
+// OpenVSwitch locates Open vSwitch's sockets.
 type OpenVSwitch struct {
-	// Database is a unix socket's path.
+	// Database is the path of the database's unix socket.
 	Database string
 	// Management is the folder of BRIDGE.mgmt.
 	Management string
 }
 
-// Backend is how routes get to FRR.
+// Backend selects how routes enter FRR.
 type Backend string
 
-// The backends.
+// The supported backends.
 const (
 	KernelTable Backend = "kernel-table"
 	Vty         Backend = "vty"
 )
 
-// FRR says how to speak with it.
+// FRR configures the connection to FRR.
 type FRR struct {
 	Backend Backend
-	// BGPSocket is bgpd.vty's path.
+	// BGPSocket is the path of bgpd.vty.
 	BGPSocket string
-	// ASN of this node; needed by the backend vty alone.
+	// ASN is this node's AS number. Only the backend vty needs it.
 	ASN uint32
 }
 
-// Kind of tenant directory.
+// Kind is a kind of tenant directory.
 type Kind string
 
-// The kinds.
+// The supported kinds.
 const (
 	Local      Kind = "local"
 	Folder     Kind = "folder"
 	Kubernetes Kind = "kubernetes"
 )
 
-// Tenants says where it is written who belongs to whom.
+// Tenants configures the tenant directory.
 type Tenants struct {
 	Kind Kind
-	// Folder that all nodes share; for the kind folder.
+	// Folder is shared by all nodes. Only the kind folder uses it.
 	Folder string
-	// File of tenants and peerings for the kind local; empty: each namespace is a tenant of its own.
+	// File lists tenants and peerings for the kind local. If empty, each namespace is a tenant.
 	File string
-	// Kubeconfig for the kind kubernetes; empty: the pod's own service account.
+	// Kubeconfig is for the kind kubernetes. If empty, the pod's service account is used.
 	Kubeconfig string
 }
 
-// Read the file. A node's name that is not empty goes before the one in the file, which many nodes may share.
+// Read reads the file. A non-empty node overrides the name in the file, which many nodes can share.
 func Read(path, node string) (Config, error) {
 	content, err := readBounded(path)
 	if err != nil {
@@ -132,10 +135,10 @@ func Read(path, node string) (Config, error) {
 	return config, nil
 }
 
-// Parse the text of a file; node as Read has it.
+// Parse parses the text of a file. node is as in Read.
 func Parse(content []byte, node string) (Config, error) {
 	var written file
-	if err := strictly(content, &written); err != nil {
+	if err := unmarshalStrict(content, &written); err != nil {
 		return Config{}, err
 	}
 	written.Node = orElse(node, written.Node)
@@ -145,14 +148,14 @@ func Parse(content []byte, node string) (Config, error) {
 func readBounded(path string) ([]byte, error) {
 	opened, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("the configuration cannot be read: %w; give its path with --config", err)
+		return nil, fmt.Errorf("read configuration: %w; set its path with --config", err)
 	}
 	content, err := io.ReadAll(io.LimitReader(opened, mostBytes+1))
 	if err := errors.Join(err, opened.Close()); err != nil {
-		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	if len(content) > mostBytes {
-		return nil, fmt.Errorf("%s has more than %d bytes; is it railwrightd's configuration?", path, mostBytes)
+		return nil, fmt.Errorf("%s must have at most %d bytes; check that it is railwrightd's configuration", path, mostBytes)
 	}
 	return content, nil
 }

@@ -41,7 +41,7 @@ frr: {backend: vty, bgp_socket: /run/frr2/bgpd.vty, asn: 65001}
 tenants: {kind: folder, folder: /mnt/tenants}
 `
 
-func TestASmallFileIsFilledWithDefaults(t *testing.T) {
+func TestDefaultsAreFilledIn(t *testing.T) {
 	config, err := Parse([]byte(small), "")
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestASmallFileIsFilledWithDefaults(t *testing.T) {
 	}
 }
 
-func TestALargeFileIsReadWhole(t *testing.T) {
+func TestAllFieldsAreRead(t *testing.T) {
 	config, err := Parse([]byte(large), "gpu-9")
 	if err != nil {
 		t.Fatal(err)
@@ -67,10 +67,10 @@ func TestALargeFileIsReadWhole(t *testing.T) {
 	}
 	if rail.Allows(netip.MustParseAddr("10.2.0.1")) || rail.Carries(netip.MustParseAddr("fd00:1::1")) ||
 		!rail.Allows(netip.MustParseAddr("10.1.2.3")) {
-		t.Error("prefixes and families are not kept")
+		t.Error("prefixes or families are wrong")
 	}
 	if second := config.Rails[1]; second.IPv4 || !second.IPv6 {
-		t.Errorf("the families are those of the prefixes: %+v", second)
+		t.Errorf("want the families of the prefixes: %+v", second)
 	}
 	if config.Node != "gpu-9" || config.StateFolder != "/srv/railwright" || config.OpenVSwitch.Database != "/run/ovs/db.sock" ||
 		config.FRR != (FRR{Vty, "/run/frr2/bgpd.vty", 65001}) || config.ConfirmTimeout != 3*time.Second ||
@@ -79,70 +79,70 @@ func TestALargeFileIsReadWhole(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsToldWithTheValueAndTheNextStep(t *testing.T) {
-	for _, wrong := range []struct{ old, changed, told, next string }{
+func TestErrorsNameTheValueAndTheNextStep(t *testing.T) {
+	for _, wrong := range []struct{ old, changed, want, next string }{
 		{"table: 210\n  families", "tabel: 210\n  families", `"rails[0].tabel"`, `did you mean "table"`},
 		{"tenants:", "tennants:", `"tennants"`, `did you mean "tenants"`},
 		{"backend: vty", "bakend: vty", `"frr.bakend"`, `did you mean "backend"`},
 		{"name: rail0", "name: rail0\n  name: rail9", `key "name" already set`, ""},
-		{"table: 210\n  families", "table: 254\n  families", "rails[0].table: 254", "that nobody else uses"},
-		{"table: 210\n  families", "table: two\n  families", "a string is there", "a whole number is wanted"},
-		{"table: 211", "table: 210", "rails[1]: table 210 is already of rails[0]", "each rail needs its own"},
-		{"name: rail1", "name: rail0", "name rail0 is already of rails[0]", "each rail needs its own"},
-		{"uplink: p1", "uplink: br0", "interface br0 is already of rails[0]", "each rail needs its own"},
-		{"uplink: p1", `uplink: "p1;reboot"`, `rails[1].uplink: "p1;reboot"`, "`ip link` lists them"},
-		{"bridge: br1", `bridge: "../x"`, `rails[1].bridge: "../x"`, "`ip link` lists them"},
-		{"leaf: 192.0.2.1", "leaf: 224.0.0.5", `rails[0].leaf: "224.0.0.5"`, "unnumbered"},
-		{"families: [ipv4]", "families: [inet]", `rails[0].families: "inet"`, "ipv4, ipv6 or both"},
-		{"10.1.0.0/16", "10.1.0.1/16", "10.1.0.1/16 has bits set", "10.1.0.0/16"},
-		{"10.1.0.0/16", "0.0.0.0/0", "0.0.0.0/0 cannot be the pods'", "the prefix that their addresses come from"},
-		{`prefixes: ["fd00:2::/48"]`, "prefixes: []", "rails[1].prefixes: none is given", "IPAM"},
-		{"families: [ipv4]\n  prefixes: [10.1.0.0/16, ", "families: [ipv4]\n  prefixes: [", "[ipv4] holds a family that no prefix is of", "leave families out"},
-		{"keep_ttl: true", "routers: [10.1.2.0/24]", "rails[0].routers: 10.1.2.0/24 and 10.1.0.0/16", "own addresses alone"},
-		{"keep_ttl: true", "routers: [192.0.2.1]", `rails[0].routers[0]: "192.0.2.1" is no prefix`, "192.0.2.1/32"},
-		{"keep_ttl: true", "dscp: {rewrite: 64}", "rails[0].dscp.rewrite: 64 is no DSCP", "0 to 63"},
-		{"keep_ttl: true", "dscp: {allow: [0, -1]}", "rails[0].dscp.allow[1]: -1 is no DSCP", "0 to 63"},
-		{"keep_ttl: true", "dscp: {rewrite: 26, allow: [0]}", "rails[0].dscp: give either rewrite", "leave dscp out"},
-		{"keep_ttl: true", "dscp: {}", "rails[0].dscp: give either rewrite", "leave dscp out"},
-		{"max_prefixes: 100", "max_prefixes: -1", "max_prefixes: -1 is below 0", "maximum-prefix"},
-		{"kind: folder", "kind: consul", `tenants.kind: "consul"`, "give kubernetes"},
-		{"folder: /mnt", "folder: mnt", `tenants.folder: "mnt/tenants"`, "a path that starts with /"},
-		{"asn: 65001", "asn: 0", "frr.asn: it is missing", "router bgp"},
-		{"asn: 65001", "asn: 4294967296", "frr.asn: a number 4294967296", "a whole number"},
-		{"backend: vty", "backend: frr", `frr.backend: "frr"`, "kernel-table"},
-		{`"[::1]:9000"`, "nine", `metrics: "nine"`, "127.0.0.1:9477"},
-		{"500ms", "1h", `advertise_timeout: "1h"`, "from 10ms to 1m"},
-		{"forward_timeout: 1s", "forward_timeout: 0s", `forward_timeout: "0s"`, "from 10ms to 1m"},
+		{"table: 210\n  families", "table: 254\n  families", "rails[0].table: must be an unused routing table", "got 254"},
+		{"table: 210\n  families", "table: two\n  families", "must be a whole number", "got a string"},
+		{"table: 211", "table: 210", "rails[1]: table 210 is already used by rails[0]", "each rail needs its own"},
+		{"name: rail1", "name: rail0", "name rail0 is already used by rails[0]", "each rail needs its own"},
+		{"uplink: p1", "uplink: br0", "interface br0 is already used by rails[0]", "each rail needs its own"},
+		{"uplink: p1", `uplink: "p1;reboot"`, `rails[1].uplink: must be an interface name, got "p1;reboot"`, "`ip link` lists them"},
+		{"bridge: br1", `bridge: "../x"`, `rails[1].bridge: must be an interface name, got "../x"`, "`ip link` lists them"},
+		{"leaf: 192.0.2.1", "leaf: 224.0.0.5", `got "224.0.0.5"`, "unnumbered"},
+		{"families: [ipv4]", "families: [inet]", `got "inet"`, "ipv4, ipv6 or both"},
+		{"10.1.0.0/16", "10.1.0.1/16", "must not have host bits, got 10.1.0.1/16", "10.1.0.0/16"},
+		{"10.1.0.0/16", "0.0.0.0/0", "got 0.0.0.0/0", "must be a prefix of pods' addresses"},
+		{`prefixes: ["fd00:2::/48"]`, "prefixes: []", "rails[1].prefixes: must not be empty", "IPAM"},
+		{"families: [ipv4]\n  prefixes: [10.1.0.0/16, ", "families: [ipv4]\n  prefixes: [", "[ipv4] must have a prefix for each family", "leave families out"},
+		{"keep_ttl: true", "routers: [10.1.2.0/24]", "rails[0].routers: 10.1.2.0/24 must not overlap 10.1.0.0/16", "only addresses of routers"},
+		{"keep_ttl: true", "routers: [192.0.2.1]", `got "192.0.2.1"`, "192.0.2.1/32"},
+		{"keep_ttl: true", "dscp: {rewrite: 64}", "rails[0].dscp.rewrite: must be a DSCP of 0 to 63, got 64", "0 to 63"},
+		{"keep_ttl: true", "dscp: {allow: [0, -1]}", "rails[0].dscp.allow[1]: must be a DSCP of 0 to 63, got -1", "0 to 63"},
+		{"keep_ttl: true", "dscp: {rewrite: 26, allow: [0]}", "rails[0].dscp: must have either rewrite", "leave dscp out"},
+		{"keep_ttl: true", "dscp: {}", "rails[0].dscp: must have either rewrite", "leave dscp out"},
+		{"max_prefixes: 100", "max_prefixes: -1", "maximum-prefix, got -1", "maximum-prefix"},
+		{"kind: folder", "kind: consul", `got "consul"`, "tenants.kind: must be kubernetes"},
+		{"folder: /mnt", "folder: mnt", `got "mnt/tenants"`, "tenants.folder: must be an absolute path"},
+		{"asn: 65001", "asn: 0", "frr.asn: required by the backend vty", "router bgp"},
+		{"asn: 65001", "asn: 4294967296", "frr.asn: must be a whole number", "got a number 4294967296"},
+		{"backend: vty", "backend: frr", `got "frr"`, "kernel-table"},
+		{`"[::1]:9000"`, "nine", `got "nine"`, "127.0.0.1:9477"},
+		{"500ms", "1h", `got "1h"`, "from 10ms to 1m"},
+		{"forward_timeout: 1s", "forward_timeout: 0s", `got "0s"`, "from 10ms to 1m"},
 		{"/run/rw/d.sock", "/" + strings.Repeat("s", 120), "socket: ", "at most 107 bytes"},
-		{"node: gpu-1", "node: Gpu_1", `node: "Gpu_1"`, "Kubernetes"},
-		{"node: gpu-1", "node: gpu..1", `node: "gpu..1"`, "Kubernetes"},
-		{"name: rail1", "name: " + strings.Repeat("a", 33), "rails[1].name: ", "a short one"},
-		{large, "42", "it has no fields", "`rails`"},
-		{large, "a: [", "it is not YAML", ""},
-		{large, "rails: []\ntenants: {kind: local}", "rails: 0 are given", "one for each NIC"},
+		{"node: gpu-1", "node: Gpu_1", `got "Gpu_1"`, "Kubernetes"},
+		{"node: gpu-1", "node: gpu..1", `got "gpu..1"`, "Kubernetes"},
+		{"name: rail1", "name: " + strings.Repeat("a", 33), "rails[1].name: ", "a short name"},
+		{large, "42", "configuration must have fields", "`rails`"},
+		{large, "a: [", "parse YAML", ""},
+		{large, "rails: []\ntenants: {kind: local}", "rails: must have 1 to 64 entries", "got 0"},
 	} {
 		text := strings.Replace(large, wrong.old, wrong.changed, 1)
 		if text == large {
-			t.Fatalf("%q is not in the example", wrong.old)
+			t.Fatalf("%q is missing from the example", wrong.old)
 		}
 		_, err := Parse([]byte(text), "")
-		if err == nil || !strings.Contains(err.Error(), wrong.told) || !strings.Contains(err.Error(), wrong.next) {
-			t.Errorf("%q: %v\nis to tell %q and %q", wrong.changed, err, wrong.told, wrong.next)
+		if err == nil || !strings.Contains(err.Error(), wrong.want) || !strings.Contains(err.Error(), wrong.next) {
+			t.Errorf("%q: %v\nwant %q and %q", wrong.changed, err, wrong.want, wrong.next)
 		}
 	}
 }
 
-func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
+func TestAllErrorsAreReportedTogether(t *testing.T) {
 	text := strings.NewReplacer("table: 210", "table: 0", "p1", "p 1", "kind: folder", "kind: none").Replace(large)
 	_, err := Parse([]byte(text), "")
-	for _, told := range []string{"rails[0].table", "rails[1].uplink", "tenants.kind"} {
-		if err == nil || !strings.Contains(err.Error(), told) {
-			t.Errorf("%s is not told: %v", told, err)
+	for _, field := range []string{"rails[0].table", "rails[1].uplink", "tenants.kind"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not reported: %v", field, err)
 		}
 	}
 }
 
-func TestErrorsAreInTheOrderOfTheFile(t *testing.T) {
+func TestErrorsAreInFileOrder(t *testing.T) {
 	_, err := Parse([]byte(`
 node: Gpu_1
 state_folder: lib
@@ -158,22 +158,22 @@ advertise_timeout: 1h
 forward_timeout: 1h
 confirm_timeout: 1h`), "")
 	if err == nil {
-		t.Fatal("nothing is wrong")
+		t.Fatal("want an error")
 	}
-	var told []string
+	var reported []string
 	for line := range strings.Lines(err.Error()) {
 		field, _, _ := strings.Cut(line, ": ")
-		told = append(told, strings.TrimPrefix(field, "rails[0]."))
+		reported = append(reported, strings.TrimPrefix(field, "rails[0]."))
 	}
 	const want = "node state_folder socket metrics netns_folders[0] netns_folders[1] name bridge uplink leaf table families " +
 		"prefixes[0] max_prefixes openvswitch.database openvswitch.management frr.backend frr.bgp_socket tenants.kind " +
 		"advertise_timeout forward_timeout confirm_timeout"
-	if strings.Join(told, " ") != want {
-		t.Errorf("told %q", told)
+	if strings.Join(reported, " ") != want {
+		t.Errorf("got %q", reported)
 	}
 }
 
-func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
+func TestReadErrorsNameTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "railwrightd.yaml")
 	if _, err := Read(path, ""); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("missing file: %v", err)
@@ -181,7 +181,7 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, mostBytes+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path, ""); err == nil || !strings.Contains(err.Error(), "more than") {
+	if _, err := Read(path, ""); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("long file: %v", err)
 	}
 	if err := os.WriteFile(path, []byte(small), 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// marking is what becomes of the DSCP of pods; left out, it is trusted.
+// marking is the treatment of the DSCP of pods' packets. Without it, the DSCP is trusted.
 type marking struct {
 	Rewrite *int  `json:"rewrite"`
 	Allow   []int `json:"allow"`
@@ -24,8 +24,8 @@ func (p *problems) marking(where string, written *marking) plan.Marking {
 		return plan.Marking{}
 	}
 	if (written.Rewrite != nil) == (len(written.Allow) > 0) {
-		p.add(where, "give either rewrite: DSCP, which every packet of a pod gets, or allow: [DSCP, ...], beside which all is "+
-			"refused; leave dscp out to trust the pods")
+		p.add(where, "must have either rewrite: DSCP, set in every packet of a pod, or allow: [DSCP, ...], which refuses "+
+			"all others; leave dscp out to trust the pods")
 		return plan.Marking{}
 	}
 	if written.Rewrite != nil {
@@ -43,16 +43,16 @@ func (p *problems) marking(where string, written *marking) plan.Marking {
 
 func (p *problems) dscp(where string, number int) uint8 {
 	if number < 0 || number > highestDSCP {
-		p.add(where, "%d is no DSCP; give one of 0 to %d", number, highestDSCP)
+		p.add(where, "must be a DSCP of 0 to %d, got %d", highestDSCP, number)
 		return 0
 	}
 	return uint8(number)
 }
 
-// routers whose errors reach pods: those that are given, or else the leaf.
+// routers returns the routers whose errors reach pods: the configured ones, or else the leaf.
 func (p *problems) routers(where string, written []string, leaf netip.Addr) []netip.Prefix {
 	if len(written) > mostRouters {
-		p.add(where, "%d are given, at most %d; give prefixes that hold more of the fabric's addresses", len(written), mostRouters)
+		p.add(where, "must have at most %d entries, got %d; use larger prefixes", mostRouters, len(written))
 		return nil
 	}
 	var routers []netip.Prefix
@@ -60,8 +60,8 @@ func (p *problems) routers(where string, written []string, leaf netip.Addr) []ne
 		prefix, err := netip.ParsePrefix(text)
 		switch {
 		case err != nil || prefix != prefix.Masked() || prefix.Bits() == 0 || prefix.Addr().Is4In6():
-			p.add(fmt.Sprintf("%s[%d]", where, i), "%.80q is no prefix of routers; give one like 192.0.2.1/32 that holds addresses of "+
-				"the fabric alone", text)
+			p.add(fmt.Sprintf("%s[%d]", where, i), "must be a prefix like 192.0.2.1/32 with addresses of "+
+				"the fabric only, got %.80q", text)
 		case !slices.Contains(routers, prefix):
 			routers = append(routers, prefix)
 		}

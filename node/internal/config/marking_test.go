@@ -8,7 +8,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-func TestMarkingAndRoutersAreAsWritten(t *testing.T) {
+func TestMarkingAndRoutersAreParsed(t *testing.T) {
 	for written, want := range map[string]struct {
 		marking plan.Marking
 		routers string

@@ -9,12 +9,12 @@ import (
 	"railwright/node/internal/durable"
 )
 
-// remembered is the file of the rails that may have flows and routes of ours on this node.
+// remembered is the file of the rails that may have flows and routes on this node.
 type remembered struct {
 	Rails []Rail `json:"rails"`
 }
 
-// RecallRails that RememberRails wrote; none where it never did.
+// RecallRails returns the rails that RememberRails wrote, or none if there is no file.
 func RecallRails(path string) ([]Rail, error) {
 	content, err := durable.ReadSummed(path, mostBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -25,26 +25,27 @@ func RecallRails(path string) ([]Rail, error) {
 		err = json.Unmarshal(content, &held)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("which rails this node served before cannot be told: %w; if none was taken out of the "+
+		return nil, fmt.Errorf("read the rails of this node: %w; if no rail was removed from the "+
 			"configuration, delete %s", err, path)
 	}
 	return held.Rails, nil
 }
 
-// RememberRails before anything is programmed for them, so that what is taken out of the configuration can be undone.
+// RememberRails must be called before anything is programmed for the rails, so that rails that leave the configuration
+// can be undone.
 func RememberRails(path string, rails []Rail) error {
 	content, err := json.Marshal(remembered{rails})
 	if err == nil {
 		err = durable.WriteSummed(path, content)
 	}
 	if err != nil {
-		return fmt.Errorf("the rails of this node cannot be written down: %w", err)
+		return fmt.Errorf("save the rails of this node: %w", err)
 	}
 	return nil
 }
 
-// Retired says which of the rails that this node served before the configuration has no more. What is theirs is served
-// until its DEL. A rail that holds attachments may not be made another one under them: that is an error.
+// Retired returns the rails that this node served before and that are no longer configured. Their attachments are
+// served until their DEL. A rail with attachments must not be reconfigured: that is an error.
 func (c Config) Retired(before []Rail, holds func(rail string) bool) ([]Rail, error) {
 	var retired []Rail
 	var wrong []error
@@ -56,15 +57,15 @@ func (c Config) Retired(before []Rail, holds func(rail string) bool) ([]Rail, er
 			old.Retired = true
 			retired = append(retired, old)
 		case holds(old.Name):
-			wrong = append(wrong, fmt.Errorf("rail %s has attachments on bridge %s with table %d, and %s; leave it as it was until "+
-				"its pods are gone, or give the new rail a name, a bridge and a table of its own", old.Name, old.Bridge, old.Table,
+			wrong = append(wrong, fmt.Errorf("rail %s has attachments on bridge %s with table %d, but %s; keep it unchanged until "+
+				"its pods are gone, or give the new rail its own name, bridge and table", old.Name, old.Bridge, old.Table,
 				clash))
 		}
 	}
 	return retired, errors.Join(wrong...)
 }
 
-// successor of a rail: the same in the configuration, or what has taken something from it.
+// successor reports whether the rail is configured unchanged, or what the configuration changed about it.
 func (c Config) successor(old Rail) (clash string, same bool) {
 	for _, rail := range c.Rails {
 		if rail.Name == old.Name && rail.Bridge == old.Bridge && rail.Table == old.Table {

@@ -11,18 +11,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// strictly reads YAML into a struct: no field twice, none that is not known, each of its type.
-func strictly(content []byte, into any) error {
+// unmarshalStrict parses YAML into a struct. It refuses duplicate and unknown fields and wrong types.
+func unmarshalStrict(content []byte, into any) error {
 	asJSON, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {
-		return fmt.Errorf("it is not YAML as it should be: %w", err)
+		return fmt.Errorf("parse YAML: %w", err)
 	}
 	var loose any
 	if err := json.Unmarshal(asJSON, &loose); err != nil {
-		return fmt.Errorf("it is not YAML as it should be: %w", err)
+		return fmt.Errorf("parse YAML: %w", err)
 	}
 	if _, isMap := loose.(map[string]any); !isMap {
-		return errors.New("it has no fields; `rails` and `tenants` are needed at least")
+		return errors.New("configuration must have fields, at least `rails` and `tenants`")
 	}
 	if err := errors.Join(unknownFields(loose, reflect.TypeOf(into).Elem(), "")...); err != nil {
 		return err
@@ -30,39 +30,39 @@ func strictly(content []byte, into any) error {
 	err = json.Unmarshal(asJSON, into)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("%s: a %s is there, %s is wanted", wrong.Field, wrong.Value, typeWord(wrong.Type))
+		return fmt.Errorf("%s: must be %s, got a %s", wrong.Field, typeWord(wrong.Type), wrong.Value)
 	}
 	return err
 }
 
-func unknownFields(value any, wanted reflect.Type, path string) []error {
+func unknownFields(value any, want reflect.Type, path string) []error {
 	switch value := value.(type) {
 	case map[string]any:
-		if wanted.Kind() == reflect.Pointer {
-			wanted = wanted.Elem()
+		if want.Kind() == reflect.Pointer {
+			want = want.Elem()
 		}
-		if wanted.Kind() != reflect.Struct {
+		if want.Kind() != reflect.Struct {
 			return nil
 		}
-		return unknownIn(value, wanted, path)
+		return unknownIn(value, want, path)
 	case []any:
-		if wanted.Kind() != reflect.Slice {
+		if want.Kind() != reflect.Slice {
 			return nil
 		}
 		var found []error
 		for i, element := range value {
-			found = append(found, unknownFields(element, wanted.Elem(), fmt.Sprintf("%s[%d]", path, i))...)
+			found = append(found, unknownFields(element, want.Elem(), fmt.Sprintf("%s[%d]", path, i))...)
 		}
 		return found
 	}
 	return nil
 }
 
-func unknownIn(value map[string]any, wanted reflect.Type, path string) []error {
+func unknownIn(value map[string]any, want reflect.Type, path string) []error {
 	known := map[string]reflect.Type{}
-	for field := range wanted.NumField() {
-		name, _, _ := strings.Cut(wanted.Field(field).Tag.Get("json"), ",")
-		known[name] = wanted.Field(field).Type
+	for field := range want.NumField() {
+		name, _, _ := strings.Cut(want.Field(field).Tag.Get("json"), ",")
+		known[name] = want.Field(field).Type
 	}
 	var found []error
 	for _, name := range sortedKeys(value) {
@@ -70,7 +70,7 @@ func unknownIn(value map[string]any, wanted reflect.Type, path string) []error {
 		if field, isKnown := known[name]; isKnown {
 			found = append(found, unknownFields(value[name], field, where)...)
 		} else {
-			found = append(found, fmt.Errorf("%.80q is not a field; did you mean %q? (known here: %s)", where,
+			found = append(found, fmt.Errorf("unknown field %.80q; did you mean %q? (known fields: %s)", where,
 				nearest(name, sortedKeys(known)), strings.Join(sortedKeys(known), ", ")))
 		}
 	}
@@ -87,32 +87,32 @@ func sortedKeys[Value any](values map[string]Value) []string {
 }
 
 func nearest(name string, known []string) string {
-	return slices.MinFunc(known, func(one, other string) int { return distance(name, one) - distance(name, other) })
+	return slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
 }
 
-// distance of Levenshtein: how many letters to add, drop or change.
-func distance(one, other string) int {
-	row := make([]int, len(other)+1)
+// distance is the Levenshtein distance.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
 	for i := range row {
 		row[i] = i
 	}
-	for i := range len(one) {
+	for i := range len(a) {
 		diagonal := row[0]
 		row[0] = i + 1
-		for j := range len(other) {
+		for j := range len(b) {
 			change := diagonal
-			if one[i] != other[j] {
+			if a[i] != b[j] {
 				change++
 			}
 			diagonal = row[j+1]
 			row[j+1] = min(change, row[j]+1, row[j+1]+1)
 		}
 	}
-	return row[len(other)]
+	return row[len(b)]
 }
 
-func typeWord(wanted reflect.Type) string {
-	switch wanted.Kind() {
+func typeWord(want reflect.Type) string {
+	switch want.Kind() {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Slice:

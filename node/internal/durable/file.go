@@ -1,4 +1,4 @@
-// Package durable reads and writes small files that others may have tampered with and that must survive a power cut.
+// Package durable reads and writes small files that may be tampered with and must survive a power cut.
 package durable
 
 import (
@@ -18,23 +18,24 @@ import (
 	"railwright/node/internal/failpoint"
 )
 
-// TemporaryPrefix begins the names of files that are still being written.
+// TemporaryPrefix begins the names of files that are being written.
 const TemporaryPrefix = ".new-"
 
-// Steps at which a test can have the program die, by their names; an empty one is none.
+// Steps are the failpoints of a write. An empty name is no failpoint.
 type Steps struct {
-	Written  failpoint.Name // the temporary file is written, not synced
+	Written  failpoint.Name // the temporary file is written but not synced
 	Synced   failpoint.Name // the temporary file is on disk
-	Renamed  failpoint.Name // it has its name; the folder is not synced
-	Unlinked failpoint.Name // a file is gone; the folder is not synced
+	Renamed  failpoint.Name // the file has its final name; the folder is not synced
+	Unlinked failpoint.Name // the file is deleted; the folder is not synced
 }
 
-// Write puts the content there whole or not at all, and on disk before it returns. The folder must exist.
+// Write replaces a file atomically and returns once it is on disk. The folder must exist.
 func Write(path string, content []byte, mode os.FileMode) error {
 	return Steps{}.Write(path, content, mode)
 }
 
-// Write is Write by these steps. After an error from its last one, the folder's sync, the file may have its name.
+// Write is Write with failpoints. If syncing the folder, its last step, fails, the file may already have its final
+// name.
 func (s Steps) Write(path string, content []byte, mode os.FileMode) (err error) {
 	folder := filepath.Dir(path)
 	file, err := os.CreateTemp(folder, TemporaryPrefix+"*")
@@ -68,7 +69,7 @@ func (s Steps) fill(file *os.File, content []byte, mode os.FileMode) error {
 	return file.Sync()
 }
 
-// Remove a file, on disk too before it returns; one that is not there is fine.
+// Remove deletes a file and returns once that is on disk. It is not an error if there is none.
 func (s Steps) Remove(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,10 +82,10 @@ func (s Steps) Remove(path string) error {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// RemoveAbandoned takes away what a writer that died, or a power cut, left half written: temporary files that nobody has
-// touched for so long. A writer that is slower than that fails and says so.
+// RemoveAbandoned deletes the temporary files of writers that died, if nobody touched them for the given time. A slower
+// writer fails with an error.
 func RemoveAbandoned(folder string, untouched time.Duration) error {
-	entries, err := os.ReadDir(folder) // not by a pattern: the folder's own name may be read as one
+	entries, err := os.ReadDir(folder) // no glob: the folder's name could contain a pattern
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -100,7 +101,7 @@ func RemoveAbandoned(folder string, untouched time.Duration) error {
 	return err
 }
 
-// SyncFolder makes names last: a rename alone may be lost with the power.
+// SyncFolder makes renames in the folder durable: without it, a power cut can undo them.
 func SyncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
@@ -109,7 +110,7 @@ func SyncFolder(path string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// Read a regular file of at most so many bytes. A link, a pipe or a device is refused: opening one could hang.
+// Read reads a regular file of at most the given size. It refuses links, pipes and devices: opening them could hang.
 func Read(path string, most int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -121,24 +122,24 @@ func Read(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if !status.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
+		return nil, fmt.Errorf("%s must be a regular file", path)
 	}
 	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(content)) > most {
-		return nil, fmt.Errorf("%s is longer than %d bytes", path, most)
+		return nil, fmt.Errorf("%s must have at most %d bytes", path, most)
 	}
 	return content, nil
 }
 
-// WriteSummed writes content with a sum before it, by which ReadSummed knows it whole.
+// WriteSummed writes content after a checksum that ReadSummed verifies.
 func WriteSummed(path string, content []byte) error {
 	return Write(path, append([]byte(Sum(content)+"\n"), content...), 0o600)
 }
 
-// ReadSummed reads what WriteSummed wrote. ErrDamaged: somebody or something else did.
+// ReadSummed reads a file of WriteSummed. It returns ErrDamaged if the checksum does not match.
 func ReadSummed(path string, most int64) ([]byte, error) {
 	text, err := Read(path, most)
 	if err != nil {
@@ -151,10 +152,10 @@ func ReadSummed(path string, most int64) ([]byte, error) {
 	return []byte(content), nil
 }
 
-// ErrDamaged is a file that is not what was written.
-var ErrDamaged = errors.New("the file is damaged")
+// ErrDamaged is returned for a file whose checksum does not match.
+var ErrDamaged = errors.New("file is damaged")
 
-// Sum of a content: SHA-256 in hexadecimal.
+// Sum returns the SHA-256 of the content in hexadecimal.
 func Sum(content []byte) string {
 	digest := sha256.Sum256(content)
 	return hex.EncodeToString(digest[:])

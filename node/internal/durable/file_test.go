@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestSummedFileComesBackWholeOrNotAtAll(t *testing.T) {
+func TestSummedFilesAreReadWholeOrRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	for _, content := range []string{"", "x", "{\"a\":1}\nmore\n"} {
 		if err := WriteSummed(path, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
 		if read, err := ReadSummed(path, 1000); err != nil || string(read) != content {
-			t.Errorf("%q came back as %q, %v", content, read, err)
+			t.Errorf("read %q, want %q: %v", read, content, err)
 		}
 	}
 	whole, err := os.ReadFile(path)
@@ -38,14 +38,14 @@ func TestSummedFileComesBackWholeOrNotAtAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadSummed(path, 1000); !errors.Is(err, ErrDamaged) {
-		t.Errorf("cut off: %v", err)
+		t.Errorf("truncated file: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".new-*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("temporary files left: %v", left)
 	}
 }
 
-func TestWhatIsNoRegularFileIsNotRead(t *testing.T) {
+func TestReadRefusesIrregularFiles(t *testing.T) {
 	folder := t.TempDir()
 	pipe, link, long := filepath.Join(folder, "pipe"), filepath.Join(folder, "link"), filepath.Join(folder, "long")
 	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("/etc/passwd", link), os.WriteFile(long, make([]byte, 11), 0o600)); err != nil {
@@ -58,7 +58,7 @@ func TestWhatIsNoRegularFileIsNotRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsHalfWrittenIsRemovedOnceNobodyTouchesIt(t *testing.T) {
+func TestAbandonedTemporaryFilesAreRemoved(t *testing.T) {
 	folder := t.TempDir()
 	old, young, other := filepath.Join(folder, TemporaryPrefix+"old"), filepath.Join(folder, TemporaryPrefix+"young"), filepath.Join(folder, "kept.json")
 	for _, path := range []string{old, young, other} {

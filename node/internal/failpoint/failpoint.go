@@ -1,60 +1,60 @@
-// Package failpoint names the steps at which railwrightd can be made to die, so that a test can kill it at each of them
-// and see what a restart makes of it. Only a build with the tag `failpoints` can die: there RAILWRIGHT_FAILPOINT=NAME
-// ends the process with SIGKILL, as a power cut would. Without the tag Reach is nothing.
+// Package failpoint names the steps at which a test can kill railwrightd to check that a restart recovers. Only a build
+// with the tag `failpoints` can be killed: RAILWRIGHT_FAILPOINT=NAME ends the process with SIGKILL, as a power cut
+// would. Without the tag Reach does nothing.
 package failpoint
 
 import "slices"
 
-// Name of a step; Reach is called right after what it names was done.
+// Name is the name of a step. Reach is called right after the step is done.
 type Name string
 
-// The steps of ADD, in their order.
+// The steps of ADD in order.
 const (
-	AddAccepted   Name = "add-accepted"   // the request is valid, nothing was done
+	AddAccepted   Name = "add-accepted"   // the request is valid; nothing is done
 	AddStored     Name = "add-stored"     // the record is on disk
 	AddClaimed    Name = "add-claimed"    // the tenant directory has the addresses
 	AddFlows      Name = "add-flows"      // the flows are on the bridge
-	AddRoutes     Name = "add-routes"     // FRR has been given the routes
-	AddAdvertised Name = "add-advertised" // the leaf has been sent the routes
-	AddAnswered   Name = "add-answered"   // all was done, the answer was not sent
+	AddRoutes     Name = "add-routes"     // FRR has the routes
+	AddAdvertised Name = "add-advertised" // the leaf was sent the routes
+	AddAnswered   Name = "add-answered"   // all is done; the reply is not sent
 )
 
-// The steps of DEL, in their order.
+// The steps of DEL in order.
 const (
-	DeleteAccepted  Name = "delete-accepted"  // the request is valid, nothing was done
-	DeleteStored    Name = "delete-stored"    // the record says on disk that it leaves
+	DeleteAccepted  Name = "delete-accepted"  // the request is valid; nothing is done
+	DeleteStored    Name = "delete-stored"    // the record on disk says that the attachment leaves
 	DeleteWithdrawn Name = "delete-withdrawn" // FRR no longer has the routes
 	DeleteFlows     Name = "delete-flows"     // the flows are gone
-	DeleteReleased  Name = "delete-released"  // the tenant directory was told
+	DeleteReleased  Name = "delete-released"  // the tenant directory knows
 	DeleteRemoved   Name = "delete-removed"   // the record is gone from disk
-	DeleteAnswered  Name = "delete-answered"  // all was done, the answer was not sent
+	DeleteAnswered  Name = "delete-answered"  // all is done; the reply is not sent
 )
 
-// The steps of writing one record, in their order.
+// The steps of writing a record in order.
 const (
-	StoreWritten  Name = "store-written"  // the temporary file is written, not synced
+	StoreWritten  Name = "store-written"  // the temporary file is written but not synced
 	StoreSynced   Name = "store-synced"   // the temporary file is on disk
-	StoreRenamed  Name = "store-renamed"  // it has its name; the folder is not synced
-	StoreUnlinked Name = "store-unlinked" // a record's file is gone; the folder is not synced
+	StoreRenamed  Name = "store-renamed"  // the file has its final name; the folder is not synced
+	StoreUnlinked Name = "store-unlinked" // a record's file is deleted; the folder is not synced
 )
 
-// OfAdd are the steps that an ADD comes by, those of its record included.
-func OfAdd() []Name {
+// AddSteps returns the steps of an ADD, including those of its record.
+func AddSteps() []Name {
 	return []Name{
 		AddAccepted, StoreWritten, StoreSynced, StoreRenamed, AddStored, AddClaimed, AddFlows, AddRoutes, AddAdvertised,
 		AddAnswered,
 	}
 }
 
-// OfDelete are the steps that a DEL comes by, those of its record included.
-func OfDelete() []Name {
+// DeleteSteps returns the steps of a DEL, including those of its record.
+func DeleteSteps() []Name {
 	return []Name{
 		DeleteAccepted, StoreWritten, StoreSynced, StoreRenamed, DeleteStored, DeleteWithdrawn, DeleteFlows,
 		DeleteReleased, StoreUnlinked, DeleteRemoved, DeleteAnswered,
 	}
 }
 
-// Known says whether a step has that name.
+// Known reports whether a step has the name.
 func Known(name Name) bool {
-	return slices.Contains(OfAdd(), name) || slices.Contains(OfDelete(), name)
+	return slices.Contains(AddSteps(), name) || slices.Contains(DeleteSteps(), name)
 }

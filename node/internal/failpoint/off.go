@@ -2,7 +2,7 @@
 
 package failpoint
 
-// Armed says whether this build can be made to die.
+// Armed reports whether this build has failpoints.
 const Armed = false
 
 // Reach does nothing in this build.

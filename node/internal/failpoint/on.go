@@ -12,45 +12,46 @@ import (
 	"syscall"
 )
 
-// Armed says whether this build can be made to die.
+// Armed reports whether this build has failpoints.
 const Armed = true
 
-// RAILWRIGHT_FAILPOINT=NAME dies at the first time that step is reached, RAILWRIGHT_FAILPOINT=NAME:3 at the third.
+// environment names the variable: NAME kills the process the first time that the step is reached, NAME:3 the third
+// time.
 const environment = "RAILWRIGHT_FAILPOINT"
 
-type wish struct {
+type trigger struct {
 	name  Name
 	times int64
 }
 
 var (
-	asked   = sync.OnceValue(func() wish { return read(os.Getenv(environment)) })
+	armed   = sync.OnceValue(func() trigger { return read(os.Getenv(environment)) })
 	reached atomic.Int64
 )
 
-// read panics on nonsense: a test that asks for a step that is none would pass without having tried anything.
-func read(text string) wish {
+// read panics on invalid input: a test that names an unknown step would otherwise pass without testing anything.
+func read(text string) trigger {
 	if text == "" {
-		return wish{}
+		return trigger{}
 	}
 	name, count, counted := strings.Cut(text, ":")
 	times := int64(1)
 	if counted {
 		parsed, err := strconv.ParseInt(count, 10, 32)
 		if err != nil || parsed < 1 {
-			panic(fmt.Sprintf("%s=%.80q: the number after the colon must be 1 or more", environment, text))
+			panic(fmt.Sprintf("%s=%.80q: count after the colon must be at least 1", environment, text))
 		}
 		times = parsed
 	}
 	if !Known(Name(name)) {
-		panic(fmt.Sprintf("%s=%.80q names no step", environment, text))
+		panic(fmt.Sprintf("%s=%.80q unknown step", environment, text))
 	}
-	return wish{Name(name), times}
+	return trigger{Name(name), times}
 }
 
-// Reach dies here if the environment says so; a step without a name is none.
+// Reach kills the process if the environment names the step. A step without a name never does.
 func Reach(name Name) {
-	if wanted := asked(); name == "" || wanted.name != name || reached.Add(1) < wanted.times {
+	if want := armed(); name == "" || want.name != name || reached.Add(1) < want.times {
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

@@ -12,36 +12,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Health answers for the daemon; each problem is one sentence. None: all is well.
+// Health reports the daemon's problems, a sentence each.
 type Health interface {
-	// Alive is about the daemon's own loops: one that hangs is cured by a restart.
+	// Alive returns problems of the daemon's own loops, which a restart cures.
 	Alive() []string
-	// Ready is about what it needs to serve an ADD: no restart of it cures that.
+	// Ready returns what is missing to serve an ADD, which a restart does not cure.
 	Ready() []string
 }
 
-// Handler of /metrics, /healthz and /readyz.
+// Handler serves /metrics, /healthz and /readyz.
 func (m *Metrics) Handler(health Health) http.Handler {
 	paths := http.NewServeMux()
 	paths.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	}))
-	paths.HandleFunc("GET /healthz", func(answer http.ResponseWriter, _ *http.Request) { tell(answer, health.Alive()) })
-	paths.HandleFunc("GET /readyz", func(answer http.ResponseWriter, _ *http.Request) { tell(answer, health.Ready()) })
+	paths.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.Alive()) })
+	paths.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.Ready()) })
 	return paths
 }
 
-func tell(answer http.ResponseWriter, problems []string) {
-	answer.Header().Set("Content-Type", "text/plain; charset=utf-8")
+func writeHealth(w http.ResponseWriter, problems []string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if len(problems) == 0 {
-		_, _ = fmt.Fprintln(answer, "ok")
+		_, _ = fmt.Fprintln(w, "ok")
 		return
 	}
-	answer.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = fmt.Fprintln(answer, strings.Join(problems, "\n"))
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = fmt.Fprintln(w, strings.Join(problems, "\n"))
 }
 
-// Serve until ctx ends.
+// Serve serves until ctx ends.
 func (m *Metrics) Serve(ctx context.Context, listener net.Listener, health Health) error {
 	server := &http.Server{
 		Handler: m.Handler(health), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,

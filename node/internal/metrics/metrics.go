@@ -1,5 +1,5 @@
-// Package metrics is what railwrightd tells Prometheus, and its two doors for health. A gauge that could not be looked
-// at is absent, never zero.
+// Package metrics serves railwrightd's Prometheus metrics and its two health endpoints. A gauge that could not be read
+// is absent, never zero.
 package metrics
 
 import (
@@ -11,7 +11,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// Metrics of one daemon, in a registry of their own.
+// Metrics are the metrics of a daemon, in their own registry.
 type Metrics struct {
 	registry *prometheus.Registry
 	rails    *railCollector
@@ -27,41 +27,41 @@ type Metrics struct {
 	early      prometheus.Counter
 }
 
-// Rail is what was seen of one.
+// Rail is the observed state of a rail.
 type Rail struct {
 	Attachments, FlowsWanted, RoutesWanted int
-	// SwitchReady: the last look at the bridge succeeded.
+	// SwitchReady reports whether the last pass over the bridge succeeded.
 	SwitchReady bool
-	// The ones below are nil or absent where they could not be looked at.
+	// The fields below are nil or absent if they could not be read.
 	RoutesAnnounced    *int
 	FlowsInstalled     *int
 	SessionEstablished *bool
-	// CachedFlows of the datapath that belong to this rail's ports, by where they run: "hardware" or "software".
+	// CachedFlows counts the datapath's flows of this rail's ports by where they run: "hardware" or "software".
 	CachedFlows map[string]int
-	// Dropped packets by reason.
+	// Dropped counts dropped packets by reason.
 	Dropped map[plan.Reason]uint64
 }
 
-// New makes them, with what Go and the kernel say of the process.
+// New returns the metrics, including those of Go and of the process.
 func New() *Metrics {
 	metrics := &Metrics{registry: prometheus.NewRegistry(), rails: &railCollector{}}
 	metrics.makeHistograms()
-	metrics.requests = counters("requests_total", "Requests of the plugins by their gRPC code.", "request", "code")
+	metrics.requests = counters("requests_total", "Requests of the plugins by gRPC code.", "request", "code")
 	metrics.repairs = counters("repairs_total",
-		"Flows and routes that were not as they should be and were put right, by cause.", "rail", "cause")
-	metrics.garbage = counters("collected_total", "Attachments whose pod was gone, deleted without a DEL.", "cause")
+		"Flows and routes that were wrong and were repaired, by cause.", "rail", "cause")
+	metrics.garbage = counters("collected_total", "Attachments deleted without a DEL because their pod was gone.", "cause")
 	metrics.tombstones = counters("tombstones_total",
-		"DELs that plugins left while the daemon was away, by what became of them.", "outcome")
+		"DELs that plugins left while the daemon was down, by outcome.", "outcome")
 	metrics.damaged = prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "damaged_state_files", Help: "Files of the state folder that could not be trusted.",
+		Namespace: namespace, Name: "damaged_state_files", Help: "Damaged files in the state folder.",
 	})
 	metrics.unheeded = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "unheeded",
-		Help: "Tenants, peerings, records and addresses that are not heeded; `railwrightd status` names them. Others are served.",
+		Help: "Tenants, peerings, records and addresses that are ignored; `railwrightd status` names them.",
 	})
 	metrics.early = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: namespace, Name: "unconfirmed_total",
-		Help: "ADDs that succeeded though nodes had not confirmed the addresses, which they let in only later.",
+		Help: "ADDs that succeeded before all nodes had confirmed the addresses.",
 	})
 	metrics.registry.MustRegister(metrics.steps, metrics.requests, metrics.passes, metrics.repairs, metrics.garbage,
 		metrics.tombstones, metrics.damaged, metrics.unheeded, metrics.early, metrics.rails, collectors.NewGoCollector(),
@@ -77,26 +77,26 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 
 func (m *Metrics) makeHistograms() {
 	m.steps = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "step_seconds", Help: "Time of each step of a request; step \"all\" is the whole.",
+		Namespace: namespace, Name: "step_seconds", Help: "Time of each step of a request; step \"all\" is the whole request.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .15, .2, .3, .5, 1, 2, 5, 10},
 	}, []string{"request", "step"})
 	m.passes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "pass_seconds", Help: "Time of one pass over a rail by outcome.",
+		Namespace: namespace, Name: "pass_seconds", Help: "Time of a pass over a rail by outcome.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"rail", "outcome"})
 }
 
-// Step of a request took this long.
+// Step records the time of a request's step.
 func (m *Metrics) Step(request, step string, took time.Duration) {
 	m.steps.WithLabelValues(request, step).Observe(took.Seconds())
 }
 
-// Request was answered with the code.
+// Request counts a reply by its code.
 func (m *Metrics) Request(request, code string) {
 	m.requests.WithLabelValues(request, code).Inc()
 }
 
-// Pass over a rail took this long.
+// Pass records the time of a pass over a rail.
 func (m *Metrics) Pass(rail string, succeeded bool, took time.Duration) {
 	outcome := "ok"
 	if !succeeded {
@@ -105,25 +105,25 @@ func (m *Metrics) Pass(rail string, succeeded bool, took time.Duration) {
 	m.passes.WithLabelValues(rail, outcome).Observe(took.Seconds())
 }
 
-// Repaired flows or routes of a rail.
+// Repaired counts repaired flows or routes of a rail.
 func (m *Metrics) Repaired(rail, cause string, count int) {
 	m.repairs.WithLabelValues(rail, cause).Add(float64(count))
 }
 
-// Collected an attachment whose pod is gone.
+// Collected counts an attachment that was deleted because its pod is gone.
 func (m *Metrics) Collected(cause string) { m.garbage.WithLabelValues(cause).Inc() }
 
-// Tombstone was replayed, ignored or could not be read.
+// Tombstone counts a tombstone by its outcome.
 func (m *Metrics) Tombstone(outcome string) { m.tombstones.WithLabelValues(outcome).Inc() }
 
-// Damaged files found.
+// Damaged sets the number of damaged files.
 func (m *Metrics) Damaged(count int) { m.damaged.Set(float64(count)) }
 
-// Unheeded tenants, peerings, records and addresses there are.
+// Unheeded sets the number of ignored tenants, peerings, records and addresses.
 func (m *Metrics) Unheeded(count int) { m.unheeded.Set(float64(count)) }
 
-// Unconfirmed is an ADD that succeeded though nodes had not confirmed its addresses.
+// Unconfirmed counts an ADD that succeeded before all nodes had confirmed its addresses.
 func (m *Metrics) Unconfirmed() { m.early.Inc() }
 
-// SetRails replaces what was seen of all rails.
+// SetRails replaces the observed state of all rails.
 func (m *Metrics) SetRails(rails map[string]Rail) { m.rails.set(rails) }

@@ -34,17 +34,17 @@ func serve(t *testing.T, metrics *Metrics, health Health) func(path string) (int
 	})
 	return func(path string) (int, string) {
 		t.Helper()
-		answer, err := http.Get("http://" + listener.Addr().String() + path)
+		response, err := http.Get("http://" + listener.Addr().String() + path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = answer.Body.Close() }()
-		body, _ := io.ReadAll(answer.Body)
-		return answer.StatusCode, string(body)
+		defer func() { _ = response.Body.Close() }()
+		body, _ := io.ReadAll(response.Body)
+		return response.StatusCode, string(body)
 	}
 }
 
-func TestWhatWasSeenIsToldAndWhatWasNotIsAbsent(t *testing.T) {
+func TestObservedValuesAreExportedAndOthersAbsent(t *testing.T) {
 	metrics := New()
 	two, yes := 2, true
 	metrics.SetRails(map[string]Rail{
@@ -84,12 +84,12 @@ func TestWhatWasSeenIsToldAndWhatWasNotIsAbsent(t *testing.T) {
 	}
 	for _, absent := range []string{`railwright_session_established{rail="rail1"}`, `railwright_flows_installed`} {
 		if strings.Contains(body, absent) {
-			t.Errorf("told though it was not seen: %s", absent)
+			t.Errorf("exported without a value: %s", absent)
 		}
 	}
 }
 
-func TestHealthIsToldWithItsReasons(t *testing.T) {
+func TestHealthEndpointsReturnReasons(t *testing.T) {
 	door := serve(t, New(), health{ready: []string{"rail0: no session", "rail1: no bridge"}})
 	if status, body := door("/healthz"); status != http.StatusOK || body != "ok\n" {
 		t.Errorf("/healthz: %d %q", status, body)
@@ -98,6 +98,6 @@ func TestHealthIsToldWithItsReasons(t *testing.T) {
 		t.Errorf("/readyz: %d %q", status, body)
 	}
 	if status, _ := door("/elsewhere"); status != http.StatusNotFound {
-		t.Errorf("an unknown path: %d", status)
+		t.Errorf("unknown path: %d", status)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// railCollector gives what was last seen of the rails. Values that others count (packets) are counters, though not ours.
+// railCollector exports the last observed state of the rails. Counters of packets are those of the switch.
 type railCollector struct {
 	mutex sync.Mutex
 	rails map[string]Rail
@@ -17,14 +17,14 @@ func railDescription(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	attachments     = railDescription("attachments", "Attachments that are held.")
-	flowsWanted     = railDescription("flows_wanted", "OpenFlow rules that the rail's bridge should have.")
-	flowsInstalled  = railDescription("flows_installed", "OpenFlow rules of ours that the rail's bridge has.")
+	attachments     = railDescription("attachments", "Attachments on this node.")
+	flowsWanted     = railDescription("flows_wanted", "OpenFlow rules wanted on the rail's bridge.")
+	flowsInstalled  = railDescription("flows_installed", "OpenFlow rules of railwrightd on the rail's bridge.")
 	cachedFlows     = railDescription("cached_flows", "Flows cached by the datapath for pods, by where they run.", "where")
-	routesWanted    = railDescription("routes_wanted", "Host routes that should be announced.")
-	routesAnnounced = railDescription("routes_announced", "Host routes that FRR was given.")
-	switchReady     = railDescription("switch_ready", "1: the bridge is there and was programmed.")
-	sessionUp       = railDescription("session_established", "1: BGP with the rail's leaf is established.")
+	routesWanted    = railDescription("routes_wanted", "Host routes to announce.")
+	routesAnnounced = railDescription("routes_announced", "Host routes in FRR.")
+	switchReady     = railDescription("switch_ready", "1 if the bridge exists and was programmed.")
+	sessionUp       = railDescription("session_established", "1 if the BGP session with the rail's leaf is established.")
 	dropped         = railDescription("dropped_packets_total", "Packets dropped by the rail's bridge.", "reason")
 )
 
@@ -34,23 +34,23 @@ func (r *railCollector) set(rails map[string]Rail) {
 	r.rails = rails
 }
 
-// Describe is of prometheus.Collector.
-func (r *railCollector) Describe(told chan<- *prometheus.Desc) {
+// Describe implements prometheus.Collector.
+func (r *railCollector) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{
 		attachments, flowsWanted, flowsInstalled, cachedFlows, routesWanted, routesAnnounced, switchReady, sessionUp, dropped,
 	} {
-		told <- description
+		descriptions <- description
 	}
 }
 
-// Collect is of prometheus.Collector.
-func (r *railCollector) Collect(told chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector.
+func (r *railCollector) Collect(collected chan<- prometheus.Metric) {
 	r.mutex.Lock()
 	rails := r.rails
 	r.mutex.Unlock()
 	for name, rail := range rails {
 		gauge := func(description *prometheus.Desc, value int, labels ...string) {
-			told <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, float64(value),
+			collected <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, float64(value),
 				append([]string{name}, labels...)...)
 		}
 		gauge(attachments, rail.Attachments)
@@ -70,7 +70,7 @@ func (r *railCollector) Collect(told chan<- prometheus.Metric) {
 			gauge(cachedFlows, count, where)
 		}
 		for reason, packets := range rail.Dropped {
-			told <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(packets), name, reason.String())
+			collected <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(packets), name, reason.String())
 		}
 	}
 }

@@ -5,19 +5,20 @@ import (
 	"fmt"
 )
 
-// answersMeter is Open vSwitch's own meter for packets that ovs-vswitchd handles one by one because of what a flow does with
-// them. Of our flows those are the answers to ARP and neighbour solicitations, whose flows cannot have a meter of their
-// own: that would come after the work. This one drops in the datapath, before ovs-vswitchd is asked.
+// answersMeter is Open vSwitch's own meter for packets whose actions ovs-vswitchd executes itself. Of our flows these
+// are the answers to ARP and neighbour solicitations. Their flows cannot have their own meter, which would run after
+// the work; this meter drops in the datapath, before the packet reaches ovs-vswitchd.
 const answersMeter = "slowpath"
 
-// mostAnswers a second of a bridge, and at once: a kernel asks once a second for each neighbour that it looks for, and a
-// pod with a permanent entry never does.
+// mostAnswers is a bridge's limit per second and its burst. A kernel asks once a second for each neighbour that it
+// resolves, and a pod with a permanent entry never asks.
 const mostAnswers = 5000
 
 func answersBand() string { return fmt.Sprintf("rate=%d burst_size=%d", mostAnswers, mostAnswers) }
 
-// boundAnswers of a bridge. A datapath without meters answers without a bound: that is told, and no pod waits for it.
-func (c *Client) boundAnswers(ctx context.Context, bridge string) {
+// limitAnswers limits the answers of a bridge. A datapath without meters answers without a limit; that is logged and
+// delays no pod.
+func (c *Client) limitAnswers(ctx context.Context, bridge string) {
 	there, err := c.namedMeters(ctx, bridge)
 	band, found := there[answersMeter]
 	if err == nil && band == answersBand() {
@@ -32,15 +33,15 @@ func (c *Client) boundAnswers(ctx context.Context, bridge string) {
 			fmt.Sprintf("meter=%s,pktps,burst,stats,bands=type=drop,rate=%d,burst_size=%d", answersMeter, mostAnswers, mostAnswers))
 	}
 	if err != nil {
-		c.settings.Log.Warn("answers to ARP and neighbour solicitations are not bounded", "bridge", bridge, "cause", err)
+		c.settings.Log.Warn("answers to ARP and neighbour solicitations are not limited", "bridge", bridge, "cause", err)
 	}
 }
 
-// wrongAnswers says what is wrong with the bound, in a line; nothing where the datapath has no meters.
-func (c *Client) wrongAnswers(ctx context.Context, bridge string) []string {
+// checkAnswers describes a wrong limit in a line. It returns nothing if the datapath has no meters.
+func (c *Client) checkAnswers(ctx context.Context, bridge string) []string {
 	there, err := c.namedMeters(ctx, bridge)
 	if band := there[answersMeter]; err == nil && band != answersBand() {
-		return []string{fmt.Sprintf("meter %s: want %s, there is %.60q", answersMeter, answersBand(), band)}
+		return []string{fmt.Sprintf("meter %s must have %s, got %.60q", answersMeter, answersBand(), band)}
 	}
 	return nil
 }

@@ -11,25 +11,25 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// bridge is one rail's, followed over its management socket: whether ovs-vswitchd is there, and whether the flows are
-// what we made them.
+// bridge is a rail's bridge, followed over its management socket: whether ovs-vswitchd runs, and whether the flows are
+// those that we programmed.
 type bridge struct {
 	client *Client
 	name   string
-	// tried is closed when the first attempt to connect has ended, well or not.
+	// tried is closed once the first attempt to connect has ended, successful or not.
 	tried     chan struct{}
 	firstTime sync.Once
-	// writing is held by whoever changes flows: one at a time, each sees what the last one left.
+	// writing serializes changes of flows, so that each sees the result of the last.
 	writing sync.Mutex
 
 	lock    sync.Mutex
 	problem error // nil: connected
-	// nd is what findND found last; ndKnown says that it has looked.
+	// nd is the last result of findND; ndKnown reports whether there is one.
 	nd, ndKnown bool
 	lastLeaf    attachment.MAC
-	// programmed says that all flows were made once since they were lost.
+	// programmed reports whether all flows were programmed since they were last lost.
 	programmed bool
-	// expected number of flows, or unknown; epoch counts our own changes.
+	// expected is the number of flows, or unknown. epoch counts our own changes.
 	expected int
 	epoch    int
 }
@@ -37,12 +37,12 @@ type bridge struct {
 const (
 	unknown      = -1
 	lookInterval = time.Second
-	// A socket that is not there costs nothing to try again; one that answers and soon does not is given more time.
+	// A missing socket costs nothing to retry; one that connects and soon fails gets more time.
 	connectPause = 50 * time.Millisecond
 	talkPause    = 250 * time.Millisecond
 )
 
-var errNotConnected = errors.New("ovs-vswitchd does not answer yet")
+var errNotConnected = errors.New("ovs-vswitchd does not reply yet")
 
 func newBridge(client *Client, name string) *bridge {
 	return &bridge{
@@ -50,15 +50,15 @@ func newBridge(client *Client, name string) *bridge {
 	}
 }
 
-// answersND says whether its datapath takes flows that answer neighbour solicitations; an error where ovs-vswitchd does
-// not answer at all.
+// answersND reports whether the datapath takes flows that answer neighbour solicitations. It fails while ovs-vswitchd
+// does not reply.
 func (b *bridge) answersND() (bool, error) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	return b.nd, b.problem
 }
 
-// connected, and its datapath takes such flows or does not.
+// connected records a connection, and whether the datapath takes such flows.
 func (b *bridge) connected(nd bool) {
 	b.lock.Lock()
 	b.nd, b.ndKnown = nd, true
@@ -74,10 +74,11 @@ func (b *bridge) set(problem error) {
 	b.client.look()
 }
 
-// follow until ctx ends. ovs-vswitchd loses all flows when it starts anew: that is told as soon as it is there again.
+// follow watches the bridge until ctx ends. A restarted ovs-vswitchd has lost all flows, which is reported as soon as
+// it is back.
 func (b *bridge) follow(ctx context.Context) {
 	log := b.client.settings.Log.With("bridge", b.name)
-	for said := ""; ctx.Err() == nil; {
+	for logged := ""; ctx.Err() == nil; {
 		pause := connectPause
 		talk, err := converse(ctx, b.client.settings.management(b.name))
 		if err == nil {
@@ -88,18 +89,18 @@ func (b *bridge) follow(ctx context.Context) {
 				pause = talkPause
 			}
 		}
-		err = fmt.Errorf("ovs-vswitchd does not answer: %w; is it running, and the bridge there?", err)
-		if ctx.Err() == nil && err.Error() != said {
-			said = err.Error()
-			log.Warn("the bridge is not followed", "cause", err)
+		err = fmt.Errorf("ovs-vswitchd does not reply: %w; check that it runs and that the bridge exists", err)
+		if ctx.Err() == nil && err.Error() != logged {
+			logged = err.Error()
+			log.Warn("bridge cannot be watched", "cause", err)
 		}
 		b.set(err)
 		_ = wait(ctx, after(pause))
 	}
 }
 
-// watch a conversation until it ends. Where ovs-vswitchd comes anew its pods are waiting: the flows come first then, made
-// for the datapath as it was, and it is tried again after them.
+// watch follows a conversation until it ends. After a restart of ovs-vswitchd pods are waiting: the flows are
+// programmed first, for the datapath as it was, and findND runs after them.
 func (b *bridge) watch(ctx context.Context, talk *conversation) error {
 	nd, retryND := b.lastND()
 	if !retryND {
@@ -116,7 +117,7 @@ func (b *bridge) watch(ctx context.Context, talk *conversation) error {
 	b.connected(nd)
 	b.expect(unknown)
 	if !seen.canary {
-		b.lost("its flows are gone: ovs-vswitchd came anew, or was never programmed")
+		b.lost("flows are missing: ovs-vswitchd restarted or was never programmed")
 	}
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
@@ -126,7 +127,7 @@ func (b *bridge) watch(ctx context.Context, talk *conversation) error {
 			return ctx.Err()
 		case _, open := <-talk.replies:
 			if open {
-				return errors.New("it sent an answer that was not asked for")
+				return errors.New("unexpected reply")
 			}
 			return talk.end()
 		case <-ticker.C:
@@ -144,26 +145,26 @@ func (b *bridge) watch(ctx context.Context, talk *conversation) error {
 		if err != nil {
 			return err
 		}
-		if why := b.compare(seen, now, epoch); why != "" {
-			b.lost(why)
+		if reason := b.compare(seen, now, epoch); reason != "" {
+			b.lost(reason)
 		}
 		seen = now
 	}
 }
 
-// lastND is what findND found in an earlier conversation, where there was one.
+// lastND returns the result of findND in an earlier conversation, if any.
 func (b *bridge) lastND() (nd, known bool) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	return b.nd, b.ndKnown
 }
 
-// findND tries a flow that answers neighbour solicitations, in a table that no packet meets: one that the datapath does
-// not take would keep all others of its bundle out. An error where it cannot be tried.
+// findND tests a flow that answers neighbour solicitations in a table that no packet meets: a flow that the datapath
+// refuses would fail its whole bundle. findND returns an error if it cannot test.
 func (b *bridge) findND(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerBound)
+	ctx, cancel := context.WithTimeout(ctx, replyBound)
 	defer cancel()
-	try := []plan.Flow{plan.TryND()}
+	try := []plan.Flow{plan.NDTestFlow()}
 	b.writing.Lock()
 	before := b.expect(unknown)
 	err := errors.Join(b.client.changeFlows(ctx, b.name, try, nil),
@@ -173,10 +174,10 @@ func (b *bridge) findND(ctx context.Context) (bool, error) {
 	}
 	b.writing.Unlock()
 	if ctx.Err() != nil {
-		return false, fmt.Errorf("no answer for %v: %w", answerBound, ctx.Err())
+		return false, fmt.Errorf("no reply within %v: %w", replyBound, ctx.Err())
 	}
 	if err != nil {
-		b.client.settings.Log.Warn("the bridge does not take flows that answer IPv6 neighbour solicitations: pods need "+
+		b.client.settings.Log.Warn("bridge does not take flows that answer IPv6 neighbour solicitations; pods need "+
 			"permanent neighbour entries", "bridge", b.name, "cause", err)
 	}
 	return err == nil, nil
@@ -188,13 +189,13 @@ func (b *bridge) setProgrammed(yes bool) {
 	b.programmed = yes
 }
 
-func (b *bridge) lost(why string) {
+func (b *bridge) lost(reason string) {
 	b.expect(unknown)
 	b.setProgrammed(false)
-	b.client.events.post(Event{Bridge: b.name, FlowsLost: true, Why: why})
+	b.client.events.post(Event{Bridge: b.name, FlowsLost: true, Reason: reason})
 }
 
-// expect this many flows from now on; unknown: as many as are seen next. It gives what was expected before.
+// expect sets the number of flows to expect; unknown means the number seen next. It returns the previous value.
 func (b *bridge) expect(flows int) (before int) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
@@ -203,33 +204,33 @@ func (b *bridge) expect(flows int) (before int) {
 	return before
 }
 
-// now is the epoch that a look begins in.
+// now returns the current epoch.
 func (b *bridge) now() int {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	return b.epoch
 }
 
-// compare what is seen with what was and with what we made, and say what somebody else has changed; empty: nothing. Of a
-// look during which we changed something ourselves no number counts.
+// compare describes a change that another program made between two looks, or returns "". The number of flows does not
+// count if we changed flows during the look.
 func (b *bridge) compare(before, now sight, epoch int) string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	undisturbed := epoch == b.epoch
 	switch {
 	case !now.canary && (before.canary || undisturbed && b.programmed):
-		return "its flows were deleted by somebody else"
+		return "another program deleted the flows"
 	case !undisturbed:
 	case b.expected == unknown:
 		b.expected = now.flows
 	case b.expected != now.flows:
-		return fmt.Sprintf("it has %d flows where we made %d", now.flows, b.expected)
+		return fmt.Sprintf("bridge has %d flows, want %d: another program changed them", now.flows, b.expected)
 	}
 	return ""
 }
 
-// change runs one that alters flows: alone, and known to the watch. It says how many flows there are afterwards, where
-// it knows.
+// change runs alter, which changes flows and returns their new number or unknown, without a concurrent change, and
+// tells the watch.
 func (b *bridge) change(alter func() (flows int, err error)) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()

@@ -14,7 +14,7 @@ type Client struct {
 	host     *host
 	bridges  map[string]*bridge
 	events   *events
-	// doubt is written to when something has changed that Facts may depend on.
+	// doubt receives a value when something that Facts depends on may have changed.
 	doubt  chan struct{}
 	cancel context.CancelFunc
 	ending sync.WaitGroup
@@ -22,8 +22,8 @@ type Client struct {
 
 var _ Switch = (*Client)(nil)
 
-// New starts to follow Open vSwitch; all of it ends with ctx or with Close. It does not wait for Open vSwitch: calls
-// say what is missing until it is there, and an event comes when it is.
+// New starts to follow Open vSwitch until ctx ends or Close is called. It does not wait for Open vSwitch: until it
+// runs, calls return an error that says what is missing, and an event reports when it is there.
 func New(ctx context.Context, settings Settings) (*Client, error) {
 	client, err := newClient(settings)
 	if err != nil {
@@ -40,8 +40,8 @@ func New(ctx context.Context, settings Settings) (*Client, error) {
 	return client, nil
 }
 
-// NewReader is New for one who asks for Datapath alone, beside a daemon: it knows no bridge. To follow one is to change
-// it, for flows are tried there, and the daemon would take them for somebody else's.
+// NewReader is New for a process beside the daemon that calls Datapath only. It knows no bridge: following a bridge
+// tests flows on it, which the daemon would take for another program's.
 func NewReader(ctx context.Context, settings Settings) (*Client, error) {
 	client, err := newClient(settings)
 	if err != nil {
@@ -71,7 +71,7 @@ func newClient(settings Settings) (*Client, error) {
 	return client, nil
 }
 
-// start the parts; they end with ctx or with Close.
+// start runs the parts until ctx ends or Close is called.
 func (c *Client) start(ctx context.Context, parts ...func(context.Context)) {
 	ctx, c.cancel = context.WithCancel(ctx)
 	for _, part := range parts {
@@ -79,14 +79,14 @@ func (c *Client) start(ctx context.Context, parts ...func(context.Context)) {
 	}
 }
 
-// Close ends everything, and returns once it has ended.
+// Close stops all parts and waits for them.
 func (c *Client) Close() {
 	c.cancel()
 	c.ending.Wait()
 	c.host.close()
 }
 
-// look makes compareFacts look again.
+// look makes compareFacts run again.
 func (c *Client) look() {
 	select {
 	case c.doubt <- struct{}{}:
@@ -94,15 +94,15 @@ func (c *Client) look() {
 	}
 }
 
-// Events tells what has changed until ctx ends.
+// Events reports changes until ctx ends.
 func (c *Client) Events(ctx context.Context) <-chan Event {
 	return c.events.subscribe(ctx)
 }
 
-// known bridge of ours, or an error: a name from outside gets no further than this.
+// known returns a bridge of a rail. It refuses all other names, so that no name from outside gets further.
 func (c *Client) known(name string) (*bridge, error) {
 	if bridge, ok := c.bridges[name]; ok {
 		return bridge, nil
 	}
-	return nil, fmt.Errorf("%.20q is no rail's bridge", name)
+	return nil, fmt.Errorf("no rail has the bridge %.20q", name)
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 )
 
-// Rows that we read, with the columns that we need and no others: an Interface's statistics alone would wake us every
-// five seconds.
+// Rows with only the columns that we read: an Interface's statistics alone would wake us every five seconds.
 type (
 	openVSwitchRow struct {
 		UUID        string            `ovsdb:"_uuid"`
@@ -51,20 +50,20 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-// database follows ovsdb-server: it connects again for ever, and keeps libovsdb's copy of what we read. Each connection
-// has a client of its own, so that nothing of an old one can be taken for news.
+// database follows ovsdb-server: it reconnects for ever, and keeps libovsdb's copy of the rows. Each connection has its
+// own client, so that nothing stale is taken for news.
 type database struct {
 	path     string
 	log      *slog.Logger
 	onChange func()
-	// tried is closed when the first attempt to connect has ended, well or not.
+	// tried is closed once the first attempt to connect has ended, successful or not.
 	tried     chan struct{}
 	firstTime sync.Once
 
 	lock    sync.Mutex
 	client  ovsdbclient.Client // nil: not connected
 	problem error
-	changed chan struct{} // closed, and made anew, at each change
+	changed chan struct{} // closed and replaced at each change
 }
 
 func newDatabase(path string, log *slog.Logger, onChange func()) *database {
@@ -87,7 +86,7 @@ func (d *database) follow(ctx context.Context) {
 			client.Close()
 		}
 		if ctx.Err() == nil && pause == firstPause {
-			d.log.Warn("Open vSwitch's database does not answer", "socket", d.path, "cause", err)
+			d.log.Warn("Open vSwitch's database does not reply", "socket", d.path, "cause", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -140,8 +139,8 @@ func (d *database) monitor(ctx context.Context, client ovsdbclient.Client) error
 	return err
 }
 
-// untilGone waits until the server has closed the connection or stops answering. libovsdb's own notice is lost when
-// nobody waits for it at that moment, so the state is looked at as well.
+// untilGone waits until the server closes the connection or stops replying. It polls as well, because libovsdb's
+// notification is lost if nobody receives it at that moment.
 func (d *database) untilGone(ctx context.Context, client ovsdbclient.Client) error {
 	gone := client.DisconnectNotify()
 	look := time.NewTicker(time.Second)
@@ -151,11 +150,11 @@ func (d *database) untilGone(ctx context.Context, client ovsdbclient.Client) err
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-gone:
-			return errors.New("the connection was closed")
+			return errors.New("connection closed")
 		case <-look.C:
 		}
 		if !client.Connected() {
-			return errors.New("the connection was closed")
+			return errors.New("connection closed")
 		}
 		if beat%int(databaseBound/time.Second) != 0 {
 			continue
@@ -164,7 +163,7 @@ func (d *database) untilGone(ctx context.Context, client ovsdbclient.Client) err
 		err := client.Echo(ctx)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("no answer for %v: %w", databaseBound, err)
+			return fmt.Errorf("no reply within %v: %w", databaseBound, err)
 		}
 	}
 }
@@ -177,7 +176,7 @@ func (d *database) set(client ovsdbclient.Client, problem error) {
 	d.firstTime.Do(func() { close(d.tried) })
 }
 
-// change wakes all who wait for one.
+// change wakes all waiters.
 func (d *database) change() {
 	d.lock.Lock()
 	close(d.changed)
@@ -186,12 +185,12 @@ func (d *database) change() {
 	d.onChange()
 }
 
-// now is the client to read from, and a channel that is closed once there is something new to read.
+// now returns the client to read from, and a channel that is closed at the next change.
 func (d *database) now() (ovsdbclient.Client, <-chan struct{}, error) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if d.client == nil {
-		return nil, d.changed, fmt.Errorf("the database of Open vSwitch at %s: %w; is ovsdb-server running?",
+		return nil, d.changed, fmt.Errorf("Open vSwitch's database %s: %w; check that ovsdb-server runs",
 			d.path, d.problem)
 	}
 	return d.client, d.changed, nil

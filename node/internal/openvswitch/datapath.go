@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Datapath lists what the datapaths have cached, and where each flow runs.
+// Datapath lists the flows that the datapaths have cached, and where each runs.
 func (c *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
 	read, _, err := c.database.contents(ctx)
 	if err != nil {
@@ -20,7 +20,7 @@ func (c *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
 	view := datapathView{hardwareOffload: read.open.OtherConfig["hw-offload"] == "true", onSwitch: map[string]bool{}}
 	links, err := again(c.host.handle.LinkList)
 	if err != nil {
-		return nil, fmt.Errorf("interfaces of this host: %w", err)
+		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
 	for _, link := range links {
 		view.onSwitch[link.Attrs().Name] = link.Attrs().PhysSwitchID != 0
@@ -28,7 +28,7 @@ func (c *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
 	var names []string
 	if err := c.appctl(ctx, func(line string) { names = append(names, strings.TrimSpace(line)) },
 		"dpctl/dump-dps"); err != nil {
-		return nil, fmt.Errorf("datapaths: %w", err)
+		return nil, fmt.Errorf("list datapaths: %w", err)
 	}
 	var flows []CachedFlow
 	for _, name := range names {
@@ -46,13 +46,13 @@ func (c *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
 			}
 		}, "dpctl/dump-flows", "--more", "--no-names", name)
 		if err := errors.Join(err, wrong); err != nil {
-			return nil, fmt.Errorf("flows of the datapath %s: %w", name, err)
+			return nil, fmt.Errorf("read flows of datapath %s: %w", name, err)
 		}
 	}
 	return flows, nil
 }
 
-// again lists until the kernel was not interrupted, which it is when something changes meanwhile.
+// again repeats a kernel dump that a concurrent change interrupted.
 func again[Item any](list func() ([]Item, error)) ([]Item, error) {
 	items, err := list()
 	for try := 1; try < 5 && errors.Is(err, netlink.ErrDumpInterrupted); try++ {
@@ -61,8 +61,8 @@ func again[Item any](list func() ([]Item, error)) ([]Item, error) {
 	return items, err
 }
 
-// portLine is as "  port 2: eth0 (internal)". A name has no blank, but may have everything else that flows are written
-// with: that is why flows are read with the numbers of ports.
+// portLine matches "  port 2: eth0 (internal)". A name contains no blank, but possibly any other character of flow
+// syntax, so flows are read with port numbers.
 var portLine = regexp.MustCompile(`^\s*port (\d+): (\S+)`)
 
 func (c *Client) datapathPorts(ctx context.Context, datapath string) (map[uint64]string, error) {
@@ -74,27 +74,27 @@ func (c *Client) datapathPorts(ctx context.Context, datapath string) (map[uint64
 		}
 	}, "dpctl/show", datapath)
 	if err != nil {
-		return nil, fmt.Errorf("ports of the datapath %s: %w", datapath, err)
+		return nil, fmt.Errorf("read ports of datapath %s: %w", datapath, err)
 	}
 	return ports, nil
 }
 
-// datapathView is what is needed to read a datapath's flows.
+// datapathView holds what is needed to interpret a datapath's flows.
 type datapathView struct {
 	ports           map[uint64]string
 	userspace       bool
 	hardwareOffload bool
-	// onSwitch: the interface is a port of a NIC's switch.
+	// onSwitch reports for each interface whether it is a port of a NIC's switch.
 	onSwitch map[string]bool
 }
 
-// wildcard is a field that the flow does not look at; ufid is a number that says nothing.
+// wildcard matches fields that a flow ignores, and identifiers without information.
 var (
 	wildcard   = regexp.MustCompile(`\w+\(0/0\),|ufid:[0-9a-f-]+, ?|packet_type\(ns=0,id=0\),`)
 	inPortWord = regexp.MustCompile(`in_port\((\d+)\)`)
 )
 
-// read a line of dpctl/dump-flows; ok is false for one that is no flow.
+// read parses a line of dpctl/dump-flows. ok is false for a line that is not a flow.
 func (d datapathView) read(line string) (flow CachedFlow, ok bool, err error) {
 	match, rest, found := strings.Cut(line, ", packets:")
 	if !found {
@@ -116,7 +116,7 @@ func (d datapathView) read(line string) (flow CachedFlow, ok bool, err error) {
 		flow.UsedSeconds, usedError = strconv.ParseFloat(strings.TrimSuffix(used, "s"), 64)
 	}
 	if err := errors.Join(packetsError, bytesError, usedError); err != nil || !found {
-		return CachedFlow{}, false, fmt.Errorf("a flow that cannot be read: %.300q", line)
+		return CachedFlow{}, false, fmt.Errorf("parse flow: %.300q", line)
 	}
 	if parts := inPortWord.FindStringSubmatch(match); parts != nil {
 		number, _ := strconv.ParseUint(parts[1], 10, 32)
@@ -124,33 +124,33 @@ func (d datapathView) read(line string) (flow CachedFlow, ok bool, err error) {
 	}
 	flow.Layer = d.layer(values["dp"])
 	flow.Offloaded = values["offloaded"] == "yes"
-	flow.Why = d.why(flow, values["offloaded"])
+	flow.Reason = d.reasonFor(flow, values["offloaded"])
 	return flow, true, nil
 }
 
-// layer: OVS says "ovs" for a kernel's and for its own datapath alike.
-func (d datapathView) layer(said string) string {
-	if d.userspace && (said == "ovs" || said == "") {
+// layer returns the name of a flow's layer. OVS prints "ovs" for the kernel's and for its own datapath.
+func (d datapathView) layer(offloaded string) string {
+	if d.userspace && (offloaded == "ovs" || offloaded == "") {
 		return "netdev"
 	}
-	if said == "" {
+	if offloaded == "" {
 		return "ovs"
 	}
-	return said
+	return offloaded
 }
 
-// slowPath is what OVS writes for a flow whose packets all go to ovs-vswitchd.
+// slowPath matches OVS's action for a flow whose packets all go to ovs-vswitchd.
 var slowPath = regexp.MustCompile(`slow_path\(([a-z0-9,_]*)\)`)
 
-// why a flow is not in hardware, the plainest cause first; empty where it is.
-func (d datapathView) why(flow CachedFlow, offloaded string) string {
+// reasonFor returns why a flow is not in hardware, the most direct cause first, or "".
+func (d datapathView) reasonFor(flow CachedFlow, offloaded string) string {
 	ipv6Fragment := strings.Contains(flow.Match, "eth_type(0x86dd)") &&
 		(strings.Contains(flow.Match, "frag=first") || strings.Contains(flow.Match, "frag=later"))
 	switch reason := slowPath.FindStringSubmatch(flow.Actions); {
 	case flow.Offloaded:
 		return ""
 	case reason != nil:
-		return "ovs-vswitchd handles each packet itself (slow path: " + reason[1] + ")"
+		return "ovs-vswitchd handles each packet (slow path: " + reason[1] + ")"
 	case strings.Contains(flow.Actions, "userspace("):
 		return "each packet goes to ovs-vswitchd"
 	case d.userspace && flow.Layer == "netdev":
@@ -158,19 +158,19 @@ func (d datapathView) why(flow CachedFlow, offloaded string) string {
 	case !d.hardwareOffload:
 		return "hw-offload is off (ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, then restart Open vSwitch)"
 	case offloaded == "partial":
-		return "the NIC took only a part of it"
+		return "NIC took only a part of the flow"
 	case flow.Layer == "tc":
-		return "tc has it, and the NIC's driver did not take it"
+		return "the NIC's driver refused the flow; it runs in tc"
 	case ipv6Fragment:
-		return "tc cannot match fragments of IPv6"
+		return "tc cannot match IPv6 fragments"
 	}
 	if port := d.notOnSwitch(flow); port != "" {
-		return fmt.Sprintf("%q is no port of a NIC in switchdev mode", port)
+		return fmt.Sprintf("%q is not a port of a NIC in switchdev mode", port)
 	}
-	return "tc did not take it; ovs-vswitchd's log says why (ovs-appctl vlog/set netdev_offload_tc:dbg)"
+	return "tc refused the flow; ovs-vswitchd's log says why (ovs-appctl vlog/set netdev_offload_tc:dbg)"
 }
 
-// notOnSwitch names a port of the flow that is none of a NIC's switch.
+// notOnSwitch returns a port of the flow that is not on a NIC's switch.
 func (d datapathView) notOnSwitch(flow CachedFlow) string {
 	names := []string{flow.InPort}
 	for word := range strings.SplitSeq(flow.Actions, ",") {

@@ -10,7 +10,7 @@ import (
 	"railwright/node/testlab"
 )
 
-// running goroutines of this package and of the libraries below it, but for the test's own.
+// running returns the stacks of goroutines of this package and its libraries, except the test's own.
 func running() string {
 	buffer := make([]byte, 1<<20)
 	stacks := string(buffer[:runtime.Stack(buffer, true)])
@@ -26,7 +26,7 @@ func running() string {
 	return strings.Join(found, "\n\n")
 }
 
-// stir makes the kernel tell of changes until the function that it returns is called.
+// stir makes the kernel report changes until calm is called.
 func (l *lab) stir() (calm func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -47,9 +47,9 @@ func (l *lab) stir() (calm func()) {
 	}
 }
 
-// Everything of a client ends with it: also while events pour in, and while Open vSwitch is not there at all. Not in
-// parallel: other tests' clients would be running.
-func TestNothingRunsOnAfterClose(t *testing.T) {
+// TestNothingRunsAfterClose checks that Close ends all goroutines, also while events pour in and while Open vSwitch
+// does not run. It is not parallel, because clients of other tests would be running.
+func TestNothingRunsAfterClose(t *testing.T) {
 	rail := newLab(t)
 	rail.client.Close()
 	for range 3 {
@@ -72,7 +72,7 @@ func TestNothingRunsOnAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client.Facts(t.Context(), rail.rail); err == nil || !strings.Contains(err.Error(), "/nowhere/db.sock") {
-		t.Errorf("facts of nothing: %v", err)
+		t.Errorf("facts without Open vSwitch: %v", err)
 	}
 	client.Close()
 	left := running()

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// events hands what happens to every subscriber. A slow one loses none: those of one bridge become one.
+// events distributes events to all subscribers. A slow subscriber loses none: events of a bridge are merged.
 type events struct {
 	lock        sync.Mutex
 	subscribers map[*subscriber]bool
@@ -16,12 +16,12 @@ type events struct {
 
 type subscriber struct {
 	pending map[string]Event
-	// ready is written to when pending is no longer empty.
+	// ready receives a value when pending is no longer empty.
 	ready chan struct{}
 }
 
-// Why of merged events is bounded: it is for a log line.
-const longestWhy = 400
+// longestReason bounds the reason of merged events, which is for a log line.
+const longestReason = 400
 
 func newEvents() *events {
 	return &events{subscribers: map[*subscriber]bool{}}
@@ -41,8 +41,8 @@ func (e *events) post(event Event) {
 
 func merge(old, new Event) Event {
 	new.FlowsLost = new.FlowsLost || old.FlowsLost
-	if old.Why != "" && !strings.Contains(old.Why, new.Why) && len(old.Why)+len(new.Why) < longestWhy {
-		new.Why = old.Why + "; " + new.Why
+	if old.Reason != "" && !strings.Contains(old.Reason, new.Reason) && len(old.Reason)+len(new.Reason) < longestReason {
+		new.Reason = old.Reason + "; " + new.Reason
 	}
 	return new
 }

@@ -10,11 +10,11 @@ import (
 	"railwright/node/testlab"
 )
 
-// pair is a lab with two pods that reach each other before every fault and after its repair.
+// pair is a lab with two pods that must reach each other before every fault and after its repair.
 type pair struct {
 	*lab
 	first, second *labPod
-	wanted        []plan.Flow
+	want          []plan.Flow
 	events        <-chan Event
 }
 
@@ -25,20 +25,21 @@ func newPair(t *testing.T) *pair {
 	for _, pod := range rail.pods {
 		rail.member("a", pod.Addresses...)
 	}
-	both := &pair{lab: rail, first: first, second: second, wanted: rail.program(t)}
+	both := &pair{lab: rail, first: first, second: second, want: rail.program(t)}
 	both.events = rail.client.Events(t.Context())
 	both.repaired(t, 0)
 	return both
 }
 
-// repaired programs what is wanted, of which at least so many flows were missing, and says whether the pods speak.
+// repaired programs the wanted flows, of which at least atLeast must have been missing, and checks that the pods reach
+// each other.
 func (p *pair) repaired(t *testing.T, atLeast int) {
 	t.Helper()
-	count, err := p.client.Replace(t.Context(), bridgeName, p.wanted)
+	count, err := p.client.Replace(t.Context(), bridgeName, p.want)
 	if err != nil || count < atLeast {
 		t.Errorf("%d flows repaired, want %d or more: %v", count, atLeast, err)
 	}
-	differences, err := p.client.Differences(t.Context(), bridgeName, p.wanted)
+	differences, err := p.client.Differences(t.Context(), bridgeName, p.want)
 	if err != nil || len(differences) > 0 {
 		t.Errorf("still different: %v %v", differences, err)
 	}
@@ -49,66 +50,66 @@ func (p *pair) repaired(t *testing.T, atLeast int) {
 	}
 }
 
-func says(words string) func(Event) bool {
-	return func(event Event) bool { return event.Bridge == bridgeName && strings.Contains(event.Why, words) }
+func hasReason(want string) func(Event) bool {
+	return func(event Event) bool { return event.Bridge == bridgeName && strings.Contains(event.Reason, want) }
 }
 
-func TestTheSwitchMayDieAndHang(t *testing.T) {
+func TestClientSurvivesSwitchCrashAndHang(t *testing.T) {
 	t.Parallel()
 	both := newPair(t)
 	both.open.Kill(t, testlab.Switch)
-	nextEvent(t, both.events, says("ovs-vswitchd closed the connection"))
+	nextEvent(t, both.events, hasReason("ovs-vswitchd closed the connection"))
 	if _, err := both.client.Facts(t.Context(), both.rail); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd") {
-		t.Errorf("facts while it is gone: %v", err)
+		t.Errorf("facts while ovs-vswitchd is down: %v", err)
 	}
-	if err := both.client.Change(t.Context(), bridgeName, both.wanted[:1], nil); err == nil {
-		t.Error("a change while it is gone is no error")
+	if err := both.client.Change(t.Context(), bridgeName, both.want[:1], nil); err == nil {
+		t.Error("change succeeded while ovs-vswitchd is down")
 	}
 	both.open.Start(t, testlab.Switch)
 	_, took := nextEvent(t, both.events, flowsLost)
-	t.Logf("lost flows were told %v after it answered", took)
-	both.repaired(t, len(both.wanted))
+	t.Logf("lost flows were reported after %v", took)
+	both.repaired(t, len(both.want))
 
 	both.open.Freeze(t, testlab.Switch)
-	_, took = nextEvent(t, both.events, says("no answer"))
-	t.Logf("a hanging switch was told after %v", took)
+	_, took = nextEvent(t, both.events, hasReason("no reply"))
+	t.Logf("hanging switch was reported after %v", took)
 	both.open.Thaw(t, testlab.Switch)
-	nextEvent(t, both.events, says("the bridge is ready"))
+	nextEvent(t, both.events, hasReason("bridge is ready"))
 	both.repaired(t, 0)
 }
 
-// Without its database the userspace datapath forwards nothing: ovs-vswitchd waits for the database's lock in the loop
-// that forwards.
-func TestTheDatabaseMayDie(t *testing.T) {
+// TestClientSurvivesDatabaseCrash kills ovsdb-server. The userspace datapath forwards nothing meanwhile: ovs-vswitchd
+// waits for the database's lock in its forwarding loop.
+func TestClientSurvivesDatabaseCrash(t *testing.T) {
 	t.Parallel()
 	both := newPair(t)
 	both.open.Kill(t, testlab.Database)
-	nextEvent(t, both.events, says("the database of Open vSwitch"))
+	nextEvent(t, both.events, hasReason("Open vSwitch's database"))
 	if _, err := both.client.Facts(t.Context(), both.rail); err == nil || !strings.Contains(err.Error(), "ovsdb-server") {
-		t.Errorf("facts while it is gone: %v", err)
+		t.Errorf("facts while ovsdb-server is down: %v", err)
 	}
 	both.open.Start(t, testlab.Database)
-	nextEvent(t, both.events, says("the bridge is ready"))
+	nextEvent(t, both.events, hasReason("bridge is ready"))
 	third := both.addPod(t, 4, "a")
 	if bridge, err := both.client.BridgeOf(t.Context(), third.HostInterface); err != nil || bridge != bridgeName {
-		t.Errorf("a port made after that: %q %v", bridge, err)
+		t.Errorf("port created after the restart: %q %v", bridge, err)
 	}
 	both.repaired(t, 0)
 }
 
-func TestStrangersAreSeen(t *testing.T) {
+func TestForeignChangesAreReported(t *testing.T) {
 	t.Parallel()
 	both := newPair(t)
-	for what, words := range map[string]string{
-		"deletes all flows":     "del-flows",
-		"deletes one flow":      "del-flows table=10,in_port=2,arp",
-		"deletes the canary":    "del-flows table=63",
-		"adds a way through":    "add-flow priority=60000,actions=NORMAL",
-		"adds one in a bundle":  "--bundle add-flow table=7,priority=1,actions=drop",
-		"changes what it finds": "add-flow table=63,cookie=0,priority=0,actions=NORMAL",
+	for name, want := range map[string]string{
+		"deletes all flows":       "del-flows",
+		"deletes one flow":        "del-flows table=10,in_port=2,arp",
+		"deletes the canary":      "del-flows table=63",
+		"adds an open flow":       "add-flow priority=60000,actions=NORMAL",
+		"adds a flow in a bundle": "--bundle add-flow table=7,priority=1,actions=drop",
+		"changes what it finds":   "add-flow table=63,cookie=0,priority=0,actions=NORMAL",
 	} {
-		letItSee(t, both.lab)
-		command := append([]string{"ovs-ofctl", "-O", "OpenFlow14"}, strings.Fields(words)...)
+		awaitFlowCount(t, both.lab)
+		command := append([]string{"ovs-ofctl", "-O", "OpenFlow14"}, strings.Fields(want)...)
 		place := 4
 		if command[3] == "--bundle" {
 			place = 5
@@ -116,23 +117,23 @@ func TestStrangersAreSeen(t *testing.T) {
 		socket := "unix:" + both.client.settings.management(bridgeName)
 		testlab.Run(t, slices.Insert(command, place, socket)...)
 		_, took := nextEvent(t, both.events, flowsLost)
-		t.Logf("a stranger %s: told after %v", what, took)
+		t.Logf("another program %s: reported after %v", name, took)
 		both.repaired(t, 1)
 	}
 }
 
-// TestAStrangerRightAfterOurFirstFlowsIsSeen: before the first look at them.
-func TestAStrangerRightAfterOurFirstFlowsIsSeen(t *testing.T) {
+// TestForeignChangeRightAfterOurFlowsIsReported changes flows before the watch has seen ours.
+func TestForeignChangeRightAfterOurFlowsIsReported(t *testing.T) {
 	t.Parallel()
 	both := newPair(t)
 	for range 3 {
 		both.open.Kill(t, testlab.Switch)
 		both.open.Start(t, testlab.Switch)
 		nextEvent(t, both.events, flowsLost)
-		if _, err := both.client.Replace(t.Context(), bridgeName, both.wanted); err != nil {
+		if _, err := both.client.Replace(t.Context(), bridgeName, both.want); err != nil {
 			t.Fatal(err)
 		}
-		if err := both.client.Change(t.Context(), bridgeName, both.wanted[:1], nil); err != nil {
+		if err := both.client.Change(t.Context(), bridgeName, both.want[:1], nil); err != nil {
 			t.Fatal(err)
 		}
 		both.open.Ofctl(t, bridgeName, "del-flows")
@@ -140,33 +141,32 @@ func TestAStrangerRightAfterOurFirstFlowsIsSeen(t *testing.T) {
 	}
 }
 
-// letItSee waits until the watch has seen how many flows there are after our last change; those before that are
-// compared when all flows are.
-func letItSee(t *testing.T, rail *lab) {
+// awaitFlowCount waits until the watch knows the number of flows after our last change.
+func awaitFlowCount(t *testing.T, rail *lab) {
 	t.Helper()
 	bridge := rail.client.bridges[bridgeName]
-	testlab.Eventually(t, "the watch knows how many flows there are", func() bool {
+	testlab.Eventually(t, "flow count of the watch", func() bool {
 		bridge.lock.Lock()
 		defer bridge.lock.Unlock()
 		return bridge.problem == nil && bridge.expected > 0
 	})
 }
 
-// Changes of a neighbour, an address or a port are told by themselves, each once.
-func TestFactsThatChangeAreTold(t *testing.T) {
+// TestChangedFactsAreReported checks that each change of a neighbour, an address or a port causes an event.
+func TestChangedFactsAreReported(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	rail.program(t)
 	events := rail.client.Events(t.Context())
 	pod := rail.addPod(t, 2, "a")
-	nextEvent(t, events, says("ports changed"))
+	nextEvent(t, events, hasReason("ports changed"))
 
 	rail.leaf.IP(t, "link", "set", "swp1", "address", "02:00:00:00:99:99")
 	rail.leaf.Run(t, "ping", "-c", "1", "-W", "2", "10.0.0.0")
-	nextEvent(t, events, says("02:00:00:00:99:99"))
+	nextEvent(t, events, hasReason("02:00:00:00:99:99"))
 
 	rail.host.IP(t, "addr", "add", "10.0.9.9/32", "dev", bridgeName)
-	nextEvent(t, events, says("own interface"))
+	nextEvent(t, events, hasReason("interface of the bridge"))
 	facts, err := rail.client.Facts(t.Context(), rail.rail)
 	if err != nil || facts.LeafMAC.String() != "02:00:00:00:99:99" || !facts.AnswersND || facts.BridgeMAC != gateway {
 		t.Errorf("%+v %v", facts, err)
@@ -176,28 +176,28 @@ func TestFactsThatChangeAreTold(t *testing.T) {
 	}
 
 	rail.open.Vsctl(t, "del-port", "p0")
-	nextEvent(t, events, says("the uplink p0 is no port"))
+	nextEvent(t, events, hasReason("uplink p0 is not a working port"))
 	rail.open.Vsctl(t, "add-port", bridgeName, "p0")
-	nextEvent(t, events, says("is ready"))
+	nextEvent(t, events, hasReason("is ready"))
 
 	again := "add-br br-rail0 -- set bridge br-rail0 datapath_type=netdev fail_mode=secure " +
 		`other-config:hwaddr="02:00:00:00:00:01" -- add-port br-rail0 p0`
-	for words, breaks := range map[string][2]string{
+	for want, breaks := range map[string][2]string{
 		"set-fail-mode br-rail0 secure": {"set-fail-mode br-rail0 standalone", "set-fail-mode br-rail0 secure"},
 		"del-controller br-rail0":       {"set-controller br-rail0 tcp:127.0.0.1:6653", "del-controller br-rail0"},
 		"other-config:hwaddr": {"remove bridge br-rail0 other-config hwaddr",
 			`set bridge br-rail0 other-config:hwaddr="02:00:00:00:00:01"`},
-		"does not speak OpenFlow 1.4": {"set bridge br-rail0 protocols=OpenFlow13", "clear bridge br-rail0 protocols"},
-		"Open vSwitch has no bridge":  {"del-br br-rail0", again},
+		"must include OpenFlow14":    {"set bridge br-rail0 protocols=OpenFlow13", "clear bridge br-rail0 protocols"},
+		"Open vSwitch has no bridge": {"del-br br-rail0", again},
 	} {
 		rail.open.Vsctl(t, strings.Fields(breaks[0])...)
-		nextEvent(t, events, says(words))
+		nextEvent(t, events, hasReason(want))
 		rail.open.Vsctl(t, strings.Fields(breaks[1])...)
-		nextEvent(t, events, says("is ready"))
+		nextEvent(t, events, hasReason("is ready"))
 	}
 }
 
-func TestTheLeafOfUnnumberedBGPIsTheRouterThatIsNeighbour(t *testing.T) {
+func TestUnnumberedLeafIsTheNeighbourRouter(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	settings := rail.settings(t)
@@ -214,14 +214,14 @@ func TestTheLeafOfUnnumberedBGPIsTheRouterThatIsNeighbour(t *testing.T) {
 	rail.client = client
 	rail.programHost(t)
 	events := client.Events(t.Context())
-	local := "fe80::" // the leaf's, as its kernel made it
+	local := "fe80::" // the leaf's kernel chose it
 	for _, word := range strings.Fields(rail.leaf.IP(t, "-6", "addr", "show", "dev", "swp1", "scope", "link")) {
 		if strings.HasPrefix(word, "fe80::") {
 			local = strings.TrimSuffix(word, "/64")
 		}
 	}
 	rail.host.Run(t, "ping", "-c", "1", "-W", "2", local+"%"+bridgeName)
-	nextEvent(t, events, func(event Event) bool { return strings.Contains(event.Why, "leaf's MAC") })
+	nextEvent(t, events, func(event Event) bool { return strings.Contains(event.Reason, "MAC address of the leaf") })
 	facts, err = client.Facts(t.Context(), rail.rail)
 	if err != nil || facts.LeafMAC != macOf(t, rail.leaf, "swp1") {
 		t.Errorf("%+v %v, want %v", facts, err, macOf(t, rail.leaf, "swp1"))
@@ -236,6 +236,6 @@ func TestTheLeafOfUnnumberedBGPIsTheRouterThatIsNeighbour(t *testing.T) {
 	defer second.Close()
 	facts, err = second.Facts(t.Context(), rail.rail)
 	if err != nil || !strings.Contains(facts.LeafProblem, "routers as neighbours") {
-		t.Errorf("of several routers one was chosen: %+v %v", facts, err)
+		t.Errorf("chose one of several routers: %+v %v", facts, err)
 	}
 }

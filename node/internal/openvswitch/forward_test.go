@@ -7,7 +7,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-func TestPodsReachEachOtherThroughTheGatewayAlone(t *testing.T) {
+func TestPodsReachEachOtherOnlyThroughTheGateway(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
@@ -18,7 +18,7 @@ func TestPodsReachEachOtherThroughTheGatewayAlone(t *testing.T) {
 	rail.program(t)
 
 	for _, hop := range []struct {
-		what string
+		name string
 		from *labPod
 		to   netip.Addr
 		ttl  string
@@ -27,16 +27,16 @@ func TestPodsReachEachOtherThroughTheGatewayAlone(t *testing.T) {
 		{"pod to pod here", first, second.ipv6(), "63"},
 		{"the other way", second, first.ipv4(), "63"},
 		{"the other way", second, first.ipv6(), "63"},
-		// Two routers on the way: the leaf and this node.
+		// Two routers are on the path: the leaf and this node.
 		{"through the uplink", first, remoteIPv4, "62"},
 		{"through the uplink", first, remoteIPv6, "62"},
 	} {
 		if ttl, err := ping(hop.from.namespace, hop.to); err != nil || ttl != hop.ttl {
-			t.Errorf("%s to %v: TTL %q, want %s; %v", hop.what, hop.to, ttl, hop.ttl, err)
+			t.Errorf("%s to %v: TTL %q, want %s; %v", hop.name, hop.to, ttl, hop.ttl, err)
 		}
 	}
 	if _, err := ping(rail.remote, first.ipv4()); err != nil {
-		t.Errorf("from outside: %v", err)
+		t.Errorf("from another node: %v", err)
 	}
 	for _, other := range append(second.Addresses, first.Gateways...) {
 		if found := neighbour(t, first.namespace, "eth0", other); found != bridgeMAC {
@@ -47,19 +47,19 @@ func TestPodsReachEachOtherThroughTheGatewayAlone(t *testing.T) {
 	counters := rail.counted(t)
 	for _, pod := range rail.pods {
 		if spoofed := counters[plan.Cookie(pod.Number, plan.DropSpoofed)].Packets; spoofed != 0 {
-			t.Errorf("%d packets of an honest kernel count as spoofed", spoofed)
+			t.Errorf("%d packets of a well-behaved kernel count as spoofed", spoofed)
 		}
 		for _, reason := range []plan.Reason{plan.Sent, plan.Received, plan.Answered} {
 			if counters[plan.Cookie(pod.Number, reason)].Packets == 0 {
-				t.Errorf("nothing counted as %v for pod %d", reason, pod.Number)
+				t.Errorf("no packet counted as %v for pod %d", reason, pod.Number)
 			}
 		}
 	}
 }
 
-// Counts how many flows of the datapath a conversation between two pods makes, and that they are plain ones: a match
-// on addresses and header changes, with no trip to ovs-vswitchd.
-func TestDataNeedsNoTripToTheDaemon(t *testing.T) {
+// TestDataStaysInTheDatapath checks how many datapath flows a connection between two pods creates, and that they only
+// match addresses and change headers, without a trip to ovs-vswitchd.
+func TestDataStaysInTheDatapath(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
@@ -84,11 +84,11 @@ func TestDataNeedsNoTripToTheDaemon(t *testing.T) {
 			continue
 		}
 		data++
-		if flow.Layer != "netdev" || flow.Offloaded || flow.Why != "the userspace datapath forwards in software" {
-			t.Errorf("a data flow is not in the datapath: %+v", flow)
+		if flow.Layer != "netdev" || flow.Offloaded || flow.Reason != "the userspace datapath forwards in software" {
+			t.Errorf("data flow is not in the datapath: %+v", flow)
 		}
 	}
 	if data < 4 {
-		t.Errorf("%d data flows, want one for each direction and family", data)
+		t.Errorf("%d data flows, want at least 4: each direction and family", data)
 	}
 }

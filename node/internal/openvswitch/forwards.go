@@ -13,14 +13,14 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// Unreached gives those of an attachment's addresses for which no packet has come by the uplink since their flows were
-// made, and sends the leaf one packet for each of them. Who asks again sees whether it came back.
+// Unreached returns those of an attachment's addresses for which no packet has come from the uplink since their flows
+// were added, and sends the leaf a probe for each. A later call shows whether the probes came back.
 func (c *Client) Unreached(ctx context.Context, rail plan.Rail, number uint16, addresses []netip.Addr) ([]netip.Addr, error) {
 	facts, err := c.Facts(ctx, rail)
 	if err != nil {
 		return addresses, err
 	}
-	missing, err := c.nothingCame(ctx, rail.Bridge, number, addresses)
+	missing, err := c.withoutPackets(ctx, rail.Bridge, number, addresses)
 	if err != nil || len(missing) == 0 {
 		return missing, err
 	}
@@ -30,31 +30,31 @@ func (c *Client) Unreached(ctx context.Context, rail plan.Rail, number uint16, a
 	for _, address := range missing {
 		packet := fmt.Sprintf("in_port=CONTROLLER packet=%s actions=output:%d", hex.EncodeToString(plan.Probe(facts, address)), facts.UplinkPort)
 		if err := c.ofctl(ctx, rail.Bridge, "", ignore, "packet-out", packet); err != nil {
-			return missing, fmt.Errorf("the leaf of %s cannot be asked for %s: %w", rail.Bridge, address, err)
+			return missing, fmt.Errorf("send probe to leaf of %s for %s: %w", rail.Bridge, address, err)
 		}
 	}
 	return missing, nil
 }
 
-// nothingCame for these addresses. The first packet that a flow has is counted at once, for ovs-vswitchd decided it;
-// those of the datapath are told to it later.
-func (c *Client) nothingCame(ctx context.Context, bridge string, number uint16, addresses []netip.Addr) ([]netip.Addr, error) {
+// withoutPackets returns the addresses without a packet. The first packet of a flow is counted at once, because
+// ovs-vswitchd handles it; those of the datapath are counted later.
+func (c *Client) withoutPackets(ctx context.Context, bridge string, number uint16, addresses []netip.Addr) ([]netip.Addr, error) {
 	came := map[netip.Addr]bool{}
-	table, cookie := plan.Arrived(number)
+	table, cookie := plan.ArrivalFlows(number)
 	var wrong error
 	err := c.ofctl(ctx, bridge, "", func(line string) {
-		_, count, isFlow, err := counted(line)
+		_, count, isFlow, err := parseCount(line)
 		wrong = errors.Join(wrong, err)
 		if !isFlow || count.Packets == 0 {
 			return
 		}
 		fields := strings.FieldsFunc(line, func(letter rune) bool { return letter == ',' || letter == ' ' })
 		for _, address := range addresses {
-			came[address] = came[address] || slices.Contains(fields, plan.FieldOf(address))
+			came[address] = came[address] || slices.Contains(fields, plan.DestinationField(address))
 		}
 	}, "dump-flows", fmt.Sprintf("table=%d,cookie=%#x/-1", table, cookie))
 	if err := errors.Join(err, wrong); err != nil {
-		return addresses, fmt.Errorf("what came for pods by the uplink of %s cannot be told: %w", bridge, err)
+		return addresses, fmt.Errorf("count packets from the uplink of %s: %w", bridge, err)
 	}
 	var missing []netip.Addr
 	for _, address := range addresses {

@@ -9,9 +9,9 @@ import (
 	"railwright/node/testlab"
 )
 
-// TestALeafForwardsOnceItSendsAPacketBack: without a route in the leaf's kernel nothing counts as forwarded, however often
-// it is asked, also where the other family's route is there; and no probe comes to a pod.
-func TestALeafForwardsOnceItSendsAPacketBack(t *testing.T) {
+// TestLeafForwardsOnceProbesReturn checks that without a route in the leaf's kernel no address counts as forwarded,
+// even if the other family has a route, and that no probe reaches a pod.
+func TestLeafForwardsOnceProbesReturn(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	numbered, unnumbered := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
@@ -20,24 +20,24 @@ func TestALeafForwardsOnceItSendsAPacketBack(t *testing.T) {
 	rail.program(t)
 	via := map[int]string{4: "10.0.0.0", 6: "fd00:ffff::"}
 	mac := macOf(t, rail.host, bridgeName)
-	for _, words := range [][]string{
+	for _, arguments := range [][]string{
 		{"neigh", "replace", via[4], "lladdr", mac.String(), "dev", "swp1"}, {"neigh", "replace", via[6], "lladdr", mac.String(), "dev", "swp1"},
 		{"route", "del", "10.1.0.0/16"}, {"route", "del", "fd00:1::/64"},
 	} {
-		rail.leaf.IP(t, words...)
+		rail.leaf.IP(t, arguments...)
 	}
-	rail.seesRoutes(t, numbered, via)
-	// An unnumbered rail's host has no address that a leaf could forward from.
+	rail.checkUnreached(t, numbered, via)
+	// On an unnumbered rail the host has no address that a leaf could route to.
 	rail.host.IP(t, "addr", "flush", "dev", bridgeName, "scope", "global")
-	testlab.Eventually(t, "the host's addresses are gone", func() bool {
+	testlab.Eventually(t, "removal of the host's addresses", func() bool {
 		facts, err := rail.client.Facts(t.Context(), rail.rail)
 		return err == nil && !slices.ContainsFunc(facts.HostAddresses, netip.Addr.IsGlobalUnicast)
 	})
-	rail.seesRoutes(t, unnumbered, via)
+	rail.checkUnreached(t, unnumbered, via)
 }
 
-// seesRoutes to the pod come into the leaf's kernel, one family after the other.
-func (l *lab) seesRoutes(t *testing.T, pod *labPod, via map[int]string) {
+// checkUnreached adds routes to the pod on the leaf, a family at a time, and checks Unreached.
+func (l *lab) checkUnreached(t *testing.T, pod *labPod, via map[int]string) {
 	t.Helper()
 	inside, leaf := testlab.OpenWire(t, pod.namespace, "eth0"), testlab.OpenWire(t, l.leaf, "swp1")
 	unreached := func() []netip.Addr {
@@ -50,29 +50,29 @@ func (l *lab) seesRoutes(t *testing.T, pod *labPod, via map[int]string) {
 	probes := func(address netip.Addr) func([]byte) bool {
 		return func(frame []byte) bool { return isProbe(frame, address) }
 	}
-	const asked = 5
-	for range asked {
+	const wantProbes = 5
+	for range wantProbes {
 		if missing := unreached(); !slices.Equal(missing, pod.Addresses) {
-			t.Fatalf("the leaf has no route, and these are taken for unreached: %v", missing)
+			t.Fatalf("leaf has no route, but only these are unreached: %v", missing)
 		}
 	}
 	for number, address := range pod.Addresses {
-		testlab.Eventually(t, "the leaf was asked as often as was said", func() bool { return leaf.Count(probes(address)) == asked })
+		testlab.Eventually(t, "probes at the leaf", func() bool { return leaf.Count(probes(address)) == wantProbes })
 		if number == 0 {
 			l.leaf.IP(t, "route", "add", address.String(), "via", via[4])
 		}
 	}
-	testlab.Eventually(t, "the leaf forwards to IPv4", func() bool { return slices.Equal(unreached(), pod.Addresses[1:]) })
+	testlab.Eventually(t, "leaf forwards IPv4", func() bool { return slices.Equal(unreached(), pod.Addresses[1:]) })
 	l.leaf.IP(t, "route", "add", pod.Addresses[1].String(), "via", via[6])
-	testlab.Eventually(t, "the leaf forwards to both", func() bool { return len(unreached()) == 0 })
+	testlab.Eventually(t, "leaf forwards both families", func() bool { return len(unreached()) == 0 })
 	for _, address := range pod.Addresses {
 		if came := inside.Count(probes(address)); came > 0 {
-			t.Errorf("%d probes for %v came to the pod", came, address)
+			t.Errorf("%d probes for %v reached the pod", came, address)
 		}
 	}
 }
 
-// isProbe for the address, on its way to the leaf or back: what plan.Probe makes, but for what routers change.
+// isProbe reports whether the frame is a probe for the address, before or after routers changed it.
 func isProbe(frame []byte, address netip.Addr) bool {
 	made := plan.Probe(plan.Facts{}, address)
 	if len(frame) < len(made) {

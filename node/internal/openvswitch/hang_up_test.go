@@ -8,32 +8,32 @@ import (
 	"testing"
 )
 
-// TestAnOvsOfctlThatIsHungUpOnTriesAgain: a bridge's socket is stood in for by one that ends the first connections, as
-// ovs-vswitchd does under load, and passes the others on.
-func TestAnOvsOfctlThatIsHungUpOnTriesAgain(t *testing.T) {
+// TestOfctlRetriesDroppedConnections puts a proxy in place of a bridge's socket that drops the first connections, as
+// ovs-vswitchd does under load, and forwards the others.
+func TestOfctlRetriesDroppedConnections(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
-	wanted := rail.program(t)
+	want := rail.program(t)
 	settings := rail.settings(t)
 	onto := settings.management(bridgeName)
 	settings.Management = t.TempDir()
 	hangUps := &atomic.Int32{}
-	standIn(t, filepath.Join(settings.Management, bridgeName+".mgmt"), onto, hangUps)
+	startProxy(t, filepath.Join(settings.Management, bridgeName+".mgmt"), onto, hangUps)
 	client := &Client{settings: settings}
-	for _, given := range []struct {
+	for _, test := range []struct {
 		hangUps int32
 		works   bool
-	}{{0, true}, {greetings - 1, true}, {greetings, false}} {
-		hangUps.Store(given.hangUps)
-		differing, err := client.compare(t.Context(), bridgeName, wanted[1:])
-		if works := err == nil && len(differing) == 1; works != given.works {
-			t.Errorf("after %d hang-ups: %v %v", given.hangUps, differing, err)
+	}{{0, true}, {mostAttempts - 1, true}, {mostAttempts, false}} {
+		hangUps.Store(test.hangUps)
+		differing, err := client.compare(t.Context(), bridgeName, want[1:])
+		if works := err == nil && len(differing) == 1; works != test.works {
+			t.Errorf("after %d dropped connections: %v %v", test.hangUps, differing, err)
 		}
 	}
 }
 
-// standIn for a socket: it ends as many connections as are asked for, and passes the rest on.
-func standIn(t *testing.T, path, onto string, hangUps *atomic.Int32) {
+// startProxy listens on a socket, drops hangUps connections, and forwards the rest.
+func startProxy(t *testing.T, path, onto string, hangUps *atomic.Int32) {
 	t.Helper()
 	listener, err := net.Listen("unix", path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// host is the kernel's side of the bridges: their own interfaces, with addresses and neighbours.
+// host reads the kernel's side of the bridges: their own interfaces with addresses and neighbours.
 type host struct {
 	handle    *netlink.Handle
 	namespace netns.NsHandle
@@ -24,23 +24,23 @@ type host struct {
 
 const kernelBound = 2 * time.Second
 
-// newHost for the network namespace at the path; empty: this process's own.
+// newHost opens the network namespace at the path; "" means this process's own.
 func newHost(path string) (*host, error) {
 	namespace := netns.None()
 	if path != "" {
 		var err error
 		namespace, err = netns.GetFromPath(path)
 		if err != nil {
-			return nil, fmt.Errorf("network namespace %s: %w", path, err)
+			return nil, fmt.Errorf("open network namespace %s: %w", path, err)
 		}
 	}
-	// A namespace that is none leaves it in this process's own.
+	// netns.None selects this process's own namespace.
 	handle, err := netlink.NewHandleAt(namespace, unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("the kernel's routing socket: %w", err)
+		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
 	if err := handle.SetSocketTimeout(kernelBound); err != nil {
-		return nil, fmt.Errorf("the kernel's routing socket: %w", err)
+		return nil, fmt.Errorf("set netlink timeout: %w", err)
 	}
 	return &host{handle: handle, namespace: namespace}, nil
 }
@@ -62,63 +62,64 @@ type face struct {
 func (h *host) face(bridge string) (face, error) {
 	link, err := h.handle.LinkByName(bridge)
 	if err != nil {
-		return face{}, fmt.Errorf("its own interface: %w", err)
+		return face{}, fmt.Errorf("read interface: %w", err)
 	}
 	mac, err := attachment.ParseMAC(link.Attrs().HardwareAddr.String())
 	if err != nil {
-		return face{}, fmt.Errorf("its own interface: %w", err)
+		return face{}, fmt.Errorf("read interface: %w", err)
 	}
 	found, err := again(func() ([]netlink.Addr, error) { return h.handle.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
-		return face{}, fmt.Errorf("addresses of its own interface: %w", err)
+		return face{}, fmt.Errorf("list addresses of interface: %w", err)
 	}
-	own := face{index: link.Attrs().Index, mac: mac}
-	for _, one := range found {
-		if address, ok := netip.AddrFromSlice(one.IP); ok {
-			own.addresses = append(own.addresses, address.Unmap())
+	local := face{index: link.Attrs().Index, mac: mac}
+	for _, assigned := range found {
+		if address, ok := netip.AddrFromSlice(assigned.IP); ok {
+			local.addresses = append(local.addresses, address.Unmap())
 		}
 	}
-	slices.SortFunc(own.addresses, netip.Addr.Compare)
-	return own, nil
+	slices.SortFunc(local.addresses, netip.Addr.Compare)
+	return local, nil
 }
 
-// usable states of a neighbour: the kernel has a MAC address that it would send to.
+// usable holds the neighbour states in which the kernel has a MAC address to send to.
 const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE |
 	netlink.NUD_PERMANENT | netlink.NUD_NOARP
 
-// leaf's MAC address among the neighbours of the bridge's interface. With an address: that neighbour, and the kernel is
-// asked to find it where it has not. Without: the router with a link-local address, as BGP unnumbered speaks with.
-func (h *host) leaf(bridge string, own face, address netip.Addr) (attachment.MAC, error) {
+// leaf returns the leaf's MAC address from the neighbours of the bridge's interface. With an address it returns that
+// neighbour, and asks the kernel to resolve it if necessary. Without one it returns the router with a link-local
+// address, which unnumbered BGP uses.
+func (h *host) leaf(bridge string, local face, address netip.Addr) (attachment.MAC, error) {
 	neighbours, err := again(func() ([]netlink.Neigh, error) {
-		return h.handle.NeighList(own.index, netlink.FAMILY_ALL)
+		return h.handle.NeighList(local.index, netlink.FAMILY_ALL)
 	})
 	if err != nil {
-		return attachment.MAC{}, fmt.Errorf("neighbours of %s: %w", bridge, err)
+		return attachment.MAC{}, fmt.Errorf("list neighbours of %s: %w", bridge, err)
 	}
 	if !address.IsValid() {
 		return router(bridge, neighbours)
 	}
-	for _, one := range neighbours {
-		if found, mac, ok := usableNeighbour(one); ok && found == address.WithZone("") {
+	for _, neighbour := range neighbours {
+		if found, mac, ok := usableNeighbour(neighbour); ok && found == address.WithZone("") {
 			return mac, nil
 		}
 	}
-	h.resolve(own.index, address)
-	return attachment.MAC{}, fmt.Errorf("the kernel does not know the MAC address of the leaf %v on %s; does it answer "+
-		"(ip neigh show dev %s)?", address, bridge, bridge)
+	h.resolve(local.index, address)
+	return attachment.MAC{}, fmt.Errorf("no MAC address of leaf %v on %s; check that it answers "+
+		"(ip neigh show dev %s)", address, bridge, bridge)
 }
 
-// router among the neighbours. Some kernels mark one as a router only after it has answered a solicitation of theirs:
-// without any mark all link-local neighbours count. They must be one.
+// router returns the only router among the neighbours. Some kernels mark a router only after it answered their
+// solicitation, so without any mark all link-local neighbours count.
 func router(bridge string, neighbours []netlink.Neigh) (attachment.MAC, error) {
 	marked, all := map[attachment.MAC]bool{}, map[attachment.MAC]bool{}
-	for _, one := range neighbours {
-		address, mac, ok := usableNeighbour(one)
+	for _, neighbour := range neighbours {
+		address, mac, ok := usableNeighbour(neighbour)
 		if !ok || !address.Is6() || !address.IsLinkLocalUnicast() {
 			continue
 		}
 		all[mac] = true
-		if one.Flags&netlink.NTF_ROUTER != 0 {
+		if neighbour.Flags&netlink.NTF_ROUTER != 0 {
 			marked[mac] = true
 		}
 	}
@@ -131,23 +132,23 @@ func router(bridge string, neighbours []netlink.Neigh) (attachment.MAC, error) {
 		}
 	}
 	if len(all) == 0 {
-		return attachment.MAC{}, fmt.Errorf("%s has no router as neighbour yet; does the leaf send router advertisements, "+
-			"and is its BGP session up?", bridge)
+		return attachment.MAC{}, fmt.Errorf("%s has no router as neighbour yet; check that the leaf sends router advertisements "+
+			"and that its BGP session is up", bridge)
 	}
-	return attachment.MAC{}, fmt.Errorf("%s has %d routers as neighbours; say in the configuration which address is the "+
-		"leaf's", bridge, len(all))
+	return attachment.MAC{}, fmt.Errorf("%s has %d routers as neighbours; set peer in the configuration to the "+
+		"leaf's address", bridge, len(all))
 }
 
-func usableNeighbour(one netlink.Neigh) (netip.Addr, attachment.MAC, bool) {
-	address, ok := netip.AddrFromSlice(one.IP)
-	if !ok || one.State&usable == 0 {
+func usableNeighbour(neighbour netlink.Neigh) (netip.Addr, attachment.MAC, bool) {
+	address, ok := netip.AddrFromSlice(neighbour.IP)
+	if !ok || neighbour.State&usable == 0 {
 		return netip.Addr{}, attachment.MAC{}, false
 	}
-	mac, err := attachment.ParseMAC(one.HardwareAddr.String())
+	mac, err := attachment.ParseMAC(neighbour.HardwareAddr.String())
 	return address.Unmap(), mac, err == nil
 }
 
-// resolve asks the kernel to find a neighbour, as if there were a packet for it. An answer comes as an event.
+// resolve asks the kernel to resolve a neighbour, as a packet would. The result arrives as an event.
 func (h *host) resolve(index int, address netip.Addr) {
 	family := netlink.FAMILY_V4
 	if address.Is6() {
@@ -158,8 +159,8 @@ func (h *host) resolve(index int, address netip.Addr) {
 	})
 }
 
-// follow calls changed for whatever the kernel tells of links, addresses and neighbours, until ctx ends or the kernel's
-// messages came faster than they were read.
+// follow calls changed for each kernel event of links, addresses and neighbours, until ctx ends or the kernel drops
+// events.
 func (h *host) follow(ctx context.Context, changed func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	links, linksError := subscribe(func(updates chan<- netlink.LinkUpdate) error {
@@ -174,7 +175,7 @@ func (h *host) follow(ctx context.Context, changed func()) error {
 		options := netlink.NeighSubscribeOptions{Namespace: h.at(), ErrorCallback: cancel}
 		return netlink.NeighSubscribeWithOptions(updates, ctx.Done(), options)
 	})
-	// The subscriptions hand over what they have read before they see that it is over.
+	// The subscriptions deliver what they have read before they see the end.
 	defer func() {
 		cancel(nil)
 		drain(links)
@@ -194,13 +195,13 @@ func (h *host) follow(ctx context.Context, changed func()) error {
 			return context.Cause(ctx)
 		}
 		if !open {
-			return errors.New("the kernel closed the socket")
+			return errors.New("kernel closed the netlink socket")
 		}
 		changed()
 	}
 }
 
-// at is the namespace to subscribe in; nil: this process's own.
+// at returns the namespace to subscribe in; nil means this process's own.
 func (h *host) at() *netns.NsHandle {
 	if h.namespace.IsOpen() {
 		return &h.namespace
@@ -208,7 +209,7 @@ func (h *host) at() *netns.NsHandle {
 	return nil
 }
 
-// subscribe gives the channel that the subscription fills, and closes at its end; a closed one where it failed.
+// subscribe returns the channel that the subscription fills and closes, already closed if the subscription failed.
 func subscribe[Update any](begin func(updates chan<- Update) error) (<-chan Update, error) {
 	updates := make(chan Update)
 	if err := begin(updates); err != nil {
@@ -223,14 +224,14 @@ func drain[Item any](items <-chan Item) {
 	}
 }
 
-// followHost until ctx ends, again and again.
+// followHost follows the kernel until ctx ends and subscribes again after errors.
 func (c *Client) followHost(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.host.follow(ctx, c.look)
 		if ctx.Err() != nil {
 			return
 		}
-		c.settings.Log.Warn("the kernel's news are read anew", "cause", err)
+		c.settings.Log.Warn("subscribing to kernel events again", "cause", err)
 		c.look()
 		_ = wait(ctx, after(longestPause))
 	}

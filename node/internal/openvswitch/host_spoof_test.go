@@ -10,12 +10,12 @@ import (
 	"railwright/node/testlab"
 )
 
-// lastMark is in the honest frame that is sent after all others: once it is seen, they have been worked off.
+// lastMark marks the valid frame that is sent last: once it arrives, all others are processed.
 var lastMark = attachment.MAC{0x02, 0x77, 0x77, 0x77, 0x77, 0x77}
 
-// TestTheHostSpeaksAsItselfAlone: a program in the host's network with raw frames, and the bridge's MAC, is no pod of
-// another node to the fabric.
-func TestTheHostSpeaksAsItselfAlone(t *testing.T) {
+// TestHostSendsOnlyAsItself checks that a program in the host's network with raw sockets and the bridge's MAC cannot
+// send as a pod of another node.
+func TestHostSendsOnlyAsItself(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	pod := rail.addPod(t, 2, "a")
@@ -50,14 +50,14 @@ func TestTheHostSpeaksAsItselfAlone(t *testing.T) {
 		sent := leaf.Count(isLast)
 		host.Send(t, datagram4(own4, lastMark))
 		host.Send(t, datagram6(own6, lastMark))
-		testlab.Eventually(t, "what the host sends as itself arrives", func() bool { return leaf.Count(isLast) == sent+2 })
+		testlab.Eventually(t, "the host's own frames", func() bool { return leaf.Count(isLast) == sent+2 })
 	}
 	if arrived := leaf.Frames(marked); len(arrived) > 0 {
-		t.Errorf("%d frames of a host that lies arrived: %s", len(arrived), testlab.FrameText(arrived[0]))
+		t.Errorf("%d spoofed frames of the host arrived: %s", len(arrived), testlab.FrameText(arrived[0]))
 	}
-	// The kernel drops none on its way to the bridge, but its own multicast may be counted besides.
+	// The kernel drops none on its way to the bridge, but its own multicast may add to the count.
 	if counted := dropped(rail.counted(t), plan.DropSpoofed) - before; counted < uint64(rounds*len(lies)) {
-		t.Errorf("%d of %d were counted as spoofed", counted, rounds*len(lies))
+		t.Errorf("%d of %d frames counted as spoofed", counted, rounds*len(lies))
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 	bridgeMAC  = "02:00:00:00:00:01"
 )
 
-// lab is a node with one rail, its leaf, and a pod on another node that is only an address behind the leaf.
+// lab is a node with one rail, its leaf, and a pod of another node that is only an address behind the leaf.
 type lab struct {
 	host, leaf, remote *testlab.Namespace
 	open               *testlab.OpenVSwitch
@@ -42,7 +42,8 @@ var (
 	remoteIPv6 = netip.MustParseAddr("fd00:2::2")
 )
 
-// newLab with nothing programmed yet; the leaf routes the pods' addresses 10.1.0.0/16 and fd00:1::/64 to the node.
+// newLab returns a lab with nothing programmed. The leaf routes the pods' addresses 10.1.0.0/16 and fd00:1::/64 to the
+// node.
 func newLab(t testing.TB) *lab {
 	t.Helper()
 	rail := &lab{rail: plan.Rail{Name: "rail0", Bridge: bridgeName, Uplink: "p0", Table: 1000}}
@@ -57,9 +58,9 @@ func newLab(t testing.TB) *lab {
 	rail.open = testlab.StartOpenVSwitch(t, rail.host)
 	rail.open.AddBridge(t, bridgeName, bridgeMAC)
 	rail.open.AddPort(t, bridgeName, "p0")
-	for _, one := range []struct {
+	for _, test := range []struct {
 		namespace *testlab.Namespace
-		words     string
+		command   string
 	}{
 		{rail.host, "addr add 10.0.0.0/31 dev br-rail0"}, {rail.host, "addr add fd00:ffff::/127 dev br-rail0"},
 		{rail.leaf, "addr add 10.0.0.1/31 dev swp1"}, {rail.leaf, "addr add fd00:ffff::1/127 dev swp1"},
@@ -68,7 +69,7 @@ func newLab(t testing.TB) *lab {
 		{rail.remote, "addr add 10.2.0.2/16 dev eth0"}, {rail.remote, "addr add fd00:2::2/64 dev eth0"},
 		{rail.remote, "route add default via 10.2.0.1"}, {rail.remote, "route add default via fd00:2::1"},
 	} {
-		one.namespace.IP(t, strings.Fields(one.words)...)
+		test.namespace.IP(t, strings.Fields(test.command)...)
 	}
 	rail.client = rail.newClient(t)
 	return rail
@@ -101,18 +102,18 @@ func (tw testWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// addPod of a tenant, with 10.1.0.N/16 and fd00:1::N/64, so that other pods seem to be on the same link. Its gateways
-// are 10.1.0.1 and fe80::1.
+// addPod adds a pod of the tenant with 10.1.0.N/16 and fd00:1::N/64, so that other pods seem to be on the same link.
+// Its gateways are 10.1.0.1 and fe80::1.
 func (l *lab) addPod(t testing.TB, n int, tenant string) *labPod {
 	t.Helper()
 	face := fmt.Sprintf("veth%d", n)
 	mac := fmt.Sprintf("02:00:00:01:00:%02x", n)
 	pod := &labPod{namespace: l.open.AddPod(t, bridgeName, face, mac)}
-	for _, words := range []string{
+	for _, command := range []string{
 		fmt.Sprintf("addr add 10.1.0.%d/16 dev eth0", n), fmt.Sprintf("addr add fd00:1::%x/64 dev eth0", n),
 		"route add default via 10.1.0.1", "-6 route add default via fe80::1 dev eth0",
 	} {
-		pod.namespace.IP(t, strings.Fields(words)...)
+		pod.namespace.IP(t, strings.Fields(command)...)
 	}
 	pod.Attachment = newAttachment(n, tenant, face, mac)
 	l.pods = append(l.pods, pod)
@@ -135,7 +136,7 @@ func newAttachment(n int, tenant, face, mac string) attachment.Attachment {
 	}
 }
 
-// member makes the pod's addresses known as its tenant's.
+// member adds addresses of a tenant.
 func (l *lab) member(tenant string, addresses ...netip.Addr) {
 	if l.tenants.Numbers == nil {
 		l.tenants.Numbers = map[string]uint32{}
@@ -149,11 +150,11 @@ func (l *lab) member(tenant string, addresses ...netip.Addr) {
 	}
 }
 
-// flows wanted now; the leaf must be known.
+// flows returns the wanted flows. It waits until the leaf is known.
 func (l *lab) flows(t testing.TB) []plan.Flow {
 	t.Helper()
 	var facts plan.Facts
-	testlab.Eventually(t, "the leaf's MAC address is known and all ports are there", func() bool {
+	testlab.Eventually(t, "the leaf's MAC address and all ports", func() bool {
 		var err error
 		facts, err = l.client.Facts(t.Context(), l.rail)
 		if err != nil {
@@ -172,7 +173,7 @@ func (l *lab) flows(t testing.TB) []plan.Flow {
 	return flows
 }
 
-// program what is wanted now. The host speaks with the leaf first, as its BGP would: that needs flows already.
+// program programs the wanted flows. The host reaches the leaf first, as its BGP would, which already needs flows.
 func (l *lab) program(t testing.TB) []plan.Flow {
 	t.Helper()
 	l.programHost(t)
@@ -183,11 +184,11 @@ func (l *lab) program(t testing.TB) []plan.Flow {
 	return flows
 }
 
-// programHost lets host and leaf speak, and no pod.
+// programHost lets only host and leaf communicate.
 func (l *lab) programHost(t testing.TB) {
 	t.Helper()
 	facts := plan.Facts{}
-	testlab.Eventually(t, "the bridge is ready", func() (ready bool) {
+	testlab.Eventually(t, "bridge is ready", func() (ready bool) {
 		var err error
 		facts, err = l.client.Facts(t.Context(), l.rail)
 		return err == nil
@@ -198,7 +199,7 @@ func (l *lab) programHost(t testing.TB) {
 	}
 }
 
-// counted so far by ovs-vswitchd, with what the datapath still holds.
+// counted returns the counters of ovs-vswitchd, including those that the datapath still holds.
 func (l *lab) counted(t testing.TB) map[uint64]Count {
 	t.Helper()
 	l.open.Appctl(t, "revalidator/purge")
@@ -209,7 +210,7 @@ func (l *lab) counted(t testing.TB) map[uint64]Count {
 	return counters
 }
 
-// next event of the bridge that fits.
+// nextEvent waits for an event that fits.
 func nextEvent(t testing.TB, events <-chan Event, fits func(Event) bool) (Event, time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -228,23 +229,23 @@ func nextEvent(t testing.TB, events <-chan Event, fits func(Event) bool) (Event,
 
 func flowsLost(event Event) bool { return event.FlowsLost && event.Bridge == bridgeName }
 
-// ping from a pod; the TTL that came back, or an error with ping's words.
+// ping pings from a pod and returns the TTL of a reply, or an error with ping's output.
 func ping(namespace *testlab.Namespace, to netip.Addr) (string, error) {
-	said, err := namespace.Try("ping", "-n", "-c", "3", "-i", "0.05", "-W", "3", to.String())
+	output, err := namespace.Try("ping", "-n", "-c", "3", "-i", "0.05", "-W", "3", to.String())
 	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, said)
+		return "", fmt.Errorf("%w: %s", err, output)
 	}
-	_, rest, _ := strings.Cut(said, "ttl=")
+	_, rest, _ := strings.Cut(output, "ttl=")
 	ttl, _, _ := strings.Cut(rest, " ")
 	return ttl, nil
 }
 
-// neighbour's MAC address as the namespace's kernel has it.
+// neighbour returns the MAC address of a neighbour in the namespace's kernel.
 func neighbour(t testing.TB, namespace *testlab.Namespace, face string, address netip.Addr) string {
 	t.Helper()
 	var found []struct{ LLAddr string }
-	told := namespace.IP(t, "-j", "neigh", "show", "dev", face, address.String())
-	if err := json.Unmarshal([]byte(told), &found); err != nil || len(found) != 1 {
+	output := namespace.IP(t, "-j", "neigh", "show", "dev", face, address.String())
+	if err := json.Unmarshal([]byte(output), &found); err != nil || len(found) != 1 {
 		return ""
 	}
 	return found[0].LLAddr

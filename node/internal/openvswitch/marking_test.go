@@ -9,9 +9,9 @@ import (
 	"railwright/node/testlab"
 )
 
-// TestTheDSCPOfPodsIsTrustedRewrittenOrRefused, as the rail is configured: packets of several DSCPs and of every ECN go to
-// a pod here and to one beyond the leaf. Frames of priority flow control reach nobody, whatever is configured.
-func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
+// TestDSCPIsTrustedRewrittenOrRefused sends packets with several DSCPs and every ECN value to a local pod and beyond
+// the leaf, under each policy. Frames of priority flow control must reach nobody.
+func TestDSCPIsTrustedRewrittenOrRefused(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
@@ -22,7 +22,7 @@ func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
 	near, leaf := testlab.OpenWire(t, second.namespace, "eth0"), testlab.OpenWire(t, rail.leaf, "swp1")
 	const each = 20
 	used := []byte{0, 26, 46, 63}
-	for name, given := range map[string]struct {
+	for name, test := range map[string]struct {
 		marking plan.Marking
 		becomes func(dscp byte) (byte, bool)
 	}{
@@ -31,7 +31,7 @@ func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
 		"refused": {plan.Marking{Policy: plan.RefuseMarking, Allowed: []uint8{0, 26}},
 			func(dscp byte) (byte, bool) { return dscp, dscp == 0 || dscp == 26 }},
 	} {
-		rail.rail.Marking = given.marking
+		rail.rail.Marking = test.marking
 		rail.program(t)
 		before := rail.counted(t)
 		want, refused := map[string]int{}, uint64(0)
@@ -53,7 +53,7 @@ func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
 						kind = testlab.EtherIPv6
 					}
 					here.Send(t, testlab.Ether(gateway, first.MAC, kind, packet))
-					if becomes, passes := given.becomes(dscp); passes {
+					if becomes, passes := test.becomes(dscp); passes {
 						want[fmt.Sprintf("IPv%d DSCP %d ECN %d", packet[0]>>4, becomes, ecn)]++
 					} else {
 						refused++
@@ -65,7 +65,7 @@ func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
 		}
 		for where, wire := range map[string]*testlab.Wire{"the pod": near, "the leaf": leaf} {
 			seen := map[string]int{}
-			testlab.Eventually(t, name+": all that may pass arrives at "+where, func() bool {
+			testlab.Eventually(t, name+": allowed packets arrive at "+where, func() bool {
 				clear(seen)
 				for _, frame := range wire.Frames(marked) {
 					dscp, ecn := testlab.Class(frame[14:])
@@ -75,11 +75,11 @@ func TestTheDSCPOfPodsIsTrustedRewrittenOrRefused(t *testing.T) {
 			})
 			for class, count := range want {
 				if seen[class] != count/2 {
-					t.Errorf("%s: %d packets of %s came to %s, want %d", name, seen[class], class, where, count/2)
+					t.Errorf("%s: %d packets with %s arrived at %s, want %d", name, seen[class], class, where, count/2)
 				}
 			}
 			if sum(seen) != sum(want)/2 {
-				t.Errorf("%s: at %s there are %v", name, where, seen)
+				t.Errorf("%s: %s received %v", name, where, seen)
 			}
 		}
 		after := rail.counted(t)

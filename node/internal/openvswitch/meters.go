@@ -10,27 +10,28 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// burstTenths: a policer's bucket holds a tenth of a second, as Open vSwitch's manual advises; less starves TCP.
+// burstTenths makes a meter's bucket hold a tenth of a second, as Open vSwitch's manual advises; a smaller one starves
+// TCP.
 const burstTenths = 10
 
-// meterWords is how ovs-ofctl prints and takes a meter that drops above a rate, in units of 1000 bit.
-func meterWords(rate uint64) string {
+// formatMeter returns ovs-ofctl's syntax of a meter that drops above a rate, in units of 1000 bit/s.
+func formatMeter(rate uint64) string {
 	kilobits := min(max(rate/1000, 1), 1<<32-1)
 	return fmt.Sprintf("rate=%d burst_size=%d", kilobits, max(kilobits/burstTenths, 1))
 }
 
-// metersOf flows, by number.
+// metersOf returns the meters of the flows by number.
 func metersOf(flows []plan.Flow) map[uint32]string {
-	wanted := map[uint32]string{}
+	want := map[uint32]string{}
 	for _, flow := range flows {
 		if flow.Meter != 0 {
-			wanted[flow.Meter] = meterWords(flow.Rate)
+			want[flow.Meter] = formatMeter(flow.Rate)
 		}
 	}
-	return wanted
+	return want
 }
 
-// meters that the bridge has, by number.
+// meters returns the bridge's numbered meters.
 func (c *Client) meters(ctx context.Context, bridge string) (map[uint32]string, error) {
 	named, err := c.namedMeters(ctx, bridge)
 	if err != nil {
@@ -45,7 +46,7 @@ func (c *Client) meters(ctx context.Context, bridge string) (map[uint32]string, 
 	return there, nil
 }
 
-// namedMeters are all that the bridge has, by what ovs-ofctl calls them: their number, or what they are for.
+// namedMeters returns all meters of the bridge by ovs-ofctl's name: a number, or a purpose.
 func (c *Client) namedMeters(ctx context.Context, bridge string) (map[string]string, error) {
 	there, name := map[string]string{}, ""
 	err := c.ofctl(ctx, bridge, "", func(line string) {
@@ -57,33 +58,32 @@ func (c *Client) namedMeters(ctx context.Context, bridge string) (map[string]str
 		}
 	}, "dump-meters")
 	if err != nil {
-		return nil, fmt.Errorf("meters of %s: %w", bridge, err)
+		return nil, fmt.Errorf("list meters of %s: %w", bridge, err)
 	}
 	return there, nil
 }
 
-// makeMeters that the flows need, which OpenFlow wants to be there before them. Flows whose meter could not be made are
-// left out of what it returns: they would keep all others of the bundle out, and without a meter they would be
-// unbounded.
+// makeMeters creates the meters of the flows, which OpenFlow requires before the flows. It returns the flows without
+// those whose meter failed: they would fail the whole bundle, and without a meter they would be unlimited.
 func (c *Client) makeMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]plan.Flow, error) {
-	wanted := metersOf(flows)
-	if len(wanted) == 0 {
+	want := metersOf(flows)
+	if len(want) == 0 {
 		return flows, nil
 	}
 	there, failed := c.meters(ctx, bridge)
 	refused := map[uint32]bool{}
-	for number, words := range wanted {
+	for number, want := range want {
 		command := "add-meter"
 		if old, ok := there[number]; ok {
 			command = "mod-meter"
-			if old == words {
+			if old == want {
 				continue
 			}
 		}
-		meter := fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", number, strings.ReplaceAll(words, " ", ","))
+		meter := fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", number, strings.ReplaceAll(want, " ", ","))
 		if err := c.ofctl(ctx, bridge, "", ignore, command, meter); err != nil {
 			refused[number] = true
-			failed = fmt.Errorf("flows of %s with the rate %s are left out: %w", bridge, words, err)
+			failed = fmt.Errorf("skip flows of %s with rate %s: %w", bridge, want, err)
 		}
 	}
 	if len(refused) == 0 {
@@ -98,7 +98,7 @@ func (c *Client) makeMeters(ctx context.Context, bridge string, flows []plan.Flo
 	return rest, failed
 }
 
-// dropIdle meters of flows that were deleted, where no other flow has them.
+// dropIdle deletes the meters of deleted flows that no other flow uses.
 func (c *Client) dropIdle(ctx context.Context, bridge string, deleted []plan.Flow) error {
 	had := metersOf(deleted)
 	if len(had) == 0 {
@@ -113,8 +113,8 @@ func (c *Client) dropIdle(ctx context.Context, bridge string, deleted []plan.Flo
 	return err
 }
 
-// flowsByMeter counts the flows that have each of the bridge's meters. Deleting one that a flow has would take the flow
-// along, so it is Open vSwitch itself that is asked.
+// flowsByMeter counts the flows of each meter of the bridge. It asks Open vSwitch, because deleting a meter in use
+// would delete its flows.
 func (c *Client) flowsByMeter(ctx context.Context, bridge string) (map[uint32]uint64, error) {
 	used := map[uint32]uint64{}
 	err := c.ofctl(ctx, bridge, "", func(line string) {
@@ -129,48 +129,48 @@ func (c *Client) flowsByMeter(ctx context.Context, bridge string) (map[uint32]ui
 		}
 	}, "meter-stats")
 	if err != nil {
-		return nil, fmt.Errorf("meters of %s: %w", bridge, err)
+		return nil, fmt.Errorf("read meters of %s: %w", bridge, err)
 	}
 	return used, nil
 }
 
 func (c *Client) deleteMeter(ctx context.Context, bridge string, number uint32) error {
 	if err := c.ofctl(ctx, bridge, "", ignore, "del-meters", fmt.Sprintf("meter=%d", number)); err != nil {
-		return fmt.Errorf("meter %d of %s: %w", number, bridge, err)
+		return fmt.Errorf("delete meter %d of %s: %w", number, bridge, err)
 	}
 	return nil
 }
 
-// dropMeters that none of the flows needs.
+// dropMeters deletes the meters that no flow needs.
 func (c *Client) dropMeters(ctx context.Context, bridge string, flows []plan.Flow) error {
 	there, err := c.meters(ctx, bridge)
 	if err != nil {
-		// No flow needs one, and a datapath without meters does not list them.
+		// No flow needs a meter, and a datapath without meters does not list them.
 		if len(metersOf(flows)) == 0 {
 			return nil
 		}
 		return err
 	}
-	wanted := metersOf(flows)
+	want := metersOf(flows)
 	for number := range there {
-		if _, ok := wanted[number]; !ok {
+		if _, ok := want[number]; !ok {
 			err = errors.Join(err, c.deleteMeter(ctx, bridge, number))
 		}
 	}
 	return err
 }
 
-// wrongMeters says which of the flows' meters are missing or have another rate.
+// wrongMeters describes the meters that are missing or have another rate.
 func (c *Client) wrongMeters(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
-	wanted := metersOf(flows)
-	wrong := c.wrongAnswers(ctx, bridge)
-	if len(wanted) == 0 {
+	want := metersOf(flows)
+	wrong := c.checkAnswers(ctx, bridge)
+	if len(want) == 0 {
 		return wrong, nil
 	}
 	there, err := c.meters(ctx, bridge)
-	for number, words := range wanted {
-		if there[number] != words {
-			wrong = append(wrong, fmt.Sprintf("meter %d: want %s, there is %.60q", number, words, there[number]))
+	for number, want := range want {
+		if there[number] != want {
+			wrong = append(wrong, fmt.Sprintf("meter %d must have %s, got %.60q", number, want, there[number]))
 		}
 	}
 	return wrong, err

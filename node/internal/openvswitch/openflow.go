@@ -13,7 +13,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// What of OpenFlow 1.4 is spoken here: enough to see at once that ovs-vswitchd has died, and each second that the flows
+// The subset of OpenFlow 1.4 that is needed to notice at once that ovs-vswitchd died, and every second that the flows
 // are still there. Changes go through ovs-ofctl.
 const (
 	openflow14            = 5
@@ -30,22 +30,22 @@ const (
 	aggregateRequestBytes = 56
 	aggregateReplyBytes   = 40
 
-	answerBound = 5 * time.Second
+	replyBound = 5 * time.Second
 )
 
-// conversation with a bridge of ovs-vswitchd over its management socket.
+// conversation is a connection to a bridge over its management socket.
 type conversation struct {
 	connection net.Conn
 	sending    sync.Mutex
 	number     uint32
-	// replies to our requests; closed at the connection's end, with why in ended.
+	// replies receives the replies to our requests. It is closed when the connection ends; ended then holds the reason.
 	replies chan []byte
 	ended   error
 }
 
-// converse connects and greets. The conversation ends with hangUp, or when the other side is gone.
+// converse connects and sends a hello. The conversation ends with hangUp or when ovs-vswitchd ends it.
 func converse(ctx context.Context, path string) (*conversation, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerBound)
+	ctx, cancel := context.WithTimeout(ctx, replyBound)
 	defer cancel()
 	var dialer net.Dialer
 	connection, err := dialer.DialContext(ctx, "unix", path)
@@ -67,7 +67,7 @@ func (c *conversation) hangUp() {
 	}
 }
 
-// listen until the connection ends; answers echo requests, without which ovs-vswitchd hangs up.
+// listen reads until the connection ends, and answers echo requests, without which ovs-vswitchd closes the connection.
 func (c *conversation) listen() {
 	defer close(c.replies)
 	for {
@@ -84,8 +84,8 @@ func (c *conversation) listen() {
 		case kind == typeMultipartReply:
 			c.replies <- body
 		case kind == typeError && len(body) >= 4:
-			// Type and code; the rest is what we sent.
-			c.ended = fmt.Errorf("it refuses what is asked of it in OpenFlow 1.4: error %x", body[:4])
+			// type and code; the rest repeats our request
+			c.ended = fmt.Errorf("ovs-vswitchd refused an OpenFlow 1.4 request: error %x", body[:4])
 			return
 		}
 	}
@@ -98,7 +98,7 @@ func (c *conversation) receive() (kind byte, body []byte, err error) {
 	}
 	length := int(binary.BigEndian.Uint16(header[2:]))
 	if length < headerBytes {
-		return 0, nil, fmt.Errorf("a message of %d bytes", length)
+		return 0, nil, fmt.Errorf("OpenFlow message must have at least 8 bytes, got %d", length)
 	}
 	body = make([]byte, length-headerBytes)
 	_, err = io.ReadFull(c.connection, body)
@@ -113,44 +113,44 @@ func (c *conversation) send(kind byte, body []byte) error {
 	message[0], message[1] = openflow14, kind
 	binary.BigEndian.PutUint16(message[2:], uint16(headerBytes+len(body)))
 	binary.BigEndian.PutUint32(message[4:], c.number)
-	if err := c.connection.SetWriteDeadline(time.Now().Add(answerBound)); err != nil {
+	if err := c.connection.SetWriteDeadline(time.Now().Add(replyBound)); err != nil {
 		return err
 	}
 	_, err := c.connection.Write(append(message, body...))
 	return err
 }
 
-// count the flows with this cookie under the mask; mask 0: all flows.
+// count returns the number of flows with this cookie under the mask; mask 0 selects all flows.
 func (c *conversation) count(ctx context.Context, cookie, mask uint64) (int, error) {
 	request := make([]byte, aggregateRequestBytes-headerBytes)
 	binary.BigEndian.PutUint16(request, multipartAggregate)
 	request[8] = allTables
-	binary.BigEndian.PutUint32(request[12:], any32) // whatever port they put out to,
-	binary.BigEndian.PutUint32(request[16:], any32) // and whatever group
+	binary.BigEndian.PutUint32(request[12:], any32) // any output port
+	binary.BigEndian.PutUint32(request[16:], any32) // any group
 	binary.BigEndian.PutUint64(request[24:], cookie)
 	binary.BigEndian.PutUint64(request[32:], mask)
-	binary.BigEndian.PutUint16(request[40:], 1) // an OXM match, with nothing in it
+	binary.BigEndian.PutUint16(request[40:], 1) // an empty OXM match
 	binary.BigEndian.PutUint16(request[42:], 4)
 	if err := c.send(typeMultipartRequest, request); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerBound)
+	ctx, cancel := context.WithTimeout(ctx, replyBound)
 	defer cancel()
 	select {
 	case <-ctx.Done():
-		return 0, fmt.Errorf("no answer for %v: %w", answerBound, ctx.Err())
+		return 0, fmt.Errorf("no reply within %v: %w", replyBound, ctx.Err())
 	case reply, open := <-c.replies:
 		if !open {
 			return 0, c.end()
 		}
 		if len(reply) < aggregateReplyBytes-headerBytes || binary.BigEndian.Uint16(reply) != multipartAggregate {
-			return 0, fmt.Errorf("an answer of %d bytes that was not asked for", len(reply))
+			return 0, fmt.Errorf("unexpected reply of %d bytes", len(reply))
 		}
 		return int(binary.BigEndian.Uint32(reply[24:])), nil
 	}
 }
 
-// end says why the conversation ended; only once replies is closed.
+// end returns why the conversation ended. It must be called after replies is closed.
 func (c *conversation) end() error {
 	if errors.Is(c.ended, io.EOF) || c.ended == nil {
 		return errors.New("ovs-vswitchd closed the connection")
@@ -158,7 +158,7 @@ func (c *conversation) end() error {
 	return c.ended
 }
 
-// sight of a bridge's flows.
+// sight is the state of a bridge's flows at a look.
 type sight struct {
 	canary bool
 	flows  int

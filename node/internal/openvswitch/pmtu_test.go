@@ -10,12 +10,12 @@ import (
 	"railwright/node/testlab"
 )
 
-// narrow link behind the leaf; pods have the usual 1500.
+// narrow is the MTU of the link behind the leaf; pods have the usual 1500.
 const narrow = 1400
 
-// TestAPodLearnsOfANarrowLink: the leaf's "too long" reaches the pod, of IPv4 and IPv6, and nothing else by the leaf does;
-// nobody of another tenant can send one.
-func TestAPodLearnsOfANarrowLink(t *testing.T) {
+// TestPathMTUErrorsReachPods checks that the leaf's "too long" errors of IPv4 and IPv6 reach the pod and nothing else
+// from the leaf does, and that nobody of another tenant can send one.
+func TestPathMTUErrorsReachPods(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	pod := rail.addPod(t, 2, "a")
@@ -29,38 +29,38 @@ func TestAPodLearnsOfANarrowLink(t *testing.T) {
 	}
 	leaf4, leaf6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:ffff::1")
 
-	// A black hole: nobody tells the pod.
+	// Without routers in the configuration, the errors are dropped.
 	rail.program(t)
 	if knows := rail.learnsMTU(t, pod, remoteIPv4); knows {
-		t.Error("the pod knows of the narrow link, though no router is believed")
+		t.Error("pod learned the MTU without configured routers")
 	}
 	if dropped(rail.counted(t), plan.DropUnknownSource) == 0 {
-		t.Error("the leaf's error was not counted as that of an unknown source")
+		t.Error("the leaf's error was not counted as unknown_source")
 	}
 
 	rail.rail.Routers = []netip.Prefix{single(leaf4), single(leaf6)}
 	rail.program(t)
 	for _, remote := range []netip.Addr{remoteIPv4, remoteIPv6} {
-		testlab.Eventually(t, "the pod learns of the narrow link to "+remote.String(), func() bool {
+		testlab.Eventually(t, "MTU of the pod's route to "+remote.String(), func() bool {
 			return rail.learnsMTU(t, pod, remote)
 		})
 		if _, err := pod.namespace.Try("ping", "-n", "-c", "3", "-i", "0.05", "-W", "2", "-s", "3000", "-M", "dont", remote.String()); err != nil {
-			t.Errorf("long packets do not get through to %v: %v", remote, err)
+			t.Errorf("long packets do not reach %v: %v", remote, err)
 		}
 	}
 	rail.refusesOtherErrors(t, pod, leaf4, leaf6)
 }
 
-// learnsMTU that packets to an address may be no longer than the narrow link takes.
+// learnsMTU reports whether the pod's kernel knows the MTU of the narrow link after a long packet.
 func (l *lab) learnsMTU(t *testing.T, pod *labPod, remote netip.Addr) bool {
 	t.Helper()
 	_, _ = pod.namespace.Try("ping", "-n", "-c", "1", "-W", "1", "-s", "1440", "-M", "do", remote.String())
-	told := pod.namespace.IP(t, "route", "get", remote.String())
-	return strings.Contains(told, " mtu 1400")
+	output := pod.namespace.IP(t, "route", "get", remote.String())
+	return strings.Contains(output, " mtu 1400")
 }
 
-// refusesOtherErrors: of all that looks like the leaf's error, what is another message, or by another sender, or for
-// nobody, does not arrive.
+// refusesOtherErrors sends messages that resemble the leaf's error, but are of another type, from another sender or for
+// another receiver. None may arrive.
 func (l *lab) refusesOtherErrors(t *testing.T, pod *labPod, leaf4, leaf6 netip.Addr) {
 	t.Helper()
 	leaf, there := testlab.OpenWire(t, l.leaf, "swp1"), testlab.OpenWire(t, pod.namespace, "eth0")
@@ -76,15 +76,15 @@ func (l *lab) refusesOtherErrors(t *testing.T, pod *labPod, leaf4, leaf6 netip.A
 	stranger6 := netip.MustParseAddr("fd00:2::66")
 	const each = 100
 	worked := func() { askFor(t, leaf, leafMAC, leaf4, netip.MustParseAddr("10.0.0.0")) }
-	for what, frame := range map[string][]byte{
-		"an echo of the leaf": message4(leaf4, 8, 0), "an unreachable port": message4(leaf4, 3, 3), "a redirect": message4(leaf4, 5, 1),
-		"a time exceeded": message4(leaf4, 11, 0), "an echo of the leaf, IPv6": message6(leaf6, 128, 0),
-		"a redirect, IPv6": message6(leaf6, 137, 0), "a parameter problem, IPv6": message6(leaf6, 4, 0),
-		"too long by a stranger": message4(outsider, 3, 4), "too long by a stranger, IPv6": message6(stranger6, 2, 0),
+	for name, frame := range map[string][]byte{
+		"echo of the leaf": message4(leaf4, 8, 0), "port unreachable": message4(leaf4, 3, 3), "redirect": message4(leaf4, 5, 1),
+		"time exceeded": message4(leaf4, 11, 0), "echo of the leaf, IPv6": message6(leaf6, 128, 0),
+		"redirect, IPv6": message6(leaf6, 137, 0), "parameter problem, IPv6": message6(leaf6, 4, 0),
+		"too long by another sender": message4(outsider, 3, 4), "too long by another sender, IPv6": message6(stranger6, 2, 0),
 		"too long by the pod itself": message4(pod.ipv4(), 3, 4),
 		"UDP of the leaf": testlab.Ether(gateway, leafMAC, testlab.EtherIPv4, testlab.IPv4(leaf4, pod.ipv4(), 17, 0,
 			testlab.UDP(leaf4, pod.ipv4(), 7, 7, marker[:]))),
-		"a fragment of the leaf": testlab.Ether(gateway, leafMAC, testlab.EtherIPv4, testlab.IPv4(leaf4, pod.ipv4(), 1, 8, marker[:])),
+		"fragment of the leaf": testlab.Ether(gateway, leafMAC, testlab.EtherIPv4, testlab.IPv4(leaf4, pod.ipv4(), 1, 8, marker[:])),
 	} {
 		for n := range each {
 			leaf.Send(t, frame)
@@ -93,7 +93,7 @@ func (l *lab) refusesOtherErrors(t *testing.T, pod *labPod, leaf4, leaf6 netip.A
 			}
 		}
 		if arrived := there.Count(marked); arrived > 0 {
-			t.Errorf("%s: %d of %d arrived", what, arrived, each)
+			t.Errorf("%s: %d of %d arrived", name, arrived, each)
 			there.Forget()
 		}
 	}
@@ -103,7 +103,7 @@ func (l *lab) refusesOtherErrors(t *testing.T, pod *labPod, leaf4, leaf6 netip.A
 		}
 		worked()
 	}
-	testlab.Eventually(t, "the leaf's own are seen", func() bool { return there.Count(marked) == each/2 })
+	testlab.Eventually(t, "the leaf's own errors", func() bool { return there.Count(marked) == each/2 })
 }
 
 func single(address netip.Addr) netip.Prefix { return netip.PrefixFrom(address, address.BitLen()) }

@@ -14,13 +14,13 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// Owners of ports that may be removed, in the Port's external_ids:owner.
+// podOwners are the values of external_ids:owner of ports that may be removed.
 var podOwners = []string{"ovs-cni.network.kubevirt.io", "railwright"}
 
-// portWait bounds how long a port may come later than the one who asks for it.
+// portWait is how long BridgeOf waits for a port that appears after the request.
 const portWait = 2 * time.Second
 
-// contents of the database, as far as we read it.
+// contents is the part of the database that we read.
 type contents struct {
 	open       openVSwitchRow
 	bridges    map[string]bridgeRow // by name
@@ -35,7 +35,7 @@ func (d *database) contents(ctx context.Context) (contents, <-chan struct{}, err
 	}
 	read, err := readContents(ctx, client)
 	if err != nil {
-		return contents{}, changed, fmt.Errorf("the database of Open vSwitch cannot be read: %w", err)
+		return contents{}, changed, fmt.Errorf("read Open vSwitch's database: %w", err)
 	}
 	return read, changed, nil
 }
@@ -63,7 +63,7 @@ func readContents(ctx context.Context, client ovsdbclient.Client) (contents, err
 	return read, err
 }
 
-// portOf finds the bridge and the port that an interface is in.
+// portOf returns the bridge and the port of an interface.
 func (c contents) portOf(hostInterface string) (bridgeRow, portRow, interfaceRow, bool) {
 	for _, bridge := range c.bridges {
 		for _, port := range bridge.Ports {
@@ -77,8 +77,8 @@ func (c contents) portOf(hostInterface string) (bridgeRow, portRow, interfaceRow
 	return bridgeRow{}, portRow{}, interfaceRow{}, false
 }
 
-// numbers of the bridge's ports by interface name, of those that have one; ovs-vswitchd gives -1 to one that it cannot
-// open.
+// numbers returns the OpenFlow numbers of the bridge's ports by interface name. It skips ports without one;
+// ovs-vswitchd gives -1 to an interface that it cannot open.
 func (c contents) numbers(bridge bridgeRow) map[string]uint32 {
 	numbers := map[string]uint32{}
 	for _, port := range bridge.Ports {
@@ -91,12 +91,12 @@ func (c contents) numbers(bridge bridgeRow) map[string]uint32 {
 	return numbers
 }
 
-// BridgeOf finds the rail's bridge that has the interface as a port, once the port has its OpenFlow number.
+// BridgeOf returns the rail's bridge that has the interface as a port, once the port has its OpenFlow number.
 func (c *Client) BridgeOf(ctx context.Context, hostInterface string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, portWait)
 	defer cancel()
 	if err := wait(ctx, c.database.tried); err != nil {
-		return "", fmt.Errorf("the database of Open vSwitch does not answer: %w", err)
+		return "", fmt.Errorf("Open vSwitch's database does not reply: %w", err)
 	}
 	for {
 		read, changed, err := c.database.contents(ctx)
@@ -113,27 +113,27 @@ func (c *Client) BridgeOf(ctx context.Context, hostInterface string) (string, er
 	}
 }
 
-// bridgeOf says in wanting what may still come.
+// bridgeOf returns in wanting the error for a state that may still change.
 func (c *Client) bridgeOf(read contents, hostInterface string) (name string, wanting, err error) {
 	bridge, _, face, ok := read.portOf(hostInterface)
 	if !ok {
-		return "", fmt.Errorf("%.20q is a port of no bridge; an earlier plugin of the chain must add it", hostInterface), nil
+		return "", fmt.Errorf("interface %.20q must be a port of a rail's bridge; add it in an earlier plugin of the chain", hostInterface), nil
 	}
 	if _, ours := c.bridges[bridge.Name]; !ours {
-		return "", nil, fmt.Errorf("%.20q is a port of %.20q, which is no rail's bridge; the rails' are %s", hostInterface,
-			bridge.Name, strings.Join(slices.Sorted(maps.Keys(c.bridges)), ", "))
+		return "", nil, fmt.Errorf("interface %.20q must be a port of a rail's bridge (%s), got %.20q", hostInterface,
+			strings.Join(slices.Sorted(maps.Keys(c.bridges)), ", "), bridge.Name)
 	}
 	switch {
 	case face.Error != nil && *face.Error != "":
-		return "", nil, fmt.Errorf("Open vSwitch cannot use %.20q: %.200q", hostInterface, *face.Error)
+		return "", nil, fmt.Errorf("Open vSwitch cannot use interface %.20q: %.200q", hostInterface, *face.Error)
 	case face.OFPort == nil || *face.OFPort <= 0:
-		return "", fmt.Errorf("%.20q of %s has no OpenFlow number yet; is ovs-vswitchd running?", hostInterface,
+		return "", fmt.Errorf("interface %.20q of %s has no OpenFlow number yet; check that ovs-vswitchd runs", hostInterface,
 			bridge.Name), nil
 	}
 	return bridge.Name, nil, nil
 }
 
-// PodPorts are the ports of the rails' bridges that were made for pods.
+// PodPorts returns the ports of the rails' bridges that were created for pods.
 func (c *Client) PodPorts(ctx context.Context) ([]PodPort, error) {
 	read, _, err := c.database.contents(ctx)
 	if err != nil {
@@ -156,7 +156,8 @@ func (c *Client) PodPorts(ctx context.Context) ([]PodPort, error) {
 	return found, nil
 }
 
-// RemovePort takes a pod's port from a rail's bridge. What is gone already, or is another namespace's by now, is fine.
+// RemovePort removes a pod's port from a rail's bridge. It ignores a port that is already gone or now belongs to
+// another namespace.
 func (c *Client) RemovePort(ctx context.Context, hostInterface, netns string) error {
 	database, _, err := c.database.now()
 	if err != nil {
@@ -164,7 +165,7 @@ func (c *Client) RemovePort(ctx context.Context, hostInterface, netns string) er
 	}
 	read, err := readContents(ctx, database)
 	if err != nil {
-		return fmt.Errorf("the database of Open vSwitch cannot be read: %w", err)
+		return fmt.Errorf("read Open vSwitch's database: %w", err)
 	}
 	bridge, port, _, ok := read.portOf(hostInterface)
 	if !ok {
@@ -176,35 +177,35 @@ func (c *Client) RemovePort(ctx context.Context, hostInterface, netns string) er
 	}
 	owner := port.ExternalIDs["owner"]
 	if hostInterface == rail.Uplink || hostInterface == bridge.Name || !slices.Contains(podOwners, owner) {
-		return fmt.Errorf("the port %.20q of %s was not made for a pod (external_ids:owner is %.40q); if it is to go: "+
+		return fmt.Errorf("port %.20q of %s was not created for a pod (external_ids:owner is %.40q); to remove it: "+
 			"ovs-vsctl del-port", hostInterface, bridge.Name, owner)
 	}
 	if of := port.ExternalIDs["contNetns"]; of != "" && of != netns {
-		c.settings.Log.Info("the port belongs to another namespace by now", "port", hostInterface, "netns", of)
+		c.settings.Log.Info("port now belongs to another namespace", "port", hostInterface, "netns", of)
 		return nil
 	}
 	return removePort(ctx, database, bridge, port)
 }
 
-// removePort by the row's UUID: a port of the same name that was made meanwhile has another.
+// removePort deletes the port by the row's UUID, so that a newer port with the same name stays.
 func removePort(ctx context.Context, database ovsdbclient.Client, bridge bridgeRow, port portRow) error {
 	operations, err := database.Where(&bridge).Mutate(&bridge, model.Mutation{
 		Field: &bridge.Ports, Mutator: ovsdb.MutateOperationDelete, Value: []string{port.UUID},
 	})
 	if err != nil {
-		return fmt.Errorf("cannot remove the port %.20q: %w", port.Name, err)
+		return fmt.Errorf("remove port %.20q: %w", port.Name, err)
 	}
 	results, err := database.Transact(ctx, operations...)
 	if err == nil {
 		_, err = ovsdb.CheckOperationResults(results, operations)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot remove the port %.20q of %s: %w", port.Name, bridge.Name, err)
+		return fmt.Errorf("remove port %.20q of %s: %w", port.Name, bridge.Name, err)
 	}
 	return nil
 }
 
-// wait for one of both; an error when it is ctx.
+// wait waits for happened or for ctx, and returns an error for ctx.
 func wait(ctx context.Context, happened <-chan struct{}) error {
 	select {
 	case <-happened:

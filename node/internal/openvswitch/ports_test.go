@@ -13,22 +13,22 @@ import (
 	"railwright/node/testlab"
 )
 
-// Names that the kernel takes and that mean something to ovs-ofctl, to its output, to a shell.
+// hostileNames are valid interface names that have a meaning to ovs-ofctl, in its output or to a shell.
 var hostileNames = []string{
 	"x,actions=drop", "a)b(c),in_port", `q"q'q\`, "$(reboot);|&", "-O", "in_port(1),eth", "*", "br-rail0,x",
 }
 
-func TestHostileNamesOfPortsAreOnlyNames(t *testing.T) {
+func TestHostilePortNamesAreOnlyNames(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	others := testlab.NewNamespace(t, "others")
 	for n, name := range hostileNames {
 		other := "v" + string(rune('a'+n))
-		// ip reads a name as it is only where it says so.
+		// Only the long form makes ip take any name literally.
 		testlab.Run(t, "ip", "link", "add", "name", other, "netns", rail.host.Name, "type", "veth", "peer", "name", other,
 			"netns", others.Name)
 		testlab.Run(t, "ip", "-n", rail.host.Name, "link", "set", "dev", other, "name", name)
-		// Through the database: ovs-vsctl would take some of the names for its own words.
+		// Added through the database, because ovs-vsctl would parse some of the names.
 		rail.addRow(t, name)
 	}
 	rail.programHost(t)
@@ -47,8 +47,8 @@ func TestHostileNamesOfPortsAreOnlyNames(t *testing.T) {
 		rail.pods = append(rail.pods, pod)
 		rail.member("a", pod.Addresses...)
 	}
-	wanted := rail.flows(t)
-	if repaired, err := rail.client.Replace(t.Context(), bridgeName, wanted); err != nil || repaired == 0 {
+	want := rail.flows(t)
+	if repaired, err := rail.client.Replace(t.Context(), bridgeName, want); err != nil || repaired == 0 {
 		t.Errorf("%d repaired: %v", repaired, err)
 	}
 	if _, err := rail.client.Datapath(t.Context()); err != nil {
@@ -58,14 +58,14 @@ func TestHostileNamesOfPortsAreOnlyNames(t *testing.T) {
 		if err := rail.client.RemovePort(t.Context(), name, "/run/netns/x"); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		testlab.Eventually(t, "the port is gone", func() bool {
+		testlab.Eventually(t, "removal of the port", func() bool {
 			facts, _ := rail.client.Facts(t.Context(), rail.rail)
 			return facts.Ports[name] == 0 && facts.UplinkPort != 0
 		})
 	}
 }
 
-// addRow makes a pod's port as ovs-cni does it, by the database's own protocol.
+// addRow adds a pod's port as ovs-cni does, through the database's protocol.
 func (l *lab) addRow(t *testing.T, name string) {
 	t.Helper()
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name)
@@ -75,13 +75,13 @@ func (l *lab) addRow(t *testing.T, name string) {
 	  "external_ids":["map",[["owner","ovs-cni.network.kubevirt.io"]]]}},
 	 {"op":"mutate","table":"Bridge","where":[["name","==","` + bridgeName + `"]],
 	  "mutations":[["ports","insert",["set",[["named-uuid","p"]]]]]}]`
-	told := testlab.Run(t, "ovsdb-client", "transact", "unix:"+l.open.DatabaseSocket(), transaction)
-	if strings.Contains(told, "error") {
-		t.Fatal(told)
+	rows := testlab.Run(t, "ovsdb-client", "transact", "unix:"+l.open.DatabaseSocket(), transaction)
+	if strings.Contains(rows, "error") {
+		t.Fatal(rows)
 	}
 }
 
-func TestOnlyPodsPortsAreRemoved(t *testing.T) {
+func TestOnlyPodPortsAreRemoved(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	pod := rail.addPod(t, 2, "a")
@@ -90,19 +90,19 @@ func TestOnlyPodsPortsAreRemoved(t *testing.T) {
 	rail.open.AddPort(t, bridgeName, "stranger")
 	made, err := rail.client.PodPorts(t.Context())
 	if err != nil || !slices.Equal(made, []PodPort{{"veth2", pod.namespace.Path()}}) {
-		t.Errorf("made for pods: %v %v", made, err)
+		t.Errorf("ports of pods: %v %v", made, err)
 	}
-	for _, given := range []struct{ face, netns, problem string }{
-		{"p0", pod.namespace.Path(), "was not made for a pod"},
-		{bridgeName, pod.namespace.Path(), "was not made for a pod"},
-		{"stranger", pod.namespace.Path(), "was not made for a pod"},
+	for _, test := range []struct{ face, netns, problem string }{
+		{"p0", pod.namespace.Path(), "was not created for a pod"},
+		{bridgeName, pod.namespace.Path(), "was not created for a pod"},
+		{"stranger", pod.namespace.Path(), "was not created for a pod"},
 		{"not-there", pod.namespace.Path(), ""},
-		// It is another pod's by now: left alone, and that is fine.
+		// It now belongs to another pod and stays.
 		{"veth2", "/run/netns/another", ""},
 	} {
-		err := rail.client.RemovePort(t.Context(), given.face, given.netns)
-		if (err != nil) != (given.problem != "") || err != nil && !strings.Contains(err.Error(), given.problem) {
-			t.Errorf("%s: %v", given.face, err)
+		err := rail.client.RemovePort(t.Context(), test.face, test.netns)
+		if (err != nil) != (test.problem != "") || err != nil && !strings.Contains(err.Error(), test.problem) {
+			t.Errorf("%s: %v", test.face, err)
 		}
 	}
 	if ports := strings.Fields(rail.open.Vsctl(t, "list-ports", bridgeName)); len(ports) != 3 {
@@ -118,7 +118,7 @@ func TestOnlyPodsPortsAreRemoved(t *testing.T) {
 	}
 }
 
-func TestBridgeOfWaitsForAPortAndNamesWhatIsWrong(t *testing.T) {
+func TestBridgeOfWaitsForThePortAndNamesTheProblem(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	rail.open.Vsctl(t, "add-br", "br-other", "--", "set", "bridge", "br-other", "datapath_type=netdev")
@@ -127,9 +127,9 @@ func TestBridgeOfWaitsForAPortAndNamesWhatIsWrong(t *testing.T) {
 	testlab.Cable(t, rail.host, "foreign", elsewhere, "eth0")
 	rail.open.Vsctl(t, "add-port", "br-other", "foreign")
 	for face, problem := range map[string]string{
-		"foreign":   `is a port of "br-other", which is no rail's bridge; the rails' are br-rail0`,
+		"foreign":   `must be a port of a rail's bridge (br-rail0), got "br-other"`,
 		"no-device": "cannot use",
-		"nowhere":   "is a port of no bridge",
+		"nowhere":   "must be a port of a rail's bridge; add it",
 	} {
 		testlab.UntilRight(t, func() string {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -142,7 +142,7 @@ func TestBridgeOfWaitsForAPortAndNamesWhatIsWrong(t *testing.T) {
 		})
 	}
 
-	// All but the port itself is there before: it is waited for no longer than 2 s.
+	// All but the port exists before the call, which waits at most 2 s.
 	testlab.Cable(t, rail.host, "veth9", elsewhere, "eth9")
 	found := make(chan error, 1)
 	go func() {
@@ -151,11 +151,11 @@ func TestBridgeOfWaitsForAPortAndNamesWhatIsWrong(t *testing.T) {
 	}()
 	rail.open.Vsctl(t, "add-port", bridgeName, "veth9")
 	if err := <-found; err != nil {
-		t.Errorf("a port that came a moment later: %v", err)
+		t.Errorf("port added during the call: %v", err)
 	}
 }
 
-func TestARateIsHeldByAMeter(t *testing.T) {
+func TestMeterLimitsRate(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
@@ -164,13 +164,13 @@ func TestARateIsHeldByAMeter(t *testing.T) {
 	}
 	first.MaxRate = 8_000_000
 	rail.program(t)
-	want := meterWords(first.MaxRate)
+	want := formatMeter(first.MaxRate)
 	meters, err := rail.client.meters(t.Context(), bridgeName)
 	if err != nil || len(meters) != 2 || meters[4] != want || meters[5] != want {
 		t.Errorf("meters %v, want 4 and 5 with %s: %v", meters, want, err)
 	}
 
-	// Far more than the bucket of 100 ms holds, as fast as it goes: what is above is dropped before it gets anywhere.
+	// Sends far more than the bucket of 100 ms holds; the excess is dropped before it gets anywhere.
 	here, there := testlab.OpenWire(t, first.namespace, "eth0"), testlab.OpenWire(t, second.namespace, "eth0")
 	big := testlab.UDP(first.ipv4(), second.ipv4(), 7, 7, append(marker[:], make([]byte, 1200)...))
 	frame := testlab.Ether(gateway, first.MAC, testlab.EtherIPv4, testlab.IPv4(first.ipv4(), second.ipv4(), 17, 0, big))
@@ -188,8 +188,8 @@ func TestARateIsHeldByAMeter(t *testing.T) {
 	rail.deleteFlows(t, first)
 }
 
-// deleteFlows of a pod, one after the other: its meters are there until the last flow that has them is gone, and others
-// keep theirs.
+// deleteFlows deletes a pod's flows one by one. Its meters remain until their last flow is gone, and other pods keep
+// theirs.
 func (l *lab) deleteFlows(t *testing.T, pod *labPod) {
 	t.Helper()
 	other := l.pods[1]
@@ -203,7 +203,7 @@ func (l *lab) deleteFlows(t *testing.T, pod *labPod) {
 			stay = append(stay, flow)
 		}
 	}
-	if len(gone) != 3 { // what it sends, and what it receives at each of its addresses
+	if len(gone) != 3 { // what the pod sends, and what it receives at each address
 		t.Fatalf("%d flows of the pod have a meter: %v", len(gone), gone)
 	}
 	if err := l.client.Change(t.Context(), bridgeName, slices.Concat(stay, gone), nil); err != nil {
@@ -215,27 +215,27 @@ func (l *lab) deleteFlows(t *testing.T, pod *labPod) {
 		}
 		left := slices.Concat(stay, gone[n+1:])
 		if differences, err := l.client.Differences(t.Context(), bridgeName, left); err != nil || len(differences) != 0 {
-			t.Errorf("a flow went along with a meter: %v %v", differences, err)
+			t.Errorf("a flow was deleted with a meter: %v %v", differences, err)
 		}
 		meters, err := l.client.meters(t.Context(), bridgeName)
-		if wanted := metersOf(left); err != nil || !maps.Equal(meters, wanted) {
-			t.Errorf("with %d flows of the pod left: meters %v, want %v: %v", len(gone)-n-1, meters, wanted, err)
+		if want := metersOf(left); err != nil || !maps.Equal(meters, want) {
+			t.Errorf("with %d flows of the pod left: meters %v, want %v: %v", len(gone)-n-1, meters, want, err)
 		}
 	}
 }
 
-// changeRate of a pod to another one, and to none.
+// changeRate changes a pod's rate, then removes it.
 func (l *lab) changeRate(t *testing.T, pod *labPod) {
 	t.Helper()
 	pod.MaxRate = 16_000_000
-	wanted := l.flows(t)
-	if differences, err := l.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) != 2 {
-		t.Errorf("another rate is no difference: %v %v", differences, err)
+	want := l.flows(t)
+	if differences, err := l.client.Differences(t.Context(), bridgeName, want); err != nil || len(differences) != 2 {
+		t.Errorf("another rate is not reported: %v %v", differences, err)
 	}
-	if err := l.client.Change(t.Context(), bridgeName, wanted, nil); err != nil {
+	if err := l.client.Change(t.Context(), bridgeName, want, nil); err != nil {
 		t.Error(err)
 	}
-	if differences, err := l.client.Differences(t.Context(), bridgeName, wanted); err != nil || len(differences) != 0 {
+	if differences, err := l.client.Differences(t.Context(), bridgeName, want); err != nil || len(differences) != 0 {
 		t.Errorf("still different: %v %v", differences, err)
 	}
 	pod.MaxRate = 0
@@ -243,6 +243,6 @@ func (l *lab) changeRate(t *testing.T, pod *labPod) {
 		t.Error(err)
 	}
 	if meters, err := l.client.meters(t.Context(), bridgeName); err != nil || len(meters) != 0 {
-		t.Errorf("meters that nobody needs: %v %v", meters, err)
+		t.Errorf("unused meters remain: %v %v", meters, err)
 	}
 }

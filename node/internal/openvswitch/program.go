@@ -11,7 +11,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// rule writes a flow as ovs-ofctl reads it.
+// rule returns a flow in ovs-ofctl's syntax.
 func rule(flow plan.Flow) string {
 	match := flow.Match
 	if match != "" {
@@ -29,8 +29,8 @@ func strictRule(flow plan.Flow) string {
 	return text + "\n"
 }
 
-// Change adds and deletes flows in one atomic bundle, and the meters that no flow has any more. A flow whose meter cannot
-// be made is left out, and the error says so: the others are not to suffer.
+// Change adds and deletes flows in an atomic bundle, and deletes meters that no flow uses any more. It skips flows
+// whose meter cannot be created and reports them in the error, so that the others do not suffer.
 func (c *Client) Change(ctx context.Context, name string, add, remove []plan.Flow) error {
 	bridge, err := c.known(name)
 	if err != nil {
@@ -63,15 +63,15 @@ func (c *Client) changeFlows(ctx context.Context, bridge string, add, remove []p
 		return nil
 	}
 	if err := c.ofctl(ctx, bridge, bundle.String(), ignore, "add-flows", "-"); err != nil {
-		return fmt.Errorf("flows of %s: nothing of %d added and %d deleted: %w", bridge, len(add), len(remove), err)
+		return fmt.Errorf("change flows of %s (%d to add, %d to delete, none done): %w", bridge, len(add), len(remove), err)
 	}
 	return nil
 }
 
 func ignore(string) {}
 
-// Replace makes the bridge's flows exactly these, in one atomic bundle, and says how many differed. Like Change it
-// leaves out flows whose meter cannot be made.
+// Replace makes flows the flows of the bridge in an atomic bundle and returns how many differed. Like Change it skips
+// flows whose meter cannot be created.
 func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (int, error) {
 	bridge, err := c.known(name)
 	if err != nil {
@@ -80,18 +80,18 @@ func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (i
 	repaired := 0
 	err = bridge.change(func() (int, error) {
 		flows, meterError := c.makeMeters(ctx, name, flows)
-		c.boundAnswers(ctx, name)
+		c.limitAnswers(ctx, name)
 		differing, err := c.compare(ctx, name, flows)
 		if err != nil {
 			return unknown, err
 		}
 		repaired = countFlows(differing)
 		if repaired > 0 {
-			c.settings.Log.Info("flows differ from those wanted (+ missing, - too many)", "bridge", name,
-				"count", repaired, "first", differing[:min(len(differing), mostTold)])
+			c.settings.Log.Info("flows differ (+ missing, - unexpected)", "bridge", name,
+				"count", repaired, "first", differing[:min(len(differing), mostLogged)])
 			err := c.ofctl(ctx, name, rules(flows), ignore, "replace-flows", "-")
 			if err != nil {
-				return unknown, fmt.Errorf("flows of %s: nothing of %d replaced: %w", name, len(flows), err)
+				return unknown, fmt.Errorf("replace flows of %s (%d, none done): %w", name, len(flows), err)
 			}
 		}
 		return len(flows), errors.Join(meterError, c.dropMeters(ctx, name, flows))
@@ -107,7 +107,7 @@ func rules(flows []plan.Flow) string {
 	return text.String()
 }
 
-// Differences between the flows wanted and those there, in ovs-ofctl's words.
+// Differences returns the differences between the wanted and the actual flows, in ovs-ofctl's syntax.
 func (c *Client) Differences(ctx context.Context, name string, flows []plan.Flow) ([]string, error) {
 	if _, err := c.known(name); err != nil {
 		return nil, err
@@ -118,17 +118,18 @@ func (c *Client) Differences(ctx context.Context, name string, flows []plan.Flow
 	}
 	lines := make([]string, 0, len(differing))
 	for _, line := range differing {
-		said := "not wanted: "
+		difference := "unexpected: "
 		if line[0] == '+' {
-			said = "missing: "
+			difference = "missing: "
 		}
-		lines = append(lines, said+line[1:])
+		lines = append(lines, difference+line[1:])
 	}
 	wrong, err := c.wrongMeters(ctx, name, flows)
 	return append(lines, wrong...), err
 }
 
-// compare gives ovs-ofctl's lines: + for a flow that is missing, - for one too many; both for one that is another.
+// compare returns the lines of ovs-ofctl diff-flows: + for a missing flow, - for an unexpected one, both for a flow
+// with other actions.
 func (c *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
 	var differing []string
 	err := c.ofctl(ctx, bridge, rules(flows), func(line string) {
@@ -141,31 +142,31 @@ func (c *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) 
 		return differing, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("flows of %s cannot be compared: %w", bridge, err)
+		return nil, fmt.Errorf("compare flows of %s: %w", bridge, err)
 	}
 	return nil, nil
 }
 
-// mostTold lines of a difference go to the log.
-const mostTold = 4
+// mostLogged is the number of differences that are logged.
+const mostLogged = 4
 
-// differ is the exit status of ovs-ofctl diff-flows where there are differences.
+// differ is the exit status of ovs-ofctl diff-flows for differences.
 const differ = 2
 
-// countFlows counts those that differ, each once.
+// countFlows counts the flows that differ, each once.
 func countFlows(differing []string) int {
 	keys := make([]string, 0, len(differing))
 	for _, line := range differing {
 		key, _, _ := strings.Cut(line[1:], " actions=")
-		words := strings.Fields(key)
-		words = slices.DeleteFunc(words, func(word string) bool { return strings.HasPrefix(word, "cookie=") })
-		keys = append(keys, strings.Join(words, " "))
+		fields := strings.Fields(key)
+		fields = slices.DeleteFunc(fields, func(word string) bool { return strings.HasPrefix(word, "cookie=") })
+		keys = append(keys, strings.Join(fields, " "))
 	}
 	slices.Sort(keys)
 	return len(slices.Compact(keys))
 }
 
-// Counters of the bridge's flows of ours, by cookie.
+// Counters returns the counters of our flows on the bridge by cookie.
 func (c *Client) Counters(ctx context.Context, name string) (map[uint64]Count, error) {
 	if _, err := c.known(name); err != nil {
 		return nil, err
@@ -174,7 +175,7 @@ func (c *Client) Counters(ctx context.Context, name string) (map[uint64]Count, e
 	ours := fmt.Sprintf("cookie=%#x/%#x", plan.Magic<<48, uint64(0xffff)<<48)
 	var wrong error
 	err := c.ofctl(ctx, name, "", func(line string) {
-		cookie, count, ok, err := counted(line)
+		cookie, count, ok, err := parseCount(line)
 		wrong = errors.Join(wrong, err)
 		if ok {
 			sum := counters[cookie]
@@ -187,8 +188,8 @@ func (c *Client) Counters(ctx context.Context, name string) (map[uint64]Count, e
 	return counters, nil
 }
 
-// counted reads a line of ovs-ofctl dump-flows; ok is false for a line that is no flow.
-func counted(line string) (cookie uint64, count Count, ok bool, err error) {
+// parseCount parses a line of ovs-ofctl dump-flows. ok is false for a line that is not a flow.
+func parseCount(line string) (cookie uint64, count Count, ok bool, err error) {
 	line, _, _ = strings.Cut(line, " actions=")
 	values := map[string]string{}
 	for word := range strings.SplitSeq(line, ", ") {
@@ -204,7 +205,7 @@ func counted(line string) (cookie uint64, count Count, ok bool, err error) {
 	count.Bytes = bytes
 	err = errors.Join(cookieError, err, bytesError)
 	if err != nil {
-		return 0, Count{}, false, fmt.Errorf("a flow that cannot be read: %.200q", line)
+		return 0, Count{}, false, fmt.Errorf("parse flow: %.200q", line)
 	}
 	return cookie, count, true, nil
 }

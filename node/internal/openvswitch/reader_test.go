@@ -13,9 +13,9 @@ import (
 	"railwright/node/testlab"
 )
 
-// A bridge that changed under the daemon is one that it repairs, so nobody who only looks may change it: this is what
-// `railwrightd flows` did once, beside a daemon that saw one flow too many.
-func TestOneWhoOnlyReadsChangesNoFlow(t *testing.T) {
+// TestReaderChangesNoFlow checks that a reader never changes a bridge, because the daemon would repair it. `railwrightd
+// flows` once did, next to a daemon that then saw one flow too many.
+func TestReaderChangesNoFlow(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	rail.addPod(t, 2, "a")
@@ -27,40 +27,40 @@ func TestOneWhoOnlyReadsChangesNoFlow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		testlab.Eventually(t, "the datapath can be read", func() bool {
+		testlab.Eventually(t, "datapath can be read", func() bool {
 			_, err = reader.Datapath(t.Context())
 			return err == nil
 		})
 		if _, err := reader.Counters(t.Context(), bridgeName); err == nil {
-			t.Error("one who only reads the datapath knows a bridge")
+			t.Error("reader knows a bridge")
 		}
 		reader.Close()
 	}
 
-	// What comes after this flow of ours was made after all of the above.
+	// Changes reported after this flow were made after all of the above.
 	const ours = "cookie=0x7"
 	rail.open.Ofctl(t, bridgeName, "add-flow", "table=62,"+ours+",actions=drop")
 	for line := range changes {
 		if slices.Contains(strings.Fields(line), ours) {
 			return
 		}
-		t.Errorf("a look at the datapath changed the bridge: %s", line)
+		t.Errorf("reading the datapath changed the bridge: %s", line)
 	}
-	t.Error("the bridge did not tell of the flow that was added last")
+	t.Error("bridge did not report the flow added last")
 }
 
-// watchFlows tells of each flow that is added, changed or deleted from now on.
+// watchFlows reports each flow that is added, changed or deleted from now on.
 func (l *lab) watchFlows(t *testing.T) <-chan string {
 	t.Helper()
 	command := exec.Command("ovs-ofctl", "monitor", "unix:"+l.open.Folder+"/"+bridgeName+".mgmt", "watch:")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// It makes a control socket of its own, in the folder that Open vSwitch was built with.
+	// It creates a control socket, by default in Open vSwitch's own folder.
 	command.Env = append(os.Environ(), "OVS_RUNDIR="+l.open.Folder)
 	out, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	command.Stderr = command.Stdout // where the changes go
+	command.Stderr = command.Stdout // ovs-ofctl prints the changes to stderr
 	if err := testlab.Start(command); err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +80,11 @@ func (l *lab) watchFlows(t *testing.T) <-chan string {
 	})
 	bound := time.AfterFunc(30*time.Second, func() { _ = command.Process.Kill() })
 	t.Cleanup(func() { bound.Stop() })
-	// First it tells of those that are there.
+	// ovs-ofctl first reports the existing flows.
 	there := strings.Count(l.open.Ofctl(t, bridgeName, "dump-flows"), "cookie=")
 	for range there {
 		if line, open := <-events; !open || !slices.Contains(strings.Fields(line), "event=ADDED") {
-			t.Fatalf("ovs-ofctl monitor told %q of %d flows", line, there)
+			t.Fatalf("ovs-ofctl monitor printed %q for %d flows", line, there)
 		}
 	}
 	return events

@@ -8,7 +8,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// lineHead and lineTail are around what the lines below differ in.
+// lineHead and counts surround the varying part of the lines below.
 const (
 	lineHead = "ufid:3a40baed-f735-454a-afca-3ee5b158d095, skb_priority(0/0),skb_mark(0/0),ct_state(0/0),recirc_id(0),"
 	counts   = ", packets:10, bytes:980, used:0.51s, "
@@ -24,27 +24,28 @@ var (
 	software  = datapathView{ports: hardware.ports}
 )
 
-// Lines as Open vSwitch 3.1 and 3.5 print them, on the kernel's datapath with hardware offload and on its own.
+// datapathLines are lines of Open vSwitch 3.1 and 3.5, from the kernel's datapath with hardware offload and from the
+// userspace datapath.
 var datapathLines = []struct {
 	view      datapathView
 	line      string
 	layer     string
 	port      string
 	offloaded bool
-	why       string
+	reason    string
 }{
 	{hardware, "in_port(2),eth_type(0x0800),ipv4(src=10.1.0.2,frag=no)" + counts +
 		"offloaded:yes, dp:tc, actions:set(eth(src=02:00:00:00:00:01)),3", "tc", "rep0", true, ""},
 	{hardware, "in_port(2),packet_type(ns=0/0,id=0/0),eth_type(0x0800),ipv4(frag=no)" + counts + "dp:tc, actions:3",
-		"tc", "rep0", false, "driver did not take it"},
+		"tc", "rep0", false, "driver refused"},
 	{hardware, "in_port(2),eth_type(0x0800)" + counts + "offloaded:partial, dp:ovs, actions:3",
 		"ovs", "rep0", false, "only a part"},
 	{hardware, "in_port(2),eth_type(0x86dd),ipv6(proto=44,frag=later),key32(00 00/00 00)" + counts + "dp:ovs, actions:3",
-		"ovs", "rep0", false, "fragments of IPv6"},
+		"ovs", "rep0", false, "IPv6 fragments"},
 	{hardware, "in_port(4),eth_type(0x0800)" + counts + "dp:ovs, actions:3",
-		"ovs", "veth),in_port(9", false, `"veth),in_port(9" is no port of a NIC`},
+		"ovs", "veth),in_port(9", false, `"veth),in_port(9" is not a port of a NIC`},
 	{hardware, "in_port(3),eth_type(0x0806), packets:1, bytes:42, used:never, dp:ovs, actions:1",
-		"ovs", "pf0", false, `"br-rail0" is no port of a NIC`},
+		"ovs", "pf0", false, `"br-rail0" is not a port of a NIC`},
 	{hardware, "in_port(2),eth_type(0x0806), packets:0, bytes:0, used:never, dp:ovs, " +
 		"actions:userspace(pid=4294967295,slow_path(action))", "ovs", "rep0", false, "slow path: action"},
 	{hardware, "in_port(2),eth_type(0x0800)" + counts + "flags:FP., dp:ovs, actions:3",
@@ -54,20 +55,20 @@ var datapathLines = []struct {
 		"netdev", "rep0", false, "userspace datapath"},
 }
 
-func TestFlowsOfTheDatapathAreReadWithTheirReason(t *testing.T) {
-	for _, given := range datapathLines {
-		flow, ok, err := given.view.read(lineHead + given.line)
+func TestDatapathFlowsAreParsedWithTheirReason(t *testing.T) {
+	for _, test := range datapathLines {
+		flow, ok, err := test.view.read(lineHead + test.line)
 		if !ok || err != nil {
-			t.Fatalf("%v %v: %s", ok, err, given.line)
+			t.Fatalf("%v %v: %s", ok, err, test.line)
 		}
-		if flow.Layer != given.layer || flow.InPort != given.port || flow.Offloaded != given.offloaded ||
-			!strings.Contains(flow.Why, given.why) || (given.why == "") != (flow.Why == "") {
-			t.Errorf("%+v\n of %s", flow, given.line)
+		if flow.Layer != test.layer || flow.InPort != test.port || flow.Offloaded != test.offloaded ||
+			!strings.Contains(flow.Reason, test.reason) || (test.reason == "") != (flow.Reason == "") {
+			t.Errorf("%+v\n of %s", flow, test.line)
 		}
 		if strings.ContainsAny(flow.Match, " ;") && !strings.Contains(flow.Match, "key32") ||
 			strings.Contains(flow.Match, "ufid") || strings.Contains(flow.Match, "(0/0)") ||
 			strings.Contains(flow.Actions, "extra") {
-			t.Errorf("what says nothing is still there: %+v", flow)
+			t.Errorf("useless fields remain: %+v", flow)
 		}
 	}
 	flow, _, _ := hardware.read(lineHead + "in_port(2), packets:7, bytes:8, used:never, dp:ovs, actions:drop")
@@ -76,7 +77,7 @@ func TestFlowsOfTheDatapathAreReadWithTheirReason(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFlowIsSaid(t *testing.T) {
+func TestMalformedFlowsAreErrors(t *testing.T) {
 	for _, line := range []string{"flow-dump from the main thread:", ""} {
 		if _, ok, err := (datapathView{}).read(line); ok || err != nil {
 			t.Errorf("%q: %v %v", line, ok, err)
@@ -87,20 +88,20 @@ func TestWhatIsNoFlowIsSaid(t *testing.T) {
 		"in_port(2), packets:1, bytes:1, used:never",
 	} {
 		if _, _, err := (datapathView{}).read(line); err == nil {
-			t.Errorf("%q is no error", line)
+			t.Errorf("%q should be an error", line)
 		}
 	}
-	if _, _, ok, err := counted(" cookie=0x1, n_packets=many, n_bytes=2, priority=1 actions=drop"); ok || err == nil {
-		t.Error("a count that is none is no error")
+	if _, _, ok, err := parseCount(" cookie=0x1, n_packets=many, n_bytes=2, priority=1 actions=drop"); ok || err == nil {
+		t.Error("malformed count should be an error")
 	}
-	cookie, count, ok, err := counted(" cookie=0x7277000200000002, duration=1.2s, table=0, n_packets=3, n_bytes=180, " +
+	cookie, count, ok, err := parseCount(" cookie=0x7277000200000002, duration=1.2s, table=0, n_packets=3, n_bytes=180, " +
 		"arp actions=n_packets=9")
 	if !ok || err != nil || cookie != plan.Cookie(2, plan.DropSpoofed) || count != (Count{Packets: 3, Bytes: 180}) {
 		t.Errorf("%#x %+v %v %v", cookie, count, ok, err)
 	}
 }
 
-func TestDifferencesAreCountedByFlow(t *testing.T) {
+func TestCountFlowsCountsEachFlowOnce(t *testing.T) {
 	lines := []string{
 		"-in_port=2 cookie=0x1 actions=output:1", "+in_port=2 cookie=0x2 actions=output:3", "+table=3 actions=drop",
 		"-table=63 priority=0 actions=drop", "+table=63 priority=1 actions=drop",
@@ -110,35 +111,35 @@ func TestDifferencesAreCountedByFlow(t *testing.T) {
 	}
 }
 
-func TestEventsOfASlowReaderBecomeOne(t *testing.T) {
+func TestEventsOfASlowReaderAreMerged(t *testing.T) {
 	events := newEvents()
 	slow, quick := events.subscribe(t.Context()), events.subscribe(t.Context())
-	events.post(Event{Bridge: "b", Why: "first"})
-	if event := <-quick; event.Why != "first" {
+	events.post(Event{Bridge: "b", Reason: "first"})
+	if event := <-quick; event.Reason != "first" {
 		t.Errorf("%+v", event)
 	}
-	// The slow one may hold the first in its hand already: what comes after it is kept and merged.
+	// The slow reader may already hold the first event; later ones are kept and merged.
 	for range 1000 {
-		events.post(Event{Bridge: "b", Why: "ports"})
-		events.post(Event{Bridge: "c", Why: "ports"})
+		events.post(Event{Bridge: "b", Reason: "ports"})
+		events.post(Event{Bridge: "c", Reason: "ports"})
 	}
-	events.post(Event{Bridge: "b", FlowsLost: true, Why: "flows"})
-	events.post(Event{Bridge: "b", Why: "leaf"})
+	events.post(Event{Bridge: "b", FlowsLost: true, Reason: "flows"})
+	events.post(Event{Bridge: "b", Reason: "leaf"})
 	lost, other, seen := false, false, 0
 	for !lost || !other {
 		event := <-slow
 		seen++
 		lost, other = lost || event.FlowsLost, other || event.Bridge == "c"
-		if len(event.Why) > longestWhy {
-			t.Errorf("a reason of %d characters", len(event.Why))
+		if len(event.Reason) > longestReason {
+			t.Errorf("reason has %d characters", len(event.Reason))
 		}
 	}
 	if seen > 4 {
-		t.Errorf("%d events where two bridges had one each, beside the first", seen)
+		t.Errorf("got %d events, want at most 4", seen)
 	}
 }
 
-func TestSettingsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidSettingsAreRefused(t *testing.T) {
 	good := func() Settings {
 		return Settings{Database: "/run/openvswitch/db.sock", Management: "/run/openvswitch",
 			Rails: []RailSettings{{
@@ -149,23 +150,23 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 	if err := settings.check(); err != nil {
 		t.Fatal(err)
 	}
-	for what, change := range map[string]func(*Settings){
-		"the database's socket": func(settings *Settings) { settings.Database = "db.sock" },
-		"management folder":     func(settings *Settings) { settings.Management = "/run/%41?x" },
-		"control socket":        func(settings *Settings) { settings.Control = "/x y" },
-		"the bridge":            func(settings *Settings) { settings.Rails[0].Bridge = "-O" },
-		"the uplink":            func(settings *Settings) { settings.Rails[0].Uplink = "p0,x" },
-		"the same bridge":       func(settings *Settings) { settings.Rails = append(settings.Rails, settings.Rails[0]) },
+	for name, change := range map[string]func(*Settings){
+		"database socket":   func(settings *Settings) { settings.Database = "db.sock" },
+		"management folder": func(settings *Settings) { settings.Management = "/run/%41?x" },
+		"control socket":    func(settings *Settings) { settings.Control = "/x y" },
+		"bridge":            func(settings *Settings) { settings.Rails[0].Bridge = "-O" },
+		"uplink":            func(settings *Settings) { settings.Rails[0].Uplink = "p0,x" },
+		"different bridges": func(settings *Settings) { settings.Rails = append(settings.Rails, settings.Rails[0]) },
 	} {
 		settings := good()
 		change(&settings)
-		if _, err := New(t.Context(), settings); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: %v", what, err)
+		if _, err := New(t.Context(), settings); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestAStrangersBridgeIsNotTouched(t *testing.T) {
+func TestForeignBridgesAreRefused(t *testing.T) {
 	client := &Client{bridges: map[string]*bridge{}}
 	for _, name := range []string{"", "br-int", "../x", "br0 -"} {
 		if err := client.Change(t.Context(), name, nil, nil); err == nil {

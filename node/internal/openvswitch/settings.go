@@ -11,16 +11,16 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// Settings say where Open vSwitch is, and which of its bridges are ours.
+// Settings locate Open vSwitch and name our bridges.
 type Settings struct {
-	// Database is the path of its unix socket.
+	// Database is the path of the database's unix socket.
 	Database string
 	// Management is the folder of BRIDGE.mgmt and of ovs-vswitchd's pid file.
 	Management string
-	// Control is the path of ovs-vswitchd's control socket; empty: found by the pid file.
+	// Control is the path of ovs-vswitchd's control socket. If empty, it is found by the pid file.
 	Control string
 	Rails   []RailSettings
-	// Netns is the path of the network namespace that the bridges are in; empty: this process's own.
+	// Netns is the path of the bridges' network namespace. Empty means this process's own.
 	Netns string
 	Log   *slog.Logger
 }
@@ -28,38 +28,39 @@ type Settings struct {
 // RailSettings are a rail and its leaf.
 type RailSettings struct {
 	plan.Rail
-	// Leaf's address; not valid for BGP unnumbered, where it is the router that the bridge's interface has as neighbour.
+	// Leaf is the leaf's address. It is invalid for unnumbered BGP, where the leaf is the router among the neighbours
+	// of the bridge's interface.
 	Leaf netip.Addr
 }
 
-// plainPath keeps a path one word for every tool, and no URL escape.
+// plainPath matches paths that are a single word for every tool and contain no URL escape.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._/+-]+$`)
 
 func (s *Settings) check() error {
-	for _, given := range []struct {
-		what, path string
+	for _, test := range []struct {
+		name, path string
 		optional   bool
 	}{
-		{"the database's socket", s.Database, false},
-		{"the management folder", s.Management, false},
-		{"the control socket", s.Control, true},
-		{"the network namespace's", s.Netns, true},
+		{"database socket", s.Database, false},
+		{"management folder", s.Management, false},
+		{"control socket", s.Control, true},
+		{"network namespace", s.Netns, true},
 	} {
-		if !plainPath.MatchString(given.path) && (given.path != "" || !given.optional) {
-			return fmt.Errorf("%s path %q is not absolute, or has other characters than letters, digits and ._/+-", given.what,
-				given.path)
+		if !plainPath.MatchString(test.path) && (test.path != "" || !test.optional) {
+			return fmt.Errorf("%s must be an absolute path of letters, digits and ._/+-, got %q", test.name,
+				test.path)
 		}
 	}
 	bridges := map[string]string{}
 	for _, rail := range s.Rails {
 		for _, link := range [][2]string{{"bridge", rail.Bridge}, {"uplink", rail.Uplink}} {
 			if !attachment.IsLink(link[1]) {
-				return fmt.Errorf("the %s %q of %s is not an interface name of up to 15 letters, digits and _.-", link[0],
+				return fmt.Errorf("%s must be an interface name of up to 15 letters, digits and _.-, got %q of rail %s", link[0],
 					link[1], rail.Name)
 			}
 		}
 		if other, ok := bridges[rail.Bridge]; ok {
-			return fmt.Errorf("%s and %s have the same bridge %s; give each rail its own", other, rail.Name, rail.Bridge)
+			return fmt.Errorf("rails %s and %s must have different bridges, both have %s", other, rail.Name, rail.Bridge)
 		}
 		bridges[rail.Bridge] = rail.Name
 	}
@@ -69,7 +70,7 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// management socket of a bridge: ovs-vswitchd listens there for OpenFlow.
+// management returns the path of a bridge's management socket, where ovs-vswitchd listens for OpenFlow.
 func (s *Settings) management(bridge string) string {
 	return filepath.Join(s.Management, bridge+".mgmt")
 }

@@ -11,8 +11,8 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// manyFlows of a node with pods of one tenant and members elsewhere, about 2,000 flows in all; and those of one pod
-// more.
+// manyFlows returns about 2,000 flows of a node with pods of one tenant and members elsewhere, and the flows of one
+// more pod.
 func manyFlows(b *testing.B, rail *lab) (flows, onePod []plan.Flow) {
 	b.Helper()
 	facts, err := rail.client.Facts(b.Context(), rail.rail)
@@ -23,9 +23,9 @@ func manyFlows(b *testing.B, rail *lab) (flows, onePod []plan.Flow) {
 	var attachments []attachment.Attachment
 	tenants := plan.Tenants{Numbers: map[string]uint32{"a": 1}}
 	for n := 2; n < pods+3; n++ {
-		one := newAttachment(n, "a", fmt.Sprintf("veth%d", n), fmt.Sprintf("02:00:00:01:00:%02x", n))
-		facts.Ports[one.HostInterface] = uint32(100 + n)
-		attachments = append(attachments, one)
+		att := newAttachment(n, "a", fmt.Sprintf("veth%d", n), fmt.Sprintf("02:00:00:01:00:%02x", n))
+		facts.Ports[att.HostInterface] = uint32(100 + n)
+		attachments = append(attachments, att)
 	}
 	for n := range members {
 		tenants.Members = append(tenants.Members, plan.Member{
@@ -45,7 +45,7 @@ func manyFlows(b *testing.B, rail *lab) (flows, onePod []plan.Flow) {
 	return fewer, onePod
 }
 
-// BenchmarkPrograms: go test -run=- -bench=Programs ./internal/openvswitch
+// BenchmarkPrograms measures programming: go test -run=- -bench=Programs ./internal/openvswitch
 func BenchmarkPrograms(b *testing.B) {
 	rail := newLab(b)
 	rail.programHost(b)
@@ -58,7 +58,7 @@ func BenchmarkPrograms(b *testing.B) {
 	}
 	replace(b)
 	add, remove := onePod, []plan.Flow(nil)
-	one := map[string]func(b *testing.B){
+	benchmarks := map[string]func(b *testing.B){
 		fmt.Sprintf("Change/%d flows of one pod", len(onePod)): func(b *testing.B) {
 			if err := rail.client.Change(ctx, bridgeName, add, remove); err != nil {
 				b.Fatal(err)
@@ -86,11 +86,11 @@ func BenchmarkPrograms(b *testing.B) {
 			}
 		},
 	}
-	for _, name := range slices.Sorted(maps.Keys(one)) {
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
 		replace(b)
 		b.Run(fmt.Sprintf("%s of %d", name, len(flows)), func(b *testing.B) {
 			for b.Loop() {
-				one[name](b)
+				benchmarks[name](b)
 			}
 		})
 	}

@@ -12,10 +12,10 @@ import (
 	"railwright/node/testlab"
 )
 
-// framesOfAKind are sent of each; the 100,000 are sent by the slower tests of the whole lab.
+// framesOfAKind is the number of frames of each kind. The tests of the whole lab send 100,000.
 const framesOfAKind = 2000
 
-// marker is in every crafted frame: as payload, or as the MAC address that a pod pretends to have.
+// marker marks every crafted frame: as payload, or as the MAC address that a pod pretends to have.
 var marker = attachment.MAC{0x02, 0x66, 0x66, 0x66, 0x66, 0x66}
 
 func marked(frame []byte) bool { return bytes.Contains(frame, marker[:]) }
@@ -32,9 +32,9 @@ type crafted struct {
 	reason plan.Reason
 }
 
-// crafted4 are frames of IPv4 and ARP by a pod that pretends to be somebody else, and why each is dropped.
+// crafted4 returns spoofed IPv4 and ARP frames of a pod, each with the reason for its drop.
 func crafted4(me, victim *labPod) map[string]crafted {
-	own, other := me.ipv4(), victim.ipv4()
+	address, other := me.ipv4(), victim.ipv4()
 	datagram := func(source, destination netip.Addr, from, to uint16) []byte {
 		return testlab.IPv4(source, destination, 17, 0, testlab.UDP(source, destination, from, to, marker[:]))
 	}
@@ -45,7 +45,7 @@ func crafted4(me, victim *labPod) map[string]crafted {
 	piece := func(fragment uint16) []byte {
 		return testlab.IPv4(outsider, other, 17, fragment, append(marker[:], 1, 2))
 	}
-	good := datagram(own, other, 7, 7)
+	good := datagram(address, other, 7, 7)
 	all := netip.MustParseAddr("255.255.255.255")
 	broadcast := func(payload []byte) []byte {
 		return testlab.Ether(testlab.Broadcast, me.MAC, testlab.EtherIPv4, payload)
@@ -60,25 +60,25 @@ func crafted4(me, victim *labPod) map[string]crafted {
 		"first fragment":         {toGateway(piece(0x2000)), plan.DropSpoofed},
 		"later fragment":         {toGateway(piece(0x0001)), plan.DropSpoofed},
 		"DHCP client":            {broadcast(datagram(nobody, all, 68, 67)), plan.DropSpoofed},
-		"DHCP server":            {broadcast(datagram(own, all, 67, 68)), plan.DropNotForUs},
+		"DHCP server":            {broadcast(datagram(address, all, 67, 68)), plan.DropNotForUs},
 		"straight to another":    {testlab.Ether(victim.MAC, me.MAC, testlab.EtherIPv4, good), plan.DropNotForUs},
 		"broadcast":              {broadcast(good), plan.DropNotForUs},
 		"VLAN 5":                 {testlab.Tagged(5, toGateway(good)), plan.DropSpoofed},
 		"VLAN 0 with a priority": {testlab.Tagged(0xe000, toGateway(good)), plan.DropSpoofed},
 		"two VLAN tags":          {testlab.Tagged(5, testlab.Tagged(6, toGateway(good))), plan.DropSpoofed},
-		"no protocol that we know": {testlab.Ether(gateway, me.MAC, 0x8915, bytes.Repeat(marker[:], 10)),
+		"unknown protocol": {testlab.Ether(gateway, me.MAC, 0x8915, bytes.Repeat(marker[:], 10)),
 			plan.DropSpoofed},
 		"ARP reply for another":   {arp(me.MAC, testlab.ARP(2, marker, other, victim.MAC, other)), plan.DropSpoofed},
 		"ARP reply for gateway":   {arp(me.MAC, testlab.ARP(2, marker, me.Gateways[0], victim.MAC, other)), plan.DropSpoofed},
-		"ARP with another MAC":    {arp(marker, testlab.ARP(1, marker, own, attachment.MAC{}, other)), plan.DropSpoofed},
-		"ARP with false contents": {arp(me.MAC, testlab.ARP(1, marker, own, attachment.MAC{}, other)), plan.DropSpoofed},
+		"ARP with another MAC":    {arp(marker, testlab.ARP(1, marker, address, attachment.MAC{}, other)), plan.DropSpoofed},
+		"ARP with false contents": {arp(me.MAC, testlab.ARP(1, marker, address, attachment.MAC{}, other)), plan.DropSpoofed},
 		"ARP as another":          {arp(me.MAC, testlab.ARP(1, me.MAC, other, marker, other)), plan.DropSpoofed},
 	}
 }
 
-// crafted6 are the same of IPv6 and its neighbour discovery.
+// crafted6 returns the same for IPv6 and neighbour discovery.
 func crafted6(me, victim *labPod) map[string]crafted {
-	own, other := me.ipv6(), victim.ipv6()
+	address, other := me.ipv6(), victim.ipv6()
 	everybody := netip.MustParseAddr("ff02::1")
 	datagram := func(source, destination netip.Addr) []byte {
 		return testlab.IPv6(source, destination, 17, 64, testlab.UDP(source, destination, 7, 7, marker[:]))
@@ -93,30 +93,30 @@ func crafted6(me, victim *labPod) map[string]crafted {
 	fragment := func(offset byte) []byte {
 		return toGateway(testlab.IPv6(remoteIPv6, other, 44, 64, append([]byte{17, 0, 0, offset, 0, 0, 0, 9}, marker[:]...)))
 	}
-	good := datagram(own, other)
+	good := datagram(address, other)
 	local := netip.MustParseAddr("fe80::1")
 	return map[string]crafted{
-		"another MAC, IPv6":        {testlab.Ether(gateway, marker, testlab.EtherIPv6, good), plan.DropSpoofed},
-		"a neighbour's IPv6":       {toGateway(datagram(other, remoteIPv6)), plan.DropSpoofed},
-		"a remote pod's IPv6":      {toGateway(datagram(remoteIPv6, other)), plan.DropSpoofed},
-		"the gateway's IPv6":       {toGateway(datagram(local, other)), plan.DropNotForUs},
-		"no IPv6":                  {toGateway(datagram(netip.IPv6Unspecified(), other)), plan.DropNotForUs},
-		"first fragment, IPv6":     {fragment(1), plan.DropSpoofed},
-		"later fragment, IPv6":     {fragment(8), plan.DropSpoofed},
-		"VLAN 5, IPv6":             {testlab.Tagged(5, toGateway(good)), plan.DropSpoofed},
-		"straight, IPv6":           {testlab.Ether(victim.MAC, me.MAC, testlab.EtherIPv6, good), plan.DropNotForUs},
-		"multicast, IPv6":          {multicast(datagram(own, everybody)), plan.DropNotForUs},
-		"ND: I am another":         {discovery(me.MAC, other, 136, other, 2), plan.DropSpoofed},
-		"ND: I am the gateway":     {discovery(me.MAC, local, 136, local, 2), plan.DropNotForUs},
-		"ND: another MAC":          {discovery(marker, own, 135, other, 1), plan.DropSpoofed},
-		"ND: false contents":       {discovery(me.MAC, own, 135, other, 1), plan.DropNotForUs},
-		"router advertisement":     {discovery(me.MAC, local, 134, local, 1), plan.DropNotForUs},
-		"redirect by the gateway":  {discovery(me.MAC, local, 137, other, 2), plan.DropNotForUs},
-		"ND: another asks for one": {discovery(me.MAC, other, 135, local, 1), plan.DropSpoofed},
+		"another MAC, IPv6":          {testlab.Ether(gateway, marker, testlab.EtherIPv6, good), plan.DropSpoofed},
+		"a neighbour's IPv6":         {toGateway(datagram(other, remoteIPv6)), plan.DropSpoofed},
+		"a remote pod's IPv6":        {toGateway(datagram(remoteIPv6, other)), plan.DropSpoofed},
+		"the gateway's IPv6":         {toGateway(datagram(local, other)), plan.DropNotForUs},
+		"no IPv6":                    {toGateway(datagram(netip.IPv6Unspecified(), other)), plan.DropNotForUs},
+		"first fragment, IPv6":       {fragment(1), plan.DropSpoofed},
+		"later fragment, IPv6":       {fragment(8), plan.DropSpoofed},
+		"VLAN 5, IPv6":               {testlab.Tagged(5, toGateway(good)), plan.DropSpoofed},
+		"straight, IPv6":             {testlab.Ether(victim.MAC, me.MAC, testlab.EtherIPv6, good), plan.DropNotForUs},
+		"multicast, IPv6":            {multicast(datagram(address, everybody)), plan.DropNotForUs},
+		"ND: advertises another pod": {discovery(me.MAC, other, 136, other, 2), plan.DropSpoofed},
+		"ND: advertises the gateway": {discovery(me.MAC, local, 136, local, 2), plan.DropNotForUs},
+		"ND: another MAC":            {discovery(marker, address, 135, other, 1), plan.DropSpoofed},
+		"ND: false contents":         {discovery(me.MAC, address, 135, other, 1), plan.DropNotForUs},
+		"router advertisement":       {discovery(me.MAC, local, 134, local, 1), plan.DropNotForUs},
+		"redirect by the gateway":    {discovery(me.MAC, local, 137, other, 2), plan.DropNotForUs},
+		"ND: asks as another pod":    {discovery(me.MAC, other, 135, local, 1), plan.DropSpoofed},
 	}
 }
 
-func TestNothingSpoofedArrivesAndAllIsCounted(t *testing.T) {
+func TestSpoofedFramesAreDroppedAndCounted(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	me, victim := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
@@ -130,10 +130,10 @@ func TestNothingSpoofedArrivesAndAllIsCounted(t *testing.T) {
 		"the pod": testlab.OpenWire(t, victim.namespace, "eth0"), "the host": testlab.OpenWire(t, rail.host, bridgeName),
 		"the leaf": testlab.OpenWire(t, rail.leaf, "swp1"), "beyond the leaf": testlab.OpenWire(t, rail.remote, "eth0"),
 	}
-	// The frames that are counted here are seen where they may arrive: or nothing at all would look as good.
+	// A valid frame must be visible at the wires; otherwise the test could not fail.
 	honest := testlab.UDP(me.ipv4(), victim.ipv4(), 7, 7, marker[:])
 	mine.Send(t, testlab.Ether(gateway, me.MAC, testlab.EtherIPv4, testlab.IPv4(me.ipv4(), victim.ipv4(), 17, 0, honest)))
-	testlab.Eventually(t, "an honest datagram arrives, and its refusal by a closed port", func() bool {
+	testlab.Eventually(t, "a valid datagram and the closed port's reply", func() bool {
 		return watched["the pod"].Count(marked) == 1 && mine.Count(marked) == 1
 	})
 	watched["the pod"].Forget()
@@ -156,26 +156,26 @@ func TestNothingSpoofedArrivesAndAllIsCounted(t *testing.T) {
 	}
 }
 
-// expectDropped sends frames of a kind and finds all of them counted with their reason.
-func (l *lab) expectDropped(t *testing.T, mine *testlab.Wire, me *labPod, kind string, one crafted) {
+// expectDropped sends frames of a kind and checks that all of them are counted with their reason.
+func (l *lab) expectDropped(t *testing.T, mine *testlab.Wire, me *labPod, kind string, frame crafted) {
 	t.Helper()
-	before := l.counted(t)[plan.Cookie(me.Number, one.reason)].Packets
+	before := l.counted(t)[plan.Cookie(me.Number, frame.reason)].Packets
 	for n := range framesOfAKind {
-		mine.Send(t, one.frame)
+		mine.Send(t, frame.frame)
 		if n%100 == 99 {
 			askGateway(t, mine, me)
 		}
 	}
-	counted := l.counted(t)[plan.Cookie(me.Number, one.reason)].Packets - before
-	if one.reason == plan.DropNotForUs && counted > framesOfAKind && counted < framesOfAKind+10 {
-		counted = framesOfAKind // the pod's own kernel speaks now and then: that is what this reason is for
+	counted := l.counted(t)[plan.Cookie(me.Number, frame.reason)].Packets - before
+	if frame.reason == plan.DropNotForUs && counted > framesOfAKind && counted < framesOfAKind+10 {
+		counted = framesOfAKind // the pod's own kernel occasionally sends such frames too
 	}
 	if counted != framesOfAKind {
-		t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesOfAKind, one.reason)
+		t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesOfAKind, frame.reason)
 	}
 }
 
-// What only a routed hop may see is refused there, and not by the guard.
+// TestDiscoveryIsNotRouted checks that neighbour discovery between pods is dropped at the routed hop, after the guard.
 func TestDiscoveryIsNotRouted(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
@@ -186,10 +186,10 @@ func TestDiscoveryIsNotRouted(t *testing.T) {
 	}
 	rail.program(t)
 	mine, there := testlab.OpenWire(t, me.namespace, "eth0"), testlab.OpenWire(t, victim.namespace, "eth0")
-	own, other := me.ipv6(), victim.ipv6()
+	address, other := me.ipv6(), victim.ipv6()
 	for kind := byte(133); kind <= 137; kind++ {
-		message := testlab.Discovery(own, other, kind, 0x60000000, victim.Gateways[1], 2, marker)
-		frame := testlab.Ether(gateway, me.MAC, testlab.EtherIPv6, testlab.IPv6(own, other, 58, 255, message))
+		message := testlab.Discovery(address, other, kind, 0x60000000, victim.Gateways[1], 2, marker)
+		frame := testlab.Ether(gateway, me.MAC, testlab.EtherIPv6, testlab.IPv6(address, other, 58, 255, message))
 		for range 100 {
 			mine.Send(t, frame)
 		}
@@ -206,31 +206,31 @@ func TestDiscoveryIsNotRouted(t *testing.T) {
 	}
 }
 
-// dropped of a reason, by whomever.
+// dropped sums the packets with a reason.
 func dropped(counters map[uint64]Count, reason plan.Reason) uint64 {
 	var sum uint64
 	for cookie, count := range counters {
-		if _, of, _ := plan.ParseCookie(cookie); of == reason {
+		if _, r, _ := plan.ParseCookie(cookie); r == reason {
 			sum += count.Packets
 		}
 	}
 	return sum
 }
 
-// askGateway by ARP and wait for the answer: what was sent before has been worked off by then, since a port's queue is
-// one.
+// askGateway sends an ARP request and waits for the answer. Frames sent before it are then processed, because a port
+// has a single queue.
 func askGateway(t *testing.T, wire *testlab.Wire, me *labPod) {
 	t.Helper()
 	askFor(t, wire, me.MAC, me.ipv4(), me.Gateways[0])
 }
 
-func askFor(t *testing.T, wire *testlab.Wire, mac attachment.MAC, own, other netip.Addr) {
+func askFor(t *testing.T, wire *testlab.Wire, mac attachment.MAC, address, other netip.Addr) {
 	t.Helper()
 	answers := func(frame []byte) bool {
 		return len(frame) >= 42 && frame[12] == 8 && frame[13] == 6 && frame[21] == 2 && bytes.Equal(frame[22:28], gateway[:])
 	}
 	before := wire.Count(answers)
-	request := testlab.ARP(1, mac, own, attachment.MAC{}, other)
+	request := testlab.ARP(1, mac, address, attachment.MAC{}, other)
 	wire.Send(t, testlab.Ether(testlab.Broadcast, mac, testlab.EtherARP, request))
-	testlab.Eventually(t, "ARP is answered", func() bool { return wire.Count(answers) > before })
+	testlab.Eventually(t, "ARP reply", func() bool { return wire.Count(answers) > before })
 }

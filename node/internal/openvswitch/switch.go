@@ -8,72 +8,73 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// Switch is what the reconciler needs of Open vSwitch. Every call is bounded by its context.
+// Switch is the reconciler's interface to Open vSwitch. Every call is bounded by its context.
 type Switch interface {
-	// Facts of a rail's bridge as they are now. An error says what is missing and the next step.
+	// Facts returns the state of a rail's bridge. An error names what is missing and the next step.
 	Facts(ctx context.Context, rail plan.Rail) (plan.Facts, error)
-	// BridgeOf finds the bridge that has the interface as a port, among those of rails. Bounded wait: an earlier plugin
-	// of the chain may have added it a moment ago, and its OpenFlow number comes after that.
+	// BridgeOf returns the rail's bridge that has the interface as a port. It waits for a bounded time, because an
+	// earlier plugin of the chain may just have added the port, and the port gets its OpenFlow number later.
 	BridgeOf(ctx context.Context, hostInterface string) (bridge string, err error)
-	// Change adds and deletes flows of a bridge in one atomic bundle, makes the meters that those added need, and deletes
-	// those that the deleted ones alone had.
+	// Change adds and deletes flows of a bridge in an atomic bundle. It creates the meters of the added flows and
+	// deletes those that only the deleted flows used.
 	Change(ctx context.Context, bridge string, add, remove []plan.Flow) error
-	// Replace makes the bridge's flows exactly these, in one atomic bundle, and says how many differed. Packets and
-	// counters of those that are right already see nothing of it.
+	// Replace makes flows the flows of the bridge in an atomic bundle and returns how many differed. Packets and
+	// counters of unchanged flows are not affected.
 	Replace(ctx context.Context, bridge string, flows []plan.Flow) (repaired int, err error)
-	// Differences between the flows wanted and those there, one line each; empty: none.
+	// Differences returns the differences between the wanted and the actual flows, a line each.
 	Differences(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error)
-	// Counters of the bridge's flows by cookie.
+	// Counters returns the counters of the bridge's flows by cookie.
 	Counters(ctx context.Context, bridge string) (map[uint64]Count, error)
-	// Unreached gives those of an attachment's addresses that no packet came for by the uplink yet, and has the leaf send one.
+	// Unreached returns those of an attachment's addresses for which no packet has come from the uplink yet, and makes
+	// the leaf send one.
 	Unreached(ctx context.Context, rail plan.Rail, number uint16, addresses []netip.Addr) ([]netip.Addr, error)
-	// Datapath lists what the datapaths have cached, and where each flow runs.
+	// Datapath lists the flows that the datapaths have cached, and where each runs.
 	Datapath(ctx context.Context) ([]CachedFlow, error)
-	// PodPorts are the ports of the rails' bridges that were made for pods.
+	// PodPorts returns the ports of the rails' bridges that were created for pods.
 	PodPorts(ctx context.Context) ([]PodPort, error)
-	// RemovePort takes a port from its bridge, if it is there and was made for a pod: the one in this network namespace
-	// where the port says which.
+	// RemovePort removes a port from its bridge if it was created for a pod and, as far as the port names its network
+	// namespace, for this one.
 	RemovePort(ctx context.Context, hostInterface, netns string) error
-	// Events tells what has changed until ctx ends. Slow readers lose none: events of a bridge are merged.
+	// Events reports changes until ctx ends. Slow readers lose none: events of a bridge are merged.
 	Events(ctx context.Context) <-chan Event
 }
 
-// PodPort is a port that an earlier plugin of the chain made for a pod.
+// PodPort is a port that an earlier plugin of the chain created for a pod.
 type PodPort struct {
 	HostInterface string
-	// Netns is the path of the pod's network namespace, as that plugin was given it; empty: it did not say.
+	// Netns is the path of the pod's network namespace as the plugin received it, or "" if the port does not name it.
 	Netns string
 }
 
-// Count of all flows with one cookie.
+// Count sums the counters of all flows with the same cookie.
 type Count struct {
 	Packets, Bytes uint64
-	// Flows that have the cookie.
+	// Flows is the number of flows with the cookie.
 	Flows uint64
 }
 
-// Event is a reason to look again.
+// Event is a reason to compare the desired and the actual state again.
 type Event struct {
-	// Bridge is empty where all may be concerned.
+	// Bridge is the bridge concerned, or "" for all.
 	Bridge string
-	// FlowsLost: ovs-vswitchd came anew, or somebody else deleted or added flows.
+	// FlowsLost reports that ovs-vswitchd restarted, or that another program deleted or added flows.
 	FlowsLost bool
-	// Why, for the log.
-	Why string
+	// Reason is for the log.
+	Reason string
 }
 
 // CachedFlow is a flow of the datapath (a megaflow).
 type CachedFlow struct {
 	Match, Actions string
-	// InPort is the name of the interface it came in by.
+	// InPort is the name of the ingress interface.
 	InPort  string
 	Packets uint64
 	Bytes   uint64
-	// UsedSeconds since the last packet; negative: never.
+	// UsedSeconds is the time since the last packet. It is negative if there was none.
 	UsedSeconds float64
-	// Offloaded to hardware; else Why not, where it can be known.
+	// Offloaded reports whether the flow runs in hardware. If not, Reason says why, as far as known.
 	Offloaded bool
-	// Layer that runs it: "tc", "ovs" (kernel datapath), "netdev" (userspace datapath), "dpdk".
-	Layer string
-	Why   string
+	// Layer is the layer that runs the flow: "tc", "ovs" (kernel datapath), "netdev" (userspace datapath) or "dpdk".
+	Layer  string
+	Reason string
 }

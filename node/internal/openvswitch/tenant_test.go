@@ -12,10 +12,11 @@ import (
 	"railwright/node/testlab"
 )
 
-// datagrams are sent each way.
+// datagrams is the number sent in each direction.
 const datagrams = 1000
 
-// Tenants a and b are here; the pod beyond the leaf is of tenant c, then of a.
+// TestNoPacketPassesBetweenTenants has pods of the tenants a and b on this node. The pod beyond the leaf is first of
+// tenant c, then of a.
 func TestNoPacketPassesBetweenTenants(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
@@ -27,24 +28,24 @@ func TestNoPacketPassesBetweenTenants(t *testing.T) {
 	far := &labPod{namespace: rail.remote}
 	far.Addresses = []netip.Addr{remoteIPv4, remoteIPv6}
 
-	rail.expect(t, 0, way{first, second}, way{second, first}, way{first, far}, way{far, first}, way{far, second})
+	rail.expect(t, 0, direction{first, second}, direction{second, first}, direction{first, far}, direction{far, first}, direction{far, second})
 	if counted := dropped(rail.counted(t), plan.DropOtherTenant); counted != 10*datagrams {
 		t.Errorf("%d packets counted as other_tenant, want %d", counted, 10*datagrams)
 	}
 
-	// The same packets arrive once the tenants are peered, so it was the tenants that held them back.
+	// The same packets arrive once the tenants are peered, so the tenants were the reason for the drop.
 	rail.tenants.Pairs = [][2]string{{"b", "a"}, {"a", "c"}}
 	rail.program(t)
-	rail.expect(t, datagrams, way{first, second}, way{second, first}, way{first, far}, way{far, first})
-	// Peering is not passed on.
-	rail.expect(t, 0, way{far, second}, way{second, far})
+	rail.expect(t, datagrams, direction{first, second}, direction{second, first}, direction{first, far}, direction{far, first})
+	// Peering is not transitive.
+	rail.expect(t, 0, direction{far, second}, direction{second, far})
 
-	// Nobody's address: neither in nor out.
+	// An address without a tenant neither sends nor receives.
 	rail.tenants.Members = slices.DeleteFunc(rail.tenants.Members, func(member plan.Member) bool {
 		return member.Tenant == "c"
 	})
 	rail.program(t)
-	rail.expect(t, 0, way{first, far}, way{far, first})
+	rail.expect(t, 0, direction{first, far}, direction{far, first})
 	counters := rail.counted(t)
 	for _, reason := range []plan.Reason{plan.DropUnknownDestination, plan.DropUnknownSource} {
 		if counted := dropped(counters, reason); counted < 2*datagrams {
@@ -53,30 +54,30 @@ func TestNoPacketPassesBetweenTenants(t *testing.T) {
 	}
 }
 
-type way struct{ from, to *labPod }
+type direction struct{ from, to *labPod }
 
-// expect so many of the datagrams sent each way, in both families.
-func (l *lab) expect(t *testing.T, want int, ways ...way) {
+// expect checks that want of the datagrams arrive in each direction and family.
+func (l *lab) expect(t *testing.T, want int, directions ...direction) {
 	t.Helper()
-	for _, way := range ways {
+	for _, d := range directions {
 		for _, ipv6 := range []bool{false, true} {
-			if arrived := l.flood(t, way.from, way.to, ipv6, want); arrived != want {
-				t.Errorf("from %v to %v, IPv6 %v: %d of %d datagrams arrived, want %d", way.from.Addresses,
-					way.to.Addresses, ipv6, arrived, datagrams, want)
+			if arrived := l.flood(t, d.from, d.to, ipv6, want); arrived != want {
+				t.Errorf("from %v to %v, IPv6 %v: %d of %d datagrams arrived, want %d", d.from.Addresses,
+					d.to.Addresses, ipv6, arrived, datagrams, want)
 			}
 		}
 	}
 }
 
-// flood sends datagrams the way that a kernel would, and says how many arrived; it waits for those that should.
+// flood sends datagrams as a kernel would and returns how many arrived. It waits for those that should.
 func (l *lab) flood(t *testing.T, from, to *labPod, ipv6 bool, want int) int {
 	t.Helper()
 	there := testlab.OpenWire(t, to.namespace, "eth0")
 	here := testlab.OpenWire(t, from.namespace, "eth0")
 	worked := func() { askGateway(t, here, from) }
-	nextHop, own := gateway, from.MAC
+	nextHop, sourceMAC := gateway, from.MAC
 	if from.namespace == l.remote {
-		nextHop, own = macOf(t, l.leaf, "swp2"), macOf(t, l.remote, "eth0")
+		nextHop, sourceMAC = macOf(t, l.leaf, "swp2"), macOf(t, l.remote, "eth0")
 		leaf := testlab.OpenWire(t, l.leaf, "swp1")
 		leafMAC := macOf(t, l.leaf, "swp1")
 		worked = func() { askFor(t, leaf, leafMAC, netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.0")) }
@@ -91,7 +92,7 @@ func (l *lab) flood(t *testing.T, from, to *labPod, ipv6 bool, want int) int {
 			return testlab.IPv6(source, destination, 17, 64, datagram)
 		}
 	}
-	frame := testlab.Ether(nextHop, own, kind, packet(testlab.UDP(source, destination, 7, 7, marker[:])))
+	frame := testlab.Ether(nextHop, sourceMAC, kind, packet(testlab.UDP(source, destination, 7, 7, marker[:])))
 	for n := range datagrams {
 		here.Send(t, frame)
 		if n%100 == 99 {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Bounds of what Open vSwitch's tools may take and say.
+// Limits on the run time and output of Open vSwitch's tools.
 const (
 	toolBound       = 20 * time.Second
 	longestLine     = 1 << 20
@@ -25,7 +25,7 @@ const (
 	mostComplaint   = 2000
 )
 
-// exitStatus of a tool that is no success; some of them mean something else than failure.
+// exitStatus is a tool's exit status other than 0, which does not always mean failure.
 type exitStatus struct {
 	status    int
 	complaint string
@@ -38,8 +38,8 @@ func (e exitStatus) Error() string {
 	return e.complaint
 }
 
-// runTool starts one of Open vSwitch's tools, gives it input, and calls visit for each line that it prints. It knows no
-// shell and nothing of our environment; it dies with ctx and with this process.
+// runTool runs one of Open vSwitch's tools with input and calls visit for each line that it prints. It uses no shell
+// and passes no environment variables but PATH; the tool dies with ctx and with this process.
 func runTool(ctx context.Context, input io.Reader, visit func(line string), program string, arguments ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, toolBound)
 	defer cancel()
@@ -55,7 +55,7 @@ func runTool(ctx context.Context, input io.Reader, visit func(line string), prog
 		return fmt.Errorf("%s: %w", program, err)
 	}
 	if err := command.Start(); err != nil {
-		return fmt.Errorf("%s does not start: %w; is openvswitch-switch installed?", program, err)
+		return fmt.Errorf("start %s: %w; check that openvswitch-switch is installed", program, err)
 	}
 	readError := eachLine(out, visit)
 	if readError != nil {
@@ -67,7 +67,7 @@ func runTool(ctx context.Context, input io.Reader, visit func(line string), prog
 	case readError != nil:
 		return fmt.Errorf("%s: %w", program, readError)
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s did not end in time: %w", program, ctx.Err())
+		return fmt.Errorf("%s timed out: %w", program, ctx.Err())
 	case errors.As(err, &exit) && exit.Exited():
 		return exitStatus{exit.ExitCode(), complaint.line()}
 	case err != nil:
@@ -84,49 +84,49 @@ func eachLine(from io.Reader, visit func(line string)) error {
 		visit(lines.Text())
 	}
 	if lines.Err() == nil && left.N == 0 {
-		return fmt.Errorf("it prints more than %d MiB", mostOutputBytes>>20)
+		return fmt.Errorf("output must be at most %d MiB", mostOutputBytes>>20)
 	}
 	return lines.Err()
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the beginning of its input.
 type head struct {
 	bytes.Buffer
 	most int
 }
 
-func (h *head) Write(some []byte) (int, error) {
+func (h *head) Write(data []byte) (int, error) {
 	if room := h.most - h.Len(); room > 0 {
-		h.Buffer.Write(some[:min(room, len(some))])
+		h.Buffer.Write(data[:min(room, len(data))])
 	}
-	return len(some), nil
+	return len(data), nil
 }
 
-// line of all that was said, printable.
+// line returns the kept text as a single printable line.
 func (h *head) line() string {
 	quoted := strconv.Quote(strings.Join(strings.Fields(h.String()), " "))
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// greetings that are tried with a bridge before it is an error.
-const greetings = 3
+// mostAttempts is the number of attempts to connect to a bridge.
+const mostAttempts = 3
 
-// hungUp is what ovs-ofctl says where ovs-vswitchd took its connection and ended it before both had greeted, as it does
-// with one that it could not serve for a second. Nothing was asked for then.
+// hungUp matches ovs-ofctl's message for a connection that ovs-vswitchd closed before both sides had sent a hello, as
+// it does with a connection that it could not serve for a second. Nothing was requested then, so a retry is safe.
 var hungUp = regexp.MustCompile(
 	`(connecting to|failed to connect to socket).*\((Broken pipe|End of file|Connection reset by peer)\)`)
 
-// ofctl runs ovs-ofctl on a bridge's management socket, and gives it input where there is some.
+// ofctl runs ovs-ofctl on a bridge's management socket, with input if there is any.
 func (c *Client) ofctl(ctx context.Context, bridge, input string, visit func(line string), command string,
 	arguments ...string) error {
-	words := append([]string{"-O", "OpenFlow14", "--bundle", command, "unix:" + c.settings.management(bridge)},
+	full := append([]string{"-O", "OpenFlow14", "--bundle", command, "unix:" + c.settings.management(bridge)},
 		arguments...)
-	for left := greetings - 1; ; left-- {
+	for left := mostAttempts - 1; ; left-- {
 		var stdin io.Reader
 		if input != "" {
 			stdin = strings.NewReader(input)
 		}
-		err := runTool(ctx, stdin, visit, "ovs-ofctl", words...)
+		err := runTool(ctx, stdin, visit, "ovs-ofctl", full...)
 		var exit exitStatus
 		if left == 0 || !errors.As(err, &exit) || !hungUp.MatchString(exit.complaint) {
 			return err
@@ -134,18 +134,18 @@ func (c *Client) ofctl(ctx context.Context, bridge, input string, visit func(lin
 	}
 }
 
-// appctl asks ovs-vswitchd itself.
+// appctl runs ovs-appctl.
 func (c *Client) appctl(ctx context.Context, visit func(line string), arguments ...string) error {
 	socket := c.settings.Control
 	if socket == "" {
 		file := filepath.Join(c.settings.Management, "ovs-vswitchd.pid")
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return fmt.Errorf("ovs-vswitchd's control socket is found by its pid file: %w", err)
+			return fmt.Errorf("find ovs-vswitchd's control socket: %w", err)
 		}
 		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		if err != nil || pid <= 0 {
-			return fmt.Errorf("%s holds %.20q, no process id", file, text)
+			return fmt.Errorf("%s must hold a process id, got %.20q", file, text)
 		}
 		socket = filepath.Join(c.settings.Management, fmt.Sprintf("ovs-vswitchd.%d.ctl", pid))
 	}

@@ -10,8 +10,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// TestATTLThatEndsIsNoUpcall: the datapath drops the packets by a flow of its own, and each is counted.
-func TestATTLThatEndsIsNoUpcall(t *testing.T) {
+// TestExpiringTTLCausesNoUpcall checks that the datapath drops the packets by its own flow and counts each.
+func TestExpiringTTLCausesNoUpcall(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
 	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
@@ -25,17 +25,17 @@ func TestATTLThatEndsIsNoUpcall(t *testing.T) {
 	for n := range each {
 		for _, hops := range []byte{0, 1} {
 			for _, to := range []int{0, 1} {
-				own, near, far := first.Addresses[to], second.Addresses[to], remoteIPv4
+				sender, near, far := first.Addresses[to], second.Addresses[to], remoteIPv4
 				if to == 1 {
 					far = remoteIPv6
 				}
 				for _, address := range []netip.Addr{near, far} {
-					here.Send(t, ending(first, own, address, hops))
+					here.Send(t, ending(first, sender, address, hops))
 				}
 			}
 		}
 		if n%10 == 9 {
-			askGateway(t, here, first) // more than this a port does not queue
+			askGateway(t, here, first) // a port queues no more than this
 		}
 	}
 	cached, err := rail.client.Datapath(t.Context())
@@ -44,7 +44,7 @@ func TestATTLThatEndsIsNoUpcall(t *testing.T) {
 	}
 	for _, flow := range cached {
 		if strings.Contains(flow.Actions, "userspace") && strings.Contains(flow.Match, first.ipv4().String()) && !strings.Contains(flow.Match, "arp") {
-			t.Errorf("a packet of the pod is an upcall: %s -> %s", flow.Match, flow.Actions)
+			t.Errorf("packet of the pod causes an upcall: %s -> %s", flow.Match, flow.Actions)
 		}
 	}
 	var counted uint64
@@ -52,14 +52,14 @@ func TestATTLThatEndsIsNoUpcall(t *testing.T) {
 		counted = dropped(rail.counted(t), plan.DropNotForUs) - before
 	}
 	if counted < 8*each {
-		t.Errorf("%d of %d were counted:\n%s", counted, 8*each, rail.open.Ofctl(t, bridgeName, "dump-flows"))
+		t.Errorf("%d of %d packets counted:\n%s", counted, 8*each, rail.open.Ofctl(t, bridgeName, "dump-flows"))
 	}
 	if there.Count(marked)+leaf.Count(marked) > 0 {
-		t.Errorf("%d arrived at a pod, %d at the leaf", there.Count(marked), leaf.Count(marked))
+		t.Errorf("%d packets arrived at a pod, %d at the leaf", there.Count(marked), leaf.Count(marked))
 	}
 }
 
-// ending packet: one that has so many hops left.
+// ending returns a packet with the given hop limit.
 func ending(pod *labPod, from, to netip.Addr, hops byte) []byte {
 	datagram := testlab.UDP(from, to, 7, 7, marker[:])
 	if from.Is6() {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Priorities of the classifying table. The host's addresses come before the pods': no pod can take the address that the
-// host's BGP speaks from.
+// Priorities of the classifying table. The host's addresses precede the pods', so that no pod can take the address that
+// the host's BGP uses.
 const (
 	priorityHost       = 400
 	priorityPodAddress = 300
@@ -17,15 +17,15 @@ const (
 	priorityUplinkRest = 10
 )
 
-// classifyHost lets the host and the leaf find each other and speak: ARP, neighbour discovery, link-local addresses and
-// the host's own ones, and nothing else.
+// classifyHost lets the host and the leaf exchange ARP, neighbour discovery, link-local traffic and traffic of the
+// host's own addresses, and nothing else.
 func (f *flowSet) classifyHost() {
-	uplink := words(inPort(f.facts.UplinkPort), untagged)
+	uplink := joinTerms(inPort(f.facts.UplinkPort), untagged)
 	pass := Cookie(0, Pass)
 	for _, match := range []string{
-		words(uplink, "arp"),
-		words(uplink, "ipv6", "ipv6_dst=fe80::/10"),
-		words(uplink, "ipv6", "ipv6_dst=ff02::/16"),
+		joinTerms(uplink, "arp"),
+		joinTerms(uplink, "ipv6", "ipv6_dst=fe80::/10"),
+		joinTerms(uplink, "ipv6", "ipv6_dst=ff02::/16"),
 	} {
 		f.add(tableClassify, priorityHost, match, toHost, pass)
 	}
@@ -33,43 +33,43 @@ func (f *flowSet) classifyHost() {
 	for _, address := range slices.Compact(addresses) {
 		address = address.Unmap().WithZone("")
 		if address.IsValid() && !address.IsLinkLocalUnicast() {
-			f.add(tableClassify, priorityHost, words(uplink, destination(single(address))), toHost, pass)
+			f.add(tableClassify, priorityHost, joinTerms(uplink, destination(single(address))), toHost, pass)
 			f.classifyFromHost(address)
 		}
 	}
-	f.sentByHost("arp,arp_sha="+f.facts.BridgeMAC.String(), "arp_spa=0.0.0.0") // it looks whether an address is free
-	f.sentByHost("ipv6", "ipv6_src=fe80::/10")
-	f.sentByHost("icmp6", "ipv6_src=::")
+	f.admitFromHost("arp,arp_sha="+f.facts.BridgeMAC.String(), "arp_spa=0.0.0.0") // address conflict detection
+	f.admitFromHost("ipv6", "ipv6_src=fe80::/10")
+	f.admitFromHost("icmp6", "ipv6_src=::")
 	f.add(tableClassify, priorityUnknown, fromHost, drop, Cookie(0, DropSpoofed))
-	// The leaf still has a route to a pod that is gone; or it floods, and none of that is for a pod.
-	f.add(tableClassify, priorityUnknown, words(uplink, etherDestination(f.facts.BridgeMAC)), drop,
+	// The leaf still has a route to a deleted pod, or it floods. Neither is for a pod here.
+	f.add(tableClassify, priorityUnknown, joinTerms(uplink, etherDestination(f.facts.BridgeMAC)), drop,
 		Cookie(0, DropUnknownDestination))
 	f.add(tableClassify, priorityUplinkRest, inPort(f.facts.UplinkPort), drop, Cookie(0, DropNotForUs))
 }
 
-// classifyFromHost lets the host speak as itself alone. A pod in the host's network that may send raw frames could
-// otherwise send as any pod of another node: by its MAC it is the bridge.
+// classifyFromHost lets the host send only as itself. By its MAC the host is the bridge, so a pod in the host's network
+// with raw sockets could otherwise send as any pod of another node.
 func (f *flowSet) classifyFromHost(address netip.Addr) {
-	f.sentByHost(source(single(address)))
+	f.admitFromHost(source(single(address)))
 	if address.Is4() {
-		f.sentByHost("arp,arp_sha="+f.facts.BridgeMAC.String(), fmt.Sprintf("arp_spa=%v", address))
+		f.admitFromHost("arp,arp_sha="+f.facts.BridgeMAC.String(), fmt.Sprintf("arp_spa=%v", address))
 	}
 }
 
-func (f *flowSet) sentByHost(match ...string) {
-	f.add(tableClassify, priorityHost, words(fromHost, untagged, etherSource(f.facts.BridgeMAC), words(match...)),
+func (f *flowSet) admitFromHost(match ...string) {
+	f.add(tableClassify, priorityHost, joinTerms(fromHost, untagged, etherSource(f.facts.BridgeMAC), joinTerms(match...)),
 		output(f.facts.UplinkPort), Cookie(0, Pass))
 }
 
-// classifyAddress takes what the leaf routes to a pod here. Only frames to the bridge's own MAC: nothing that is
-// flooded or multicast reaches a pod.
-func (f *flowSet) classifyAddress(one local, address netip.Addr) {
-	match := words(inPort(f.facts.UplinkPort), untagged, etherDestination(f.facts.BridgeMAC),
+// classifyAddress admits traffic that the leaf routes to a pod here. It requires the bridge's own MAC, so that no
+// flooded or multicast frame reaches a pod.
+func (f *flowSet) classifyAddress(endpoint endpoint, address netip.Addr) {
+	match := joinTerms(inPort(f.facts.UplinkPort), untagged, etherDestination(f.facts.BridgeMAC),
 		destination(single(address)))
-	f.add(tableClassify, priorityPodAddress, match, goTo(tableSource), Cookie(one.Number, Pass))
+	f.add(tableClassify, priorityPodAddress, match, goTo(tableSource), Cookie(endpoint.Number, Pass))
 }
 
-func (f *flowSet) classifyPort(one local) {
-	f.add(tableClassify, priorityPort, words(inPort(one.port), untagged), goTo(tableGuard), Cookie(one.Number, Pass))
-	f.add(tableClassify, priorityPortRest, inPort(one.port), drop, Cookie(one.Number, DropSpoofed))
+func (f *flowSet) classifyPort(endpoint endpoint) {
+	f.add(tableClassify, priorityPort, joinTerms(inPort(endpoint.port), untagged), goTo(tableGuard), Cookie(endpoint.Number, Pass))
+	f.add(tableClassify, priorityPortRest, inPort(endpoint.port), drop, Cookie(endpoint.Number, DropSpoofed))
 }

@@ -14,14 +14,15 @@ const (
 	priorityLeaf = 100
 )
 
-// deliverToPod is the last hop: from the leaf or from another pod here, straight to the port.
-func (f *flowSet) deliverToPod(one local, address netip.Addr) {
+// deliverToPod adds the last hop: from the leaf or from another local pod straight to the port.
+func (f *flowSet) deliverToPod(endpoint endpoint, address netip.Addr) {
 	f.add(tableDeliver, priorityHere, destination(single(address)),
-		words(f.hop(one.MAC), output(one.port)), Cookie(one.Number, Received))
-	f.bound(one, receives)
+		joinTerms(f.hop(endpoint.MAC), output(endpoint.port)), Cookie(endpoint.Number, Received))
+	f.limitLast(endpoint, receives)
 }
 
-// deliverToLeaf takes everything else that may go; never what came from there, or it would go round.
+// deliverToLeaf sends everything else that is allowed to the leaf, except packets that came from the leaf: they would
+// loop.
 func (f *flowSet) deliverToLeaf() {
 	f.endTTL()
 	f.add(tableDeliver, priorityBack, fmt.Sprintf("reg%d=1", registerByUplink), drop,
@@ -32,12 +33,12 @@ func (f *flowSet) deliverToLeaf() {
 	}
 	for _, protocol := range []string{"ip", "ipv6"} {
 		f.add(tableDeliver, priorityLeaf, protocol,
-			words(f.hop(f.facts.LeafMAC), output(f.facts.UplinkPort)), Cookie(0, Pass))
+			joinTerms(f.hop(f.facts.LeafMAC), output(f.facts.UplinkPort)), Cookie(0, Pass))
 	}
 }
 
-// endTTL drops what a hop would have to answer with an error. To decrement a TTL of 1 is work for ovs-vswitchd, packet by
-// packet, for a controller that is not there; a flow that drops is the datapath's own.
+// endTTL drops packets whose TTL a router would have to answer with an error. Decrementing a TTL of 1 sends each packet
+// to ovs-vswitchd for a controller that does not exist; a flow that drops stays in the datapath.
 func (f *flowSet) endTTL() {
 	if f.rail.KeepTTL {
 		return
@@ -49,10 +50,10 @@ func (f *flowSet) endTTL() {
 	}
 }
 
-// hop is what a router does with a packet.
+// hop returns the actions of a router: new MAC addresses and, unless KeepTTL is set, a decremented TTL.
 func (f *flowSet) hop(next attachment.MAC) string {
 	if f.rail.KeepTTL {
 		return setEther(f.facts.BridgeMAC, next)
 	}
-	return words(setEther(f.facts.BridgeMAC, next), "dec_ttl")
+	return joinTerms(setEther(f.facts.BridgeMAC, next), "dec_ttl")
 }

@@ -1,68 +1,68 @@
 package plan
 
-// Flow is one OpenFlow 1.4 rule. Match and Actions are in ovs-ofctl's words and made from typed values alone, so that
-// no name from outside ever gets into them.
+// Flow is an OpenFlow 1.4 rule. Match and Actions use ovs-ofctl's syntax and are built only from typed values, so that
+// no name from outside reaches them.
 type Flow struct {
 	Table    uint8
 	Priority uint16
 	Match    string
 	Actions  string
-	// Cookie says whose it is: see Cookie.
+	// Cookie names the owner and the reason; see Cookie.
 	Cookie uint64
-	// Meter that Actions name, with Rate in bit/s; 0: none.
+	// Meter is the meter that Actions name, and Rate its rate in bit/s. 0 means no meter.
 	Meter uint32
 	Rate  uint64
 }
 
-// Key is what makes a flow the same flow: another with the same Key replaces it.
+// Key identifies a flow: a flow with the same Key replaces it.
 type Key struct {
 	Table    uint8
 	Priority uint16
 	Match    string
 }
 
-// Key of the flow.
+// Key returns the flow's key.
 func (f Flow) Key() Key { return Key{f.Table, f.Priority, f.Match} }
 
-// Magic starts every cookie of ours: "rw" in ASCII.
+// Magic begins every cookie of railwrightd: "rw" in ASCII.
 const Magic uint64 = 0x7277
 
-// Cookie of an attachment's flows (its number), or of what the rail has for all (0). The lower 32 bits name what a
-// counter of this flow counts: see Reason.
+// Cookie returns the cookie of an attachment's flows, by the attachment's number, or of the flows that a rail's
+// attachments share, by 0. The lower 32 bits hold the reason that the flow's counter counts.
 func Cookie(number uint16, reason Reason) uint64 {
 	return Magic<<48 | uint64(number)<<32 | uint64(reason)
 }
 
-// ParseCookie is Cookie's reverse; ours is false for a stranger's.
+// ParseCookie is the reverse of Cookie. It returns ours as false for a cookie without Magic.
 func ParseCookie(cookie uint64) (number uint16, reason Reason, ours bool) {
 	return uint16(cookie >> 32), Reason(cookie), cookie>>48 == Magic
 }
 
-// Reason is what a flow counts.
+// Reason says why a flow counts a packet.
 type Reason uint32
 
-// Flows that drop say why, so that a counter can be read; at most one of them counts a packet. Sent, Received and
-// Answered count one once, Pass at every table that it went through.
+// Dropping flows carry a reason so that their counters can be read; at most one of them counts a packet. Sent, Received
+// and Answered count a packet once, Pass in every table that it crosses.
 const (
 	Pass Reason = iota
 	Canary
-	// DropSpoofed: not the attachment's MAC or address, or a VLAN tag.
+	// DropSpoofed counts packets with a foreign MAC or IP address, or with a VLAN tag.
 	DropSpoofed
 	DropUnknownSource
 	DropUnknownDestination
 	DropOtherTenant
-	// DropNotForUs: honest, but not for the gateway, as multicast and what a kernel says to find its neighbours.
+	// DropNotForUs counts valid packets that are not for the gateway, such as multicast and neighbour discovery.
 	DropNotForUs
 	DropDefault
-	// DropNoLeaf: it should leave the node, and the leaf's MAC is not known.
+	// DropNoLeaf counts packets for other nodes while the leaf's MAC is unknown.
 	DropNoLeaf
-	// DropMarking: a DSCP that pods may not use on the rail.
+	// DropMarking counts packets with a DSCP that pods must not use on the rail.
 	DropMarking
-	// Answered ARP and ND requests of an attachment.
+	// Answered counts ARP and ND requests of an attachment.
 	Answered
-	// Sent by an attachment, as itself; its tenant may still forbid it.
+	// Sent counts packets that an attachment sent under its own addresses. Its tenant may still forbid them.
 	Sent
-	// Received by an attachment.
+	// Received counts packets delivered to an attachment.
 	Received
 )
 
@@ -71,7 +71,7 @@ var reasons = [...]string{
 	"no_leaf", "refused_dscp", "answered", "sent", "received",
 }
 
-// String is the label of a metric.
+// String returns the reason as the value of a metric's label.
 func (r Reason) String() string {
 	if int(r) < len(reasons) {
 		return reasons[r]
@@ -79,7 +79,7 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Drops says whether flows of this reason drop what they count.
+// Drops reports whether flows with this reason drop their packets.
 func (r Reason) Drops() bool {
 	return r >= DropSpoofed && r <= DropMarking
 }

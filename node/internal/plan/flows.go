@@ -9,8 +9,8 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// The tables, in the order that a packet meets them. OVS follows goto_table when it makes a flow of the datapath, and
-// leaves registers out of that: what hardware sees is one match on addresses and one list of header changes.
+// Tables in the order that a packet crosses them. OVS resolves goto_table and registers when it builds a datapath flow:
+// hardware sees a single match on addresses and a single list of header changes.
 const (
 	tableClassify    uint8 = 0
 	tableGuard       uint8 = 10
@@ -20,43 +20,43 @@ const (
 	tablePairs       uint8 = 30
 	tableRate        uint8 = 35
 	tableDeliver     uint8 = 40
-	tableTry         uint8 = 62
+	tableTest        uint8 = 62
 	tableCanary      uint8 = 63
 )
 
-// Left is an attachment that wants flows and gets none, and why.
-type Left struct {
-	Key attachment.Key
-	Why string
+// Unserved is an attachment that wants flows and gets none, with the reason.
+type Unserved struct {
+	Key    attachment.Key
+	Reason string
 }
 
-// Flows of a rail's bridge, all of them, sorted; and the attachments that got none. For P attachments here with one
-// address each, M members, T tenants with a number, Q peered pairs, and H addresses of the host of which I are IPv4,
-// there are 32 + 2 H + I + 12 P + 2 M + T + 2 Q flows, never P times M. An attachment has 12, and 7 more for a second
-// address; a pair of tenants has 2. Besides: 1 more for each rate and for each prefix of routers; for each address 1 more
-// for each DSCP that is allowed where others are refused; 2 less for each IPv6 address and 1 less for all where the
-// datapath cannot answer ND; 1 less where the leaf's MAC is not known; 4 less with KeepTTL. With prefixes of tenants in
-// place of addresses M is the number of prefixes, and the whole is O(P).
-func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants Tenants) ([]Flow, []Left) {
+// Flows returns all flows of a rail's bridge, sorted, and the attachments that got none. For P local attachments with
+// one address each, M members, T tenants with a number, Q peered pairs, and H addresses of the host of which I are
+// IPv4, there are 32 + 2 H + I + 12 P + 2 M + T + 2 Q flows, never P times M. An attachment has 12 flows, and 7 more
+// for a second address; a pair of tenants has 2. Add 1 for each rate and for each prefix of routers, and for each
+// address 1 for each allowed DSCP where others are refused. Subtract 2 for each IPv6 address and 1 overall if the
+// datapath cannot answer ND, 1 if the leaf's MAC is unknown, and 4 with KeepTTL. If tenants have prefixes instead of
+// addresses, M is the number of prefixes and the total is O(P).
+func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants Tenants) ([]Flow, []Unserved) {
 	flows := &flowSet{rail: rail, facts: facts, tenants: tenants}
 	here, left := usable(rail, facts, attachments)
-	flows.canary()
+	flows.addCanary()
 	flows.dropRest()
 	if facts.complete() {
 		flows.classifyHost()
-		flows.answer()
-		flows.membership()
-		flows.pairs()
+		flows.answerGateway()
+		flows.addMembership()
+		flows.addPairs()
 		flows.deliverToLeaf()
 	}
-	for _, one := range here {
-		flows.classifyPort(one)
-		flows.guard(one)
-		flows.boundSent(one)
-		for _, address := range one.Addresses {
-			flows.classifyAddress(one, address)
-			flows.refuseOwnAddress(one, address)
-			flows.deliverToPod(one, address)
+	for _, endpoint := range here {
+		flows.classifyPort(endpoint)
+		flows.guard(endpoint)
+		flows.limitSent(endpoint)
+		for _, address := range endpoint.Addresses {
+			flows.classifyAddress(endpoint, address)
+			flows.refuseOwnAddress(endpoint, address)
+			flows.deliverToPod(endpoint, address)
 		}
 	}
 	slices.SortFunc(flows.all, func(a, b Flow) int {
@@ -69,95 +69,96 @@ func (f Facts) complete() bool {
 	return f.UplinkPort != 0 && f.BridgeMAC != attachment.MAC{}
 }
 
-// local is an attachment with its port's number; its addresses are all good.
-type local struct {
+// endpoint is an attachment with the OpenFlow number of its port. All its addresses are valid.
+type endpoint struct {
 	attachment.Attachment
 	port uint32
 }
 
-// usable attachments of the rail, in a fixed order: the one that was added first keeps what two of them claim.
-func usable(rail Rail, facts Facts, attachments []attachment.Attachment) ([]local, []Left) {
+// usable returns the attachments of the rail that can be served, in a fixed order: the attachment added first keeps an
+// address or port that two of them claim.
+func usable(rail Rail, facts Facts, attachments []attachment.Attachment) ([]endpoint, []Unserved) {
 	sorted := slices.Clone(attachments)
 	slices.SortFunc(sorted, func(a, b attachment.Attachment) int {
 		return cmp.Or(a.Added.Compare(b.Added), cmp.Compare(a.Key.String(), b.Key.String()))
 	})
-	var here []local
-	var left []Left
+	var here []endpoint
+	var left []Unserved
 	taken := claims{addresses: map[netip.Addr]attachment.Key{}, ports: map[uint32]attachment.Key{}}
 	for _, address := range facts.HostAddresses {
 		taken.addresses[address.Unmap()] = attachment.Key{}
 	}
-	for _, one := range sorted {
-		if one.Rail != rail.Name || !one.Has(attachment.Flows) {
+	for _, att := range sorted {
+		if att.Rail != rail.Name || !att.Has(attachment.Flows) {
 			continue
 		}
-		port := facts.Ports[one.HostInterface]
-		if why := taken.why(facts, one, port); why != "" {
-			left = append(left, Left{one.Key, why})
+		port := facts.Ports[att.HostInterface]
+		if reason := taken.findObstacle(facts, att, port); reason != "" {
+			left = append(left, Unserved{att.Key, reason})
 			continue
 		}
-		taken.take(one, port)
-		here = append(here, local{one, port})
+		taken.take(att, port)
+		here = append(here, endpoint{att, port})
 	}
 	return here, left
 }
 
-// claims are what belongs to an attachment, or with an empty key to the host.
+// claims holds the owners of addresses and ports. An empty key stands for the host.
 type claims struct {
 	addresses map[netip.Addr]attachment.Key
 	ports     map[uint32]attachment.Key
 }
 
-func (c claims) take(one attachment.Attachment, port uint32) {
-	c.ports[port] = one.Key
-	for _, address := range one.Addresses {
-		c.addresses[address] = one.Key
+func (c claims) take(att attachment.Attachment, port uint32) {
+	c.ports[port] = att.Key
+	for _, address := range att.Addresses {
+		c.addresses[address] = att.Key
 	}
 }
 
-// why the attachment cannot get flows; empty: it can.
-func (c claims) why(facts Facts, one attachment.Attachment, port uint32) string {
+// findObstacle returns the reason why the attachment cannot get flows, or "".
+func (c claims) findObstacle(facts Facts, att attachment.Attachment, port uint32) string {
 	if !facts.complete() {
-		return "the bridge's uplink or MAC address is not known"
+		return "the bridge's uplink or MAC address is unknown"
 	}
 	if port == 0 {
-		return fmt.Sprintf("%q is no port of the bridge with an OpenFlow number", one.HostInterface)
+		return fmt.Sprintf("port %q has no OpenFlow number on the bridge", att.HostInterface)
 	}
 	if other, ok := c.ports[port]; ok {
-		return fmt.Sprintf("the port %q is already that of %v", one.HostInterface, other)
+		return fmt.Sprintf("port %q is already in use by %v", att.HostInterface, other)
 	}
 	if port == facts.UplinkPort {
-		return fmt.Sprintf("the port %q is the uplink", one.HostInterface)
+		return fmt.Sprintf("port %q is the uplink", att.HostInterface)
 	}
-	if one.MAC == (attachment.MAC{}) || one.MAC == facts.BridgeMAC {
-		return fmt.Sprintf("%v cannot be the MAC address of a pod", one.MAC)
+	if att.MAC == (attachment.MAC{}) || att.MAC == facts.BridgeMAC {
+		return fmt.Sprintf("MAC address %v is not usable for a pod", att.MAC)
 	}
 	families := map[int]bool{}
-	for _, address := range one.Addresses {
+	for _, address := range att.Addresses {
 		if families[address.BitLen()] {
-			return fmt.Sprintf("%v is a second address of its family", address)
+			return fmt.Sprintf("address %v is the second of its family; a pod can have one IPv4 and one IPv6 address", address)
 		}
 		families[address.BitLen()] = true
 		if !address.IsGlobalUnicast() || address.Zone() != "" || address.Is4In6() {
-			return fmt.Sprintf("%v cannot be the address of a pod", address)
+			return fmt.Sprintf("address %v is not usable for a pod", address)
 		}
 		if owner, ok := c.addresses[address]; ok {
 			if owner == (attachment.Key{}) {
-				return fmt.Sprintf("%v is the host's own address", address)
+				return fmt.Sprintf("address %v belongs to the host", address)
 			}
-			return fmt.Sprintf("%v is already the address of %v", address, owner)
+			return fmt.Sprintf("address %v is already in use by %v", address, owner)
 		}
 	}
 	return ""
 }
 
-// Directions of an attachment, each with a meter of its own.
+// Directions of an attachment's traffic. Each has its own meter.
 const (
 	sends    = 0
 	receives = 1
 )
 
-// flowSet is what is being put together.
+// flowSet collects the flows of a bridge.
 type flowSet struct {
 	rail    Rail
 	facts   Facts
@@ -169,23 +170,22 @@ func (f *flowSet) add(table uint8, priority uint16, match, actions string, cooki
 	f.all = append(f.all, Flow{Table: table, Priority: priority, Match: match, Actions: actions, Cookie: cookie})
 }
 
-// bound the flow added last by one of the attachment's two meters: what is above its rate is dropped.
-func (f *flowSet) bound(one local, direction uint32) {
-	if one.MaxRate == 0 {
+// limitLast limits the flow added last by one of the attachment's two meters, which drop traffic above its rate.
+func (f *flowSet) limitLast(endpoint endpoint, direction uint32) {
+	if endpoint.MaxRate == 0 {
 		return
 	}
 	last := &f.all[len(f.all)-1]
-	last.Meter, last.Rate = 2*uint32(one.Number)+direction, one.MaxRate
-	last.Actions = words(fmt.Sprintf("meter:%d", last.Meter), last.Actions)
+	last.Meter, last.Rate = 2*uint32(endpoint.Number)+direction, endpoint.MaxRate
+	last.Actions = joinTerms(fmt.Sprintf("meter:%d", last.Meter), last.Actions)
 }
 
-// canary is never met by a packet: that it is there says that nobody has emptied the tables.
-func (f *flowSet) canary() {
+// addCanary adds a flow that no packet meets. Its presence proves that nobody emptied the tables.
+func (f *flowSet) addCanary() {
 	f.add(tableCanary, 0, "", drop, Cookie(0, Canary))
 }
 
-// dropRest is what every table does with what it was not told about, so that a missing flow fails closed and is
-// counted.
+// dropRest makes every table drop and count unmatched packets, so that a missing flow fails closed.
 func (f *flowSet) dropRest() {
 	for table, reason := range map[uint8]Reason{
 		tableClassify:    DropDefault,

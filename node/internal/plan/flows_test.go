@@ -14,7 +14,7 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-var update = flag.Bool("update", false, "write testdata anew")
+var update = flag.Bool("update", false, "rewrite testdata")
 
 var rail0 = Rail{Name: "rail0", Bridge: "br-rail0", Uplink: "p0"}
 
@@ -45,7 +45,7 @@ func addresses(texts ...string) []netip.Addr {
 	return parsed
 }
 
-// pod number n with one interface; its port of the bridge is named as its number says.
+// pod returns attachment number n, with one interface on the port "veth<n>".
 func pod(n int, tenant string, texts ...string) attachment.Attachment {
 	return attachment.Attachment{
 		Key:           attachment.Key{Network: "rail0", ContainerID: fmt.Sprintf("c%d", n), Interface: "net1"},
@@ -69,10 +69,10 @@ func members(tenant string, prefixes ...string) []Member {
 	return all
 }
 
-func TestFlowsAreThoseOfTheGoldenFiles(t *testing.T) {
+func TestFlowsMatchGoldenFiles(t *testing.T) {
 	unknownLeaf := facts(map[string]uint32{"veth1": 11})
 	unknownLeaf.LeafMAC, unknownLeaf.AnswersND = attachment.MAC{}, false
-	for name, given := range map[string]struct {
+	for name, test := range map[string]struct {
 		rail        Rail
 		facts       Facts
 		attachments []attachment.Attachment
@@ -103,26 +103,26 @@ func TestFlowsAreThoseOfTheGoldenFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			flows, left := Flows(given.rail, given.facts, given.attachments, given.tenants)
+			flows, left := Flows(test.rail, test.facts, test.attachments, test.tenants)
 			if len(left) != 0 {
 				t.Errorf("left without flows: %v", left)
 			}
-			compareWithGolden(t, name, written(flows))
+			compareWithGolden(t, name, formatFlows(flows))
 		})
 	}
 }
 
-func written(flows []Flow) string {
+func formatFlows(flows []Flow) string {
 	var text strings.Builder
 	for _, flow := range flows {
 		number, reason, _ := ParseCookie(flow.Cookie)
 		fmt.Fprintf(&text, "%2d %3d %d:%-19v %s -> %s\n", flow.Table, flow.Priority, number, reason,
-			orAll(flow.Match), flow.Actions)
+			matchOrStar(flow.Match), flow.Actions)
 	}
 	return text.String()
 }
 
-func orAll(match string) string {
+func matchOrStar(match string) string {
 	if match == "" {
 		return "*"
 	}
@@ -142,11 +142,12 @@ func compareWithGolden(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 	if string(golden) != text {
-		t.Errorf("%s is not what is planned now (go test -update writes it anew, git diff shows it):\n%s", path, text)
+		t.Errorf("%s differs from the planned flows; run go test -update and inspect git diff:\n%s", path, text)
 	}
 }
 
-// The formula of Flows' comment, for several P and M: what it costs must never become P times M.
+// TestNumberOfFlowsIsLinear checks the formula in the comment of Flows for several P and M: the number of flows must
+// never grow as P times M.
 func TestNumberOfFlowsIsLinear(t *testing.T) {
 	for _, families := range []int{1, 2} {
 		for _, pods := range []int{0, 1, 8, 64} {
@@ -162,15 +163,16 @@ func TestNumberOfFlowsIsLinear(t *testing.T) {
 					if prefixes && len(flows) > 47+pods*19 {
 						t.Errorf("%d flows for %d pods and prefixes: grows with the members", len(flows), pods)
 					}
-					inOrderAndOnce(t, flows)
+					checkSortedAndUnique(t, flows)
 				}
 			}
 		}
 	}
 }
 
-// What an attachment costs by itself, and what two tenants that are open to each other cost, whatever else is there.
-func TestAnAttachmentAndAPairOfTenantsHaveTheirNumberOfFlows(t *testing.T) {
+// TestAttachmentsAndTenantPairsHaveFixedFlowCounts checks the flows of a single attachment and of a pair of peered
+// tenants, independent of everything else on the rail.
+func TestAttachmentsAndTenantPairsHaveFixedFlowCounts(t *testing.T) {
 	for _, marking := range []Marking{{}, {Policy: RewriteMarking, DSCP: 26}, {Policy: RefuseMarking, Allowed: []uint8{0, 26, 48}}} {
 		rail := rail0
 		rail.Marking, rail.Routers = marking, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")}
@@ -208,7 +210,7 @@ func TestAnAttachmentAndAPairOfTenantsHaveTheirNumberOfFlows(t *testing.T) {
 	}
 }
 
-// cluster of two peered tenants: pods here, others elsewhere.
+// cluster returns two peered tenants: pods on this node, others on other nodes.
 func cluster(pods, others, families int, prefixes bool) ([]attachment.Attachment, map[string]uint32, Tenants) {
 	tenants := Tenants{Numbers: map[string]uint32{"ns:a": 1, "ns:b": 2}, Pairs: [][2]string{{"ns:a", "ns:b"}}}
 	if prefixes {
@@ -217,57 +219,57 @@ func cluster(pods, others, families int, prefixes bool) ([]attachment.Attachment
 	var attachments []attachment.Attachment
 	ports := map[string]uint32{"p0": 1}
 	for n := 1; n <= pods+others; n++ {
-		own := []string{fmt.Sprintf("10.1.%d.%d", n/256, n%256), fmt.Sprintf("fd00:1::%x", n)}[:families]
-		one := pod(n, "ns:a", own...)
+		texts := []string{fmt.Sprintf("10.1.%d.%d", n/256, n%256), fmt.Sprintf("fd00:1::%x", n)}[:families]
+		att := pod(n, "ns:a", texts...)
 		if !prefixes {
-			for _, address := range one.Addresses {
+			for _, address := range att.Addresses {
 				tenants.Members = append(tenants.Members, Member{single(address), "ns:a"})
 			}
 		}
 		if n <= pods {
-			attachments = append(attachments, one)
-			ports[one.HostInterface] = uint32(100 + n)
+			attachments = append(attachments, att)
+			ports[att.HostInterface] = uint32(100 + n)
 		}
 	}
 	return attachments, ports, tenants
 }
 
-func inOrderAndOnce(t *testing.T, flows []Flow) {
+func checkSortedAndUnique(t *testing.T, flows []Flow) {
 	t.Helper()
 	seen := map[Key]bool{}
 	for place, flow := range flows {
 		if seen[flow.Key()] {
-			t.Errorf("twice: %+v", flow)
+			t.Errorf("duplicate flow: %+v", flow)
 		}
 		seen[flow.Key()] = true
 		if place > 0 && flows[place-1].Table > flow.Table {
-			t.Errorf("not in order of tables: %+v", flow)
+			t.Errorf("not sorted by table: %+v", flow)
 		}
 	}
 }
 
-func TestOrderOfInputDoesNotMatter(t *testing.T) {
+func TestFlowsDoNotDependOnInputOrder(t *testing.T) {
 	attachments, ports, tenants := cluster(20, 20, 2, false)
 	first, _ := Flows(rail0, facts(ports), attachments, tenants)
 	slices.Reverse(attachments)
 	slices.Reverse(tenants.Members)
 	second, _ := Flows(rail0, facts(ports), attachments, tenants)
 	if !slices.Equal(first, second) {
-		t.Error("another order of the same input gives other flows")
+		t.Error("reordered input changes the flows")
 	}
 }
 
-func TestNamesNeverGetIntoFlows(t *testing.T) {
+func TestNamesNeverReachFlows(t *testing.T) {
 	hostile := "x,actions=NORMAL\n$(reboot)"
-	one := pod(1, "ns:a", "10.1.0.2")
+	att := pod(1, "ns:a", "10.1.0.2")
 	given := Tenants{map[string]uint32{"ns:a": 1}, members("ns:a", "10.1.0.2/32"), nil}
-	want, _ := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{one}, given)
-	one.HostInterface, one.Tenant, one.DeviceID, one.Netns = hostile, hostile, hostile, hostile
-	one.Key = attachment.Key{Network: hostile, ContainerID: hostile, Interface: hostile}
-	one.Pod = attachment.Pod{Namespace: hostile, Name: hostile, UID: hostile}
+	want, _ := Flows(rail0, facts(map[string]uint32{"veth1": 11}), []attachment.Attachment{att}, given)
+	att.HostInterface, att.Tenant, att.DeviceID, att.Netns = hostile, hostile, hostile, hostile
+	att.Key = attachment.Key{Network: hostile, ContainerID: hostile, Interface: hostile}
+	att.Pod = attachment.Pod{Namespace: hostile, Name: hostile, UID: hostile}
 	given = Tenants{map[string]uint32{hostile: 1}, members(hostile, "10.1.0.2/32"), [][2]string{{hostile, hostile}}}
-	got, left := Flows(rail0, facts(map[string]uint32{hostile: 11}), []attachment.Attachment{one}, given)
+	got, left := Flows(rail0, facts(map[string]uint32{hostile: 11}), []attachment.Attachment{att}, given)
 	if len(left) != 0 || !slices.Equal(got, want) {
-		t.Errorf("names change the flows:\n%s\nleft %v", written(got), left)
+		t.Errorf("names change the flows:\n%s\nleft %v", formatFlows(got), left)
 	}
 }

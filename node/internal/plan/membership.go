@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Registers, in the order that they are written. Register 3 is a place to put an address down while two change places.
+// Registers in the order that they are written. Register 3 is scratch space for swapping two addresses.
 const (
 	registerSource      = 0
 	registerDestination = 1
@@ -17,28 +17,29 @@ const (
 const (
 	priorityOwnAddress = 400
 	priorityRouter     = 300
-	// priorityMember is raised by the prefix's length: the narrowest that holds an address decides.
+	// priorityMember is raised by the prefix length, so that the longest prefix wins.
 	priorityMember = 100
 	priorityPair   = 100
 	priorityRate   = 100
 )
 
-// membership names the tenants of a packet that came by the uplink (its source) and of every packet (its destination).
-// Whose address is in no list goes nowhere.
-func (f *flowSet) membership() {
+// addMembership sets the tenant of the source of packets from the uplink and of the destination of every packet.
+// Packets with an address in no list are dropped.
+func (f *flowSet) addMembership() {
 	for _, member := range f.members() {
 		number := f.tenants.Numbers[member.Tenant]
 		priority := priorityMember + uint16(member.Prefix.Bits())
-		f.add(tableSource, priority, source(member.Prefix), words(setRegister(registerSource, number),
+		f.add(tableSource, priority, source(member.Prefix), joinTerms(setRegister(registerSource, number),
 			setRegister(registerByUplink, 1), goTo(tableDestination)), Cookie(0, Pass))
-		f.add(tableDestination, priority, destination(member.Prefix), words(setRegister(registerDestination, number),
+		f.add(tableDestination, priority, destination(member.Prefix), joinTerms(setRegister(registerDestination, number),
 			goTo(tablePairs)), Cookie(0, Pass))
 	}
 	f.refuseDiscovery()
-	f.errorsOfRouters()
+	f.admitRouterErrors()
 }
 
-// members with a tenant that has a number here, each prefix once. A prefix that two tenants have is nobody's.
+// members returns each prefix once, with a tenant that has a number here. A prefix claimed by two tenants belongs to
+// neither.
 func (f *flowSet) members() []Member {
 	tenantOf := map[netip.Prefix]string{}
 	disputed := map[netip.Prefix]bool{}
@@ -61,27 +62,27 @@ func (f *flowSet) members() []Member {
 	return members
 }
 
-// errorsOfRouters that path MTU discovery lives by: without them a pod whose packets are too long for a link further on
-// sends them again and again, and nobody tells it. They are for a pod here (the table before has seen to that), whatever
-// its tenant.
-func (f *flowSet) errorsOfRouters() {
+// admitRouterErrors admits the routers' errors that path MTU discovery needs. Without them a pod whose packets are too
+// long for a later link sends them again and again. The classifying table already checked that they are for a local
+// pod; its tenant does not matter.
+func (f *flowSet) admitRouterErrors() {
 	for _, prefix := range f.rail.Routers {
-		what := "icmp,icmp_type=3,icmp_code=4"
+		message := "icmp,icmp_type=3,icmp_code=4"
 		if prefix.Addr().Is6() {
-			what = "icmp6,icmp_type=2,icmp_code=0"
+			message = "icmp6,icmp_type=2,icmp_code=0"
 		}
-		f.add(tableSource, priorityRouter, words(what, source(prefix)),
-			words(setRegister(registerByUplink, 1), goTo(tableDeliver)), Cookie(0, Pass))
+		f.add(tableSource, priorityRouter, joinTerms(message, source(prefix)),
+			joinTerms(setRegister(registerByUplink, 1), goTo(tableDeliver)), Cookie(0, Pass))
 	}
 }
 
-// refuseOwnAddress: what comes from outside and says that it was sent by a pod here was not.
-func (f *flowSet) refuseOwnAddress(one local, address netip.Addr) {
-	f.add(tableSource, priorityOwnAddress, source(single(address)), drop, Cookie(one.Number, DropSpoofed))
+// refuseOwnAddress drops packets from outside with a local pod's source address: they are spoofed.
+func (f *flowSet) refuseOwnAddress(endpoint endpoint, address netip.Addr) {
+	f.add(tableSource, priorityOwnAddress, source(single(address)), drop, Cookie(endpoint.Number, DropSpoofed))
 }
 
-// refuseDiscovery between pods: it is for one link, and here each pod has a link of its own. With KeepTTL receivers
-// would even believe it, for its hop limit would still be 255.
+// refuseDiscovery drops neighbour discovery between pods: it is valid on a single link, and each pod has a link of its
+// own. With KeepTTL receivers would even accept it, since its hop limit would still be 255.
 func (f *flowSet) refuseDiscovery() {
 	for kind := 133; kind <= 137; kind++ {
 		f.add(tableDestination, priorityOwnAddress, fmt.Sprintf("icmp6,icmp_type=%d", kind), drop,
@@ -89,17 +90,17 @@ func (f *flowSet) refuseDiscovery() {
 	}
 }
 
-// pairs of tenants that may speak: each with itself, and those that are peered.
-func (f *flowSet) pairs() {
+// addPairs adds the pairs of tenants that may communicate: each tenant with itself, and peered tenants.
+func (f *flowSet) addPairs() {
 	numbers := f.tenants.Numbers
 	open := map[[2]uint32]bool{}
 	for _, number := range numbers {
 		open[[2]uint32{number, number}] = true
 	}
 	for _, pair := range f.tenants.Pairs {
-		one, other := numbers[pair[0]], numbers[pair[1]]
-		open[[2]uint32{one, other}] = true
-		open[[2]uint32{other, one}] = true
+		a, other := numbers[pair[0]], numbers[pair[1]]
+		open[[2]uint32{a, other}] = true
+		open[[2]uint32{other, a}] = true
 	}
 	for _, pair := range slices.Collect(maps.Keys(open)) {
 		if pair[0] != 0 && pair[1] != 0 {
@@ -110,12 +111,11 @@ func (f *flowSet) pairs() {
 	f.add(tableRate, 0, "", goTo(tableDeliver), Cookie(0, Pass))
 }
 
-// boundSent is for what may go and nothing else. A meter that a drop comes after would be all that the datapath has to
-// do with the packet: as the last action of a tc filter it hands the packet on to ovs-vswitchd, each one, and the filter
-// tells of every packet of the meter as its own.
-func (f *flowSet) boundSent(one local) {
-	if one.MaxRate != 0 {
-		f.add(tableRate, priorityRate, inPort(one.port), goTo(tableDeliver), Cookie(one.Number, Pass))
-		f.bound(one, sends)
+// limitSent meters allowed traffic only. If a drop followed the meter, the meter would be the last action of the
+// datapath flow: a tc filter then hands each packet to ovs-vswitchd and counts all packets of the meter as its own.
+func (f *flowSet) limitSent(endpoint endpoint) {
+	if endpoint.MaxRate != 0 {
+		f.add(tableRate, priorityRate, inPort(endpoint.port), goTo(tableDeliver), Cookie(endpoint.Number, Pass))
+		f.limitLast(endpoint, sends)
 	}
 }

@@ -1,4 +1,5 @@
-// Package plan says what flows and routes a node needs. Pure: no I/O, no clock; the same input gives the same output.
+// Package plan computes the flows and routes that a node needs. It is pure: no I/O, no clock; equal input gives equal
+// output.
 package plan
 
 import (
@@ -7,71 +8,74 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// Rail is one NIC of the node with its bridge and its leaf, as configured.
+// Rail is a NIC of the node with its bridge and its leaf, as configured.
 type Rail struct {
 	Name   string
 	Bridge string
 	// Uplink is the PF's interface, a port of the bridge.
 	Uplink string
-	// Table of the kernel's routing tables that this rail's host routes go into.
+	// Table is the kernel routing table of this rail's host routes.
 	Table int
-	// KeepTTL leaves the TTL (hop limit) as it is at this hop; otherwise it is decremented as a router does.
+	// KeepTTL leaves the TTL (hop limit) unchanged. Otherwise this hop decrements it, as a router does.
 	KeepTTL bool
-	// Marking is what becomes of the DSCP of what pods send.
+	// Marking is the treatment of the DSCP of packets that pods send.
 	Marking Marking
-	// Routers are the fabric's: path MTU discovery's errors by them reach pods, and nothing else that they send.
+	// Routers are prefixes of the fabric's routers. Pods receive their path MTU discovery errors, and nothing else from
+	// them.
 	Routers []netip.Prefix
 }
 
-// Marking of what pods send by DSCP, which NICs and leaves take the class of traffic from. Zero: it is trusted.
+// Marking is the treatment of the DSCP of packets that pods send. NICs and leaves derive the traffic class from it. The
+// zero value trusts the pods.
 type Marking struct {
 	Policy MarkingPolicy
-	// DSCP that every packet gets, where it is rewritten.
+	// DSCP is set in every packet under RewriteMarking.
 	DSCP uint8
-	// Allowed DSCPs, each once; packets of others are refused.
+	// Allowed lists the DSCPs accepted under RefuseMarking, without duplicates.
 	Allowed []uint8
 }
 
-// MarkingPolicy is what is done with a DSCP.
+// MarkingPolicy selects what happens to a DSCP.
 type MarkingPolicy string
 
-// The policies. ECN is left alone by each.
+// The marking policies. None of them changes ECN.
 const (
 	TrustMarking   MarkingPolicy = ""
 	RewriteMarking MarkingPolicy = "rewrite"
 	RefuseMarking  MarkingPolicy = "refuse"
 )
 
-// Facts are what a rail's bridge is at the moment; a rail without them gets no flow.
+// Facts is the current state of a rail's bridge. A rail without facts gets no flows.
 type Facts struct {
 	UplinkPort uint32
-	// BridgeMAC is that of the bridge's own interface, which the leaf knows, and which pods know as their gateway.
+	// BridgeMAC is the MAC address of the bridge's own interface. The leaf knows it, and pods know it as their gateway.
 	BridgeMAC attachment.MAC
-	// LeafMAC is the rail leaf's, as the host's neighbour table has it; zero: not known, nothing can leave the node.
+	// LeafMAC is the leaf's MAC address in the host's neighbour table. While it is zero, nothing leaves the node.
 	LeafMAC attachment.MAC
-	// LeafProblem says why LeafMAC is not known, and the next step.
+	// LeafProblem says why LeafMAC is unknown, with the next step.
 	LeafProblem string
-	// AnswersND: the datapath takes flows that answer a neighbour solicitation.
+	// AnswersND reports whether the datapath takes flows that answer neighbour solicitations.
 	AnswersND bool
-	// Userspace: the datapath is that of ovs-vswitchd itself, which makes no checksum that a veth left out.
+	// Userspace reports whether the datapath runs in ovs-vswitchd, which does not complete the checksums that a veth
+	// leaves to hardware.
 	Userspace bool
-	// HostAddresses of the bridge's own interface, whose traffic with the leaf is let through.
+	// HostAddresses are the addresses of the bridge's own interface. Their traffic with the leaf is admitted.
 	HostAddresses []netip.Addr
-	// Ports by interface name: OpenFlow's number of every port that is there and has one.
+	// Ports maps interface names to OpenFlow port numbers. Ports without a number are absent.
 	Ports map[string]uint32
 }
 
-// Tenants is who may talk to whom, as far as this node needs it.
+// Tenants says which tenants may communicate, as far as this node needs it.
 type Tenants struct {
-	// Numbers of this node for tenants, 1 and up; a tenant without one is let nowhere.
+	// Numbers are this node's numbers for tenants, from 1. A tenant without a number reaches nothing.
 	Numbers map[string]uint32
-	// Members are addresses (/32, /128) or whole prefixes of tenants; two of them never overlap with different tenants.
+	// Members are addresses (/32, /128) or prefixes of tenants. Those of different tenants never overlap.
 	Members []Member
-	// Pairs of tenants that are open to each other beside each to itself; both directions.
+	// Pairs are peered tenants; each pair is open in both directions. Every tenant is open to itself.
 	Pairs [][2]string
 }
 
-// Member of a tenant.
+// Member is a prefix that belongs to a tenant.
 type Member struct {
 	Prefix netip.Prefix
 	Tenant string

@@ -8,21 +8,21 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// probeHops are two: the leaf takes one to send the packet back here, and what it would send elsewhere ends there.
+// probeHops is the hop limit of a probe: the leaf takes one hop to return it here, and if it forwards the probe
+// elsewhere, the probe ends there.
 const probeHops = 2
 
-// discard is the port of a service that answers nothing (RFC 863). No probe comes to one: see Probe.
+// discard is the port of a service that answers nothing (RFC 863). No probe reaches it: see Probe.
 const discard = 9
 
-// Probe is a frame for the leaf that a pod's address is the destination of. A leaf that forwards to the pod sends it back
-// to this node, where it is counted by the flow that takes the address from the uplink, and dropped by the table after
-// that: its source is the host's own address on the rail, or on an unnumbered one the pod's, and neither may come from
-// there.
+// Probe returns a frame for the leaf with a pod's address as its destination. A leaf that forwards to the pod returns
+// it to this node. The flow that admits the address from the uplink counts it, and the next table drops it, because its
+// source, the host's address on the rail or on an unnumbered rail the pod's own, must not come from the uplink.
 func Probe(facts Facts, address netip.Addr) []byte {
 	from := address
-	for _, own := range facts.HostAddresses {
-		if own = own.Unmap().WithZone(""); own.BitLen() == address.BitLen() && own.IsGlobalUnicast() {
-			from = own
+	for _, host := range facts.HostAddresses {
+		if host = host.Unmap().WithZone(""); host.BitLen() == address.BitLen() && host.IsGlobalUnicast() {
+			from = host
 			break
 		}
 	}
@@ -33,7 +33,7 @@ func Probe(facts Facts, address netip.Addr) []byte {
 	}
 	packet = append(append(packet, from.AsSlice()...), address.AsSlice()...)
 	if address.Is4() {
-		binary.BigEndian.PutUint16(packet[10:], internetSum(packet)) // without a sum of its own UDP over IPv4 is whole
+		binary.BigEndian.PutUint16(packet[10:], internetSum(packet)) // a UDP checksum of 0 is valid over IPv4
 	} else {
 		pseudo := append(packet[8:40:40], 0, 0, 0, 8, 0, 0, 0, 17)
 		binary.BigEndian.PutUint16(datagram[6:], internetSum(append(pseudo, datagram...)))
@@ -45,7 +45,7 @@ func ether(to, from attachment.MAC, kind uint16) []byte {
 	return binary.BigEndian.AppendUint16(append(append([]byte{}, to[:]...), from[:]...), kind)
 }
 
-// internetSum of an even number of bytes (RFC 1071).
+// internetSum returns the checksum of an even number of bytes (RFC 1071).
 func internetSum(over []byte) uint16 {
 	var sum uint32
 	for at := 0; at < len(over); at += 2 {
@@ -57,11 +57,13 @@ func internetSum(over []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// Arrived matches the flows that take an attachment's addresses from the uplink.
-func Arrived(number uint16) (table uint8, cookie uint64) { return tableClassify, Cookie(number, Pass) }
+// ArrivalFlows returns the table and cookie of the flows that admit an attachment's addresses from the uplink.
+func ArrivalFlows(number uint16) (table uint8, cookie uint64) {
+	return tableClassify, Cookie(number, Pass)
+}
 
-// FieldOf is how a flow's match writes that a packet is for one address.
-func FieldOf(address netip.Addr) string {
+// DestinationField returns the field in a flow's match that selects packets for the address.
+func DestinationField(address netip.Addr) string {
 	_, field, _ := strings.Cut(destination(single(address)), ",")
 	return field
 }

@@ -7,17 +7,17 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// Routes that the rail announces, sorted, each once. An attachment that wants flows and got none is not announced: the
-// leaf would send here what is then dropped.
-func Routes(rail Rail, attachments []attachment.Attachment, left []Left) []netip.Prefix {
+// Routes returns the routes that the rail announces, sorted and without duplicates. Attachments that want flows and got
+// none are not announced: the leaf would send traffic that is then dropped.
+func Routes(rail Rail, attachments []attachment.Attachment, left []Unserved) []netip.Prefix {
 	unreachable := map[attachment.Key]bool{}
-	for _, one := range left {
-		unreachable[one.Key] = true
+	for _, unserved := range left {
+		unreachable[unserved.Key] = true
 	}
 	var prefixes []netip.Prefix
-	for _, one := range attachments {
-		if one.Rail == rail.Name && !unreachable[one.Key] {
-			prefixes = append(prefixes, one.Prefixes()...)
+	for _, att := range attachments {
+		if att.Rail == rail.Name && !unreachable[att.Key] {
+			prefixes = append(prefixes, att.Prefixes()...)
 		}
 	}
 	slices.SortFunc(prefixes, netip.Prefix.Compare)

@@ -9,13 +9,14 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// OVS's words. Whatever goes into them is a number, an address or a MAC: %d, %v of netip and of attachment.MAC.
+// Terms of ovs-ofctl's syntax. Values in them are numbers, addresses or MACs only: %d, or %v of netip and
+// attachment.MAC.
 const (
 	drop     = "drop"
 	fromHost = "in_port=LOCAL"
 	toHost   = "LOCAL"
-	back     = "IN_PORT"
-	// untagged packets have no VLAN header: without one OVS's TCI is 0, with one bit 0x1000 of it is set.
+	ingress  = "IN_PORT"
+	// untagged matches packets without a VLAN header: OVS's TCI is 0 for them, and has bit 0x1000 set for others.
 	untagged = "vlan_tci=0x0000/0x1fff"
 )
 
@@ -23,9 +24,9 @@ func inPort(port uint32) string { return fmt.Sprintf("in_port=%d", port) }
 func output(port uint32) string { return fmt.Sprintf("output:%d", port) }
 func goTo(table uint8) string   { return fmt.Sprintf("goto_table:%d", table) }
 
-// words that are not empty, joined.
-func words(some ...string) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(some), func(word string) bool { return word == "" }), ",")
+// joinTerms joins the terms that are not empty.
+func joinTerms(terms ...string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(terms), func(word string) bool { return word == "" }), ",")
 }
 
 func etherSource(mac attachment.MAC) string      { return fmt.Sprintf("dl_src=%v", mac) }
@@ -39,11 +40,11 @@ func setRegister(register int, value uint32) string {
 	return fmt.Sprintf("set_field:%d->reg%d", value, register)
 }
 
-// source and destination match one address or all of a prefix.
-func source(prefix netip.Prefix) string      { return packetsOf(prefix, "src") }
-func destination(prefix netip.Prefix) string { return packetsOf(prefix, "dst") }
+// source and destination match an address or a whole prefix.
+func source(prefix netip.Prefix) string      { return matchAddress(prefix, "src") }
+func destination(prefix netip.Prefix) string { return matchAddress(prefix, "dst") }
 
-func packetsOf(prefix netip.Prefix, end string) string {
+func matchAddress(prefix netip.Prefix, end string) string {
 	protocol, field := "ip", "nw_"
 	if prefix.Addr().Is6() {
 		protocol, field = "ipv6", "ipv6_"

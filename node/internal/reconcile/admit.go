@@ -21,28 +21,28 @@ const (
 	holderBound = 2 * time.Second
 )
 
-// admitNew finds the rail and the tenant of an attachment and stores it.
-func (r *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment) (store.Record, error) {
-	rail, err := r.railOf(ctx, wanted.HostInterface)
+// admitNew finds the rail and the tenant of a new attachment and stores it.
+func (r *Reconciler) admitNew(ctx context.Context, want attachment.Attachment) (store.Record, error) {
+	rail, err := r.railOf(ctx, want.HostInterface)
 	if err != nil {
 		return store.Record{}, err
 	}
-	if err := allowed(rail.configured, wanted); err != nil {
+	if err := checkAddresses(rail.configured, want); err != nil {
 		return store.Record{}, err
 	}
-	if err := rail.mixed(); err != nil {
-		return store.Record{}, fail(NoRail, "give the pods prefixes that hold no address of leaves and nodes", "%w", err)
+	if err := rail.checkHostAddresses(); err != nil {
+		return store.Record{}, fail(NoRail, "use prefixes for pods that contain no address of a leaf or node", "%w", err)
 	}
-	tenant, err := r.tenantOf(ctx, wanted.Pod.Namespace)
+	tenant, err := r.tenantOf(ctx, want.Pod.Namespace)
 	if err != nil {
 		return store.Record{}, claimFailure(err)
 	}
-	wanted.Rail, wanted.Tenant, wanted.Added = rail.Name, tenant, time.Now().UTC()
-	record := store.Record{Attachment: wanted, Boot: r.pods.Boot()}
-	// One address may be held by the rest of one pod, the interface by that of another.
+	want.Rail, want.Tenant, want.Added = rail.Name, tenant, time.Now().UTC()
+	record := store.Record{Attachment: want, Boot: r.pods.Boot()}
+	// The remains of one pod can hold the address, those of another the interface.
 	for range 4 {
 		stored, err := r.store.Reserve(record, func(others iter.Seq[store.Record]) error {
-			return rail.hasRoom(record, others)
+			return rail.checkRoom(record, others)
 		})
 		var conflict *store.Conflict
 		var full *Failure
@@ -54,12 +54,12 @@ func (r *Reconciler) admitNew(ctx context.Context, wanted attachment.Attachment)
 		case !errors.As(err, &conflict):
 			return store.Record{}, notStored(err)
 		}
-		if why := r.bury(ctx, conflict.Holder); why != nil {
-			return store.Record{}, fail(Taken, "did the IPAM plugin give it twice? DEL the other pod first", "%w: %w",
-				conflict, why)
+		if cause := r.removeRemains(ctx, conflict.Holder); cause != nil {
+			return store.Record{}, fail(Taken, "check whether IPAM assigned it twice, and delete the other pod first", "%w: %w",
+				conflict, cause)
 		}
 	}
-	return store.Record{}, fail(Busy, "try again", "the address or interface is taken again and again")
+	return store.Record{}, fail(Busy, "try again", "address or interface was taken repeatedly")
 }
 
 func (r *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, error) {
@@ -67,15 +67,15 @@ func (r *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, e
 	defer cancel()
 	bridge, err := r.openVSwitch.BridgeOf(ctx, hostInterface)
 	if err != nil {
-		return nil, fail(SwitchAway, "does the plugin before us in the chain add it to a rail's bridge? is ovsdb-server up?",
-			"the bridge of %s cannot be told: %w", hostInterface, err)
+		return nil, fail(SwitchUnavailable, "check that an earlier plugin of the chain adds it to a rail's bridge, and that ovsdb-server runs",
+			"find bridge of %s: %w", hostInterface, err)
 	}
 	var bridges []string
 	for _, rail := range r.rails {
 		switch {
 		case rail.Bridge == bridge && rail.configured.Retired:
-			return nil, fail(NoRail, "let the plugin before us use the bridge of a rail, or put this one back into the configuration",
-				"%s is on the bridge of rail %s, which was taken out of the configuration", hostInterface, rail.Name)
+			return nil, fail(NoRail, "use the bridge of a rail in the earlier plugin, or configure this rail again",
+				"%s is on the bridge of rail %s, which is no longer configured", hostInterface, rail.Name)
 		case rail.Bridge == bridge:
 			return rail, nil
 		case !rail.configured.Retired:
@@ -83,44 +83,46 @@ func (r *Reconciler) railOf(ctx context.Context, hostInterface string) (*rail, e
 		}
 	}
 	slices.Sort(bridges)
-	return nil, fail(NoRail, "let the plugin before us use the bridge of a rail",
-		"%s is on the bridge %.40q; the rails' bridges are %s", hostInterface, bridge, strings.Join(bridges, ", "))
+	return nil, fail(NoRail, "use the bridge of a rail in the earlier plugin",
+		"%s must be on the bridge of a rail, got %.40q; the rails' bridges are %s", hostInterface, bridge, strings.Join(bridges, ", "))
 }
 
-// allowed by the rail's families and prefixes, which FRR's filter holds as well.
-func allowed(rail config.Rail, wanted attachment.Attachment) error {
-	for _, address := range wanted.Addresses {
+// checkAddresses checks the addresses against the rail's families and prefixes, as FRR's filter does.
+func checkAddresses(rail config.Rail, want attachment.Attachment) error {
+	for _, address := range want.Addresses {
 		if !rail.Carries(address) {
-			return fail(WrongFamily, "let IPAM give addresses of the rail's families alone, or change the rail's families",
-				"rail %s does not carry the family of %s", rail.Name, address)
+			return fail(WrongFamily, "assign addresses of the rail's families only, or change the rail's prefixes",
+				"rail %s does not carry the address family of %s", rail.Name, address)
 		}
 		if !rail.Allows(address) {
-			return fail(Outside, "let IPAM give addresses out of the rail's prefixes, or change the rail's prefixes",
-				"%s is in none of the prefixes of rail %s: %v", address, rail.Name, rail.Prefixes)
+			return fail(OutsidePrefixes, "assign addresses within the rail's prefixes, or change the rail's prefixes",
+				"address %s must be in a prefix of rail %s: %v", address, rail.Name, rail.Prefixes)
 		}
 	}
 	return nil
 }
 
-// mixed prefixes hold pods' addresses and this host's: a pod of any node could be given one of these, and its route would
-// take what is the host's. Each node looks at its own; nil: there is none, or the rail is retired and takes no pod anyway.
-func (r *rail) mixed() error {
+// checkHostAddresses returns an error if addresses of this host are in the pods' prefixes: a pod of any node could get
+// such an address, and its route would take the host's traffic. Each node checks its own. A retired rail takes no pod
+// and is not checked.
+func (r *rail) checkHostAddresses() error {
 	if r.configured.Retired {
 		return nil
 	}
-	own, err := r.reconciler.links.Within(r.configured.Prefixes)
+	addresses, err := r.reconciler.links.Within(r.configured.Prefixes)
 	switch {
 	case err != nil:
-		return fmt.Errorf("whether this host has addresses among the pods' cannot be told: %w", err)
-	case len(own) > 0:
-		return fmt.Errorf("%s of this host lies in the pods' prefixes of rail %s, %v", strings.Join(own[:min(len(own), mostNamed)], ", "),
+		return fmt.Errorf("check this host's addresses: %w", err)
+	case len(addresses) > 0:
+		return fmt.Errorf("host address %s is in the pods' prefixes of rail %s, %v", strings.Join(addresses[:min(len(addresses), mostNamed)], ", "),
 			r.Name, r.configured.Prefixes)
 	}
 	return nil
 }
 
-// hasRoom for the addresses in each family, also where their routes are asked for only later.
-func (r *rail) hasRoom(record store.Record, others iter.Seq[store.Record]) error {
+// checkRoom returns an error if the rail has no room for the addresses in a family. Addresses count even if their
+// routes are requested later.
+func (r *rail) checkRoom(record store.Record, others iter.Seq[store.Record]) error {
 	count := map[int]int{}
 	for other := range others {
 		if other.Rail == r.Name {
@@ -131,20 +133,21 @@ func (r *rail) hasRoom(record store.Record, others iter.Seq[store.Record]) error
 	}
 	for _, address := range record.Addresses {
 		if held := count[address.BitLen()]; held >= r.configured.MaxPrefixes {
-			return fail(Full, "raise max_prefixes together with the leaf's maximum-prefix, which would end the whole session",
-				"rail %s holds %d addresses of the family of %s, its max_prefixes", r.Name, held, address)
+			return fail(Full, "raise max_prefixes, and keep the leaf's maximum-prefix above it",
+				"rail %s already has %d addresses of the family of %s, its max_prefixes", r.Name, held, address)
 		}
 	}
 	return nil
 }
 
-// bury what is left of another pod, which holds what a new one was given. nil: it is gone.
-func (r *Reconciler) bury(ctx context.Context, holder store.Record) error {
+// removeRemains removes the remains of another pod that hold what a new pod was assigned. It returns nil if they are
+// gone.
+func (r *Reconciler) removeRemains(ctx context.Context, holder store.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, holderBound)
 	defer cancel()
 	unlock, err := r.locks.lock(ctx, holder.Key)
 	if err != nil {
-		return errors.New("that one is being worked on")
+		return errors.New("that attachment is in use by another request")
 	}
 	defer unlock()
 	record, found := r.store.Get(holder.Key)
@@ -152,30 +155,30 @@ func (r *Reconciler) bury(ctx context.Context, holder store.Record) error {
 		return nil
 	}
 	if !record.Leaving() {
-		life, why := r.pods.Life(record.Attachment, record.Boot)
+		life, reason := r.pods.Life(record.Attachment, record.Boot)
 		if life != collect.Gone {
-			return errors.New("that pod lives")
+			return errors.New("that pod is alive")
 		}
-		r.logOf(record).Info("collected: another pod was given what it held", "why", why)
+		r.logFor(record).Info("collected: its address or interface was assigned to another pod", "why", reason)
 		r.metrics.Collected("given-anew")
 	}
 	return r.undo(ctx, record)
 }
 
-// claimFailure in the caller's terms.
+// claimFailure converts an error of the tenant directory.
 func claimFailure(err error) *Failure {
 	switch {
 	case errors.Is(err, tenants.ErrTaken):
-		return fail(Taken, "did IPAM give it on two nodes? delete the other pod first", "%w", err)
+		return fail(Taken, "check whether IPAM assigned it on two nodes, and delete the other pod first", "%w", err)
 	case errors.Is(err, tenants.ErrNotReleased):
-		return fail(NotReleased, "try again; a node that is off for good is to be forgotten by the tenant directory", "%w",
+		return fail(NotReleased, "try again; remove a node that is permanently down from the tenant directory (railwrightd forget NODE)", "%w",
 			err)
 	case errors.Is(err, tenants.ErrOutside):
-		return fail(Outside, "let IPAM give addresses out of the tenant's prefixes", "%w", err)
+		return fail(OutsidePrefixes, "assign addresses within the tenant's prefixes", "%w", err)
 	case errors.Is(err, tenants.ErrNoTenant):
-		return fail(NoTenant, "let one Tenant alone list the namespace", "%w", err)
+		return fail(NoTenant, "list the namespace in a single Tenant", "%w", err)
 	case errors.Is(err, tenants.ErrUnreachable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fail(DirectoryAway, "look at the tenant directory, then try again", "%w", err)
+		return fail(DirectoryUnavailable, "check the tenant directory, then try again", "%w", err)
 	}
-	return fail(DirectoryAway, "look at the tenant directory's problems", "the tenant directory refused: %w", err)
+	return fail(DirectoryUnavailable, "check the tenant directory's problems in `railwrightd status`", "the tenant directory refused: %w", err)
 }

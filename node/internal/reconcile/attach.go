@@ -14,42 +14,42 @@ import (
 )
 
 const (
-	// portBound: how long an ADD waits until ovs-vswitchd has given the port its number.
+	// portBound is how long an ADD waits for the port's OpenFlow number.
 	portBound = 3 * time.Second
-	// addClaimBound: how long an ADD waits for the tenant directory to take its addresses.
+	// addClaimBound is how long an ADD waits for the tenant directory to accept its addresses.
 	addClaimBound = 5 * time.Second
-	// undoBound: how long an ADD that failed, or a DEL, tries to undo before it is left to the housekeeping.
+	// undoBound is how long a failed ADD, or a DEL, tries to undo before it leaves that to the housekeeping.
 	undoBound = 5 * time.Second
 )
 
-// Attached is what an ADD comes to.
+// Attached is the result of an ADD.
 type Attached struct {
 	Rail, Tenant string
-	// Unconfirmed nodes do not let the addresses in yet.
+	// Unconfirmed lists nodes that do not accept packets from the addresses yet.
 	Unconfirmed []string
-	// GatewayMAC is what the pod's gateways are answered with; zero: not known.
+	// GatewayMAC is the MAC address in answers to the pod's gateway requests. Zero means unknown.
 	GatewayMAC attachment.MAC
-	// Userspace: the bridge's datapath makes no checksum that the pod's interface leaves out.
+	// Userspace reports that the bridge's datapath does not complete checksums that the pod's interface leaves out.
 	Userspace bool
 }
 
-// Attach makes the wanted parts real, or nothing of them. Rail, Tenant, NetnsInode, Added and Number are filled in here.
-// Errors are *Failure.
-func (r *Reconciler) Attach(ctx context.Context, wanted attachment.Attachment) (Attached, error) {
+// Attach realizes the wanted parts, or none of them. It fills in Rail, Tenant, NetnsInode, Added and Number. Its errors
+// are of type *Failure.
+func (r *Reconciler) Attach(ctx context.Context, want attachment.Attachment) (Attached, error) {
 	began := time.Now()
 	if err := r.wait(ctx); err != nil {
-		return Attached{}, fail(Busy, "railwrightd is starting; try again", "nothing was done: %w", err)
+		return Attached{}, fail(Busy, "railwrightd is starting; try again", "request not started: %w", err)
 	}
-	unlock, err := r.locks.lock(ctx, wanted.Key)
+	unlock, err := r.locks.lock(ctx, want.Key)
 	if err != nil {
-		return Attached{}, fail(Busy, "try again", "the attachment is still being worked on: %w", err)
+		return Attached{}, fail(Busy, "try again", "attachment is in use by another request: %w", err)
 	}
 	defer unlock()
-	r.replayOf(ctx, wanted.Key)
-	record, before, err := r.enter(ctx, wanted)
+	r.replayOf(ctx, want.Key)
+	record, before, err := r.storeAndClaim(ctx, want)
 	var missing []string
 	if err == nil {
-		missing, err = r.realize(ctx, record, wanted)
+		missing, err = r.realize(ctx, record, want)
 	}
 	if err != nil {
 		if record.Number != 0 {
@@ -58,40 +58,42 @@ func (r *Reconciler) Attach(ctx context.Context, wanted attachment.Attachment) (
 		return Attached{}, err
 	}
 	r.metrics.Step("add", "all", time.Since(began))
-	r.logOf(record).Info("attached", "parts", wanted.Part, "addresses", record.Addresses,
+	r.logFor(record).Info("attached", "parts", want.Part, "addresses", record.Addresses,
 		"tenant", record.Tenant, "took_s", time.Since(began).Seconds(), "unconfirmed_nodes", missing)
 	if len(missing) > 0 {
-		r.tellUnconfirmed(record, missing)
+		r.notifyUnconfirmed(record, missing)
 	}
 	bridge := r.rails[record.Rail].lastSeen()
 	return Attached{record.Rail, record.Tenant, missing, bridge.bridgeMAC, bridge.userspace}, nil
 }
 
-// mostNamed nodes in one message.
+// mostNamed is the number of nodes that a message names.
 const mostNamed = 5
 
-// tellUnconfirmed nodes: the pod starts, and what it sends there is dropped until they have heard of it.
-func (r *Reconciler) tellUnconfirmed(record store.Record, missing []string) {
+// notifyUnconfirmed reports nodes that have not confirmed the address. The pod starts, and they drop its packets until
+// they do.
+func (r *Reconciler) notifyUnconfirmed(record store.Record, missing []string) {
 	r.metrics.Unconfirmed()
-	if r.teller == nil {
+	if r.notifier == nil {
 		return
 	}
 	named := strings.Join(missing[:min(len(missing), mostNamed)], ", ")
 	if more := len(missing) - mostNamed; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
-	r.teller.TellPod(record.Pod, "NodesUnconfirmed", fmt.Sprintf("%s of rail %s is up; not confirmed within %s by %s, which "+
-		"drops its packets until then", record.Key.Interface, record.Rail, r.config.ConfirmTimeout, named))
+	r.notifier.NotifyPod(record.Pod, "NodesUnconfirmed", fmt.Sprintf("%s of rail %s is up, but not confirmed within %s by %s; packets to "+
+		"these nodes are dropped until then", record.Key.Interface, record.Rail, r.config.ConfirmTimeout, named))
 }
 
-// enter stores what is wanted and claims its addresses. After an error a record with a number is to be rolled back.
-func (r *Reconciler) enter(
-	ctx context.Context, wanted attachment.Attachment,
+// storeAndClaim stores the attachment and claims its addresses. If it returns an error and a record with a number, the
+// caller must roll the record back.
+func (r *Reconciler) storeAndClaim(
+	ctx context.Context, want attachment.Attachment,
 ) (store.Record, *store.Record, error) {
 	r.admission.RLock()
 	defer r.admission.RUnlock()
 	began := time.Now()
-	record, before, err := r.admit(ctx, wanted)
+	record, before, err := r.admit(ctx, want)
 	if err != nil {
 		return store.Record{}, nil, err
 	}
@@ -111,45 +113,45 @@ func (r *Reconciler) enter(
 	return record, before, nil
 }
 
-// admit stores what is wanted. before is the record as it was, nil where there was none.
+// admit stores the attachment. before is the previous record, or nil.
 func (r *Reconciler) admit(
-	ctx context.Context, wanted attachment.Attachment,
+	ctx context.Context, want attachment.Attachment,
 ) (record store.Record, before *store.Record, err error) {
-	held, found := r.store.Get(wanted.Key)
+	held, found := r.store.Get(want.Key)
 	if found && held.Leaving() {
 		if err := r.undo(ctx, held); err != nil {
-			return store.Record{}, nil, fail(Busy, "try again", "the attachment of the last DEL is still being undone: %w", err)
+			return store.Record{}, nil, fail(Busy, "try again", "undo attachment of the last DEL: %w", err)
 		}
 		found = false
 	}
-	inode, err := r.pods.Identify(wanted.Netns)
+	inode, err := r.pods.Identify(want.Netns)
 	if err != nil {
-		return store.Record{}, nil, fail(NoPod, "look at the path that the runtime gave", "%w", err)
+		return store.Record{}, nil, fail(NoPod, "check the path that the runtime gave", "%w", err)
 	}
-	wanted.NetnsInode = inode
+	want.NetnsInode = inode
 	if found {
-		record, err = r.extend(held, wanted)
+		record, err = r.extend(held, want)
 		return record, &held, err
 	}
-	record, err = r.admitNew(ctx, wanted)
+	record, err = r.admitNew(ctx, want)
 	return record, nil, err
 }
 
-// extend a record by parts that it does not have yet.
-func (r *Reconciler) extend(held store.Record, wanted attachment.Attachment) (store.Record, error) {
-	if different := differentBody(held, wanted); different != "" {
-		return store.Record{}, fail(OtherBody, "DEL it first: one interface has one body",
-			"%s is attached already, with another %s", held.Key, different)
+// extend adds missing parts to a record.
+func (r *Reconciler) extend(held store.Record, want attachment.Attachment) (store.Record, error) {
+	if different := firstDifference(held, want); different != "" {
+		return store.Record{}, fail(Conflicting, "DEL it first",
+			"%s is already attached with a different %s", held.Key, different)
 	}
 	record := held
 	record.Part = slices.Clone(held.Part)
-	for _, part := range wanted.Part {
+	for _, part := range want.Part {
 		if !record.Has(part) {
 			record.Part = append(record.Part, part)
 		}
 	}
-	if wanted.Has(attachment.Flows) {
-		record.MaxRate = wanted.MaxRate
+	if want.Has(attachment.Flows) {
+		record.MaxRate = want.MaxRate
 	}
 	if len(record.Part) == len(held.Part) {
 		return held, nil
@@ -160,75 +162,75 @@ func (r *Reconciler) extend(held store.Record, wanted attachment.Attachment) (st
 	return record, nil
 }
 
-// differentBody names what differs; the rate concerns the flows alone, and only they are asked for it.
-func differentBody(held store.Record, wanted attachment.Attachment) string {
+// firstDifference names the first difference. The rate counts only if both request flows.
+func firstDifference(held store.Record, want attachment.Attachment) string {
 	switch {
-	case held.Pod != wanted.Pod:
+	case held.Pod != want.Pod:
 		return "pod"
-	case held.Netns != wanted.Netns || held.NetnsInode != wanted.NetnsInode:
+	case held.Netns != want.Netns || held.NetnsInode != want.NetnsInode:
 		return "network namespace"
-	case held.HostInterface != wanted.HostInterface:
+	case held.HostInterface != want.HostInterface:
 		return "host interface"
-	case held.MAC != wanted.MAC:
+	case held.MAC != want.MAC:
 		return "MAC address"
-	case !slices.Equal(held.Addresses, wanted.Addresses):
+	case !slices.Equal(held.Addresses, want.Addresses):
 		return "address"
-	case !slices.Equal(held.Gateways, wanted.Gateways):
+	case !slices.Equal(held.Gateways, want.Gateways):
 		return "gateway"
-	case held.DeviceID != wanted.DeviceID:
+	case held.DeviceID != want.DeviceID:
 		return "device"
-	case held.Has(attachment.Flows) && wanted.Has(attachment.Flows) && held.MaxRate != wanted.MaxRate:
+	case held.Has(attachment.Flows) && want.Has(attachment.Flows) && held.MaxRate != want.MaxRate:
 		return "rate"
 	}
 	return ""
 }
 
-// realize what is stored: flows, routes, and the wait for the leaf and the other nodes.
+// realize programs a stored attachment and waits for the leaf and the other nodes.
 func (r *Reconciler) realize(
-	ctx context.Context, record store.Record, wanted attachment.Attachment,
+	ctx context.Context, record store.Record, want attachment.Attachment,
 ) ([]string, error) {
 	began := time.Now()
 	rail := r.rails[record.Rail]
 	if rail == nil {
-		return nil, fail(NoRail, "put the rail back into the configuration, or DEL the attachment",
-			"its rail %s is not configured any more", record.Rail)
+		return nil, fail(NoRail, "configure the rail again, or DEL the attachment",
+			"rail %s is no longer configured", record.Rail)
 	}
 	if err := rail.realize(ctx, record); err != nil {
 		return nil, err
 	}
 	r.metrics.Step("add", "program", time.Since(began))
-	return r.awaitOthers(ctx, rail, record, wanted)
+	return r.awaitOthers(ctx, rail, record, want)
 }
 
-// realize asks for passes until the attachment's parts are real. Only a port that is not there yet is waited for.
+// realize requests passes until the attachment's parts are real. It waits only for a port that does not exist yet.
 func (r *rail) realize(ctx context.Context, record store.Record) error {
 	portCtx, cancel := context.WithTimeout(ctx, portBound)
 	defer cancel()
 	for length := 10 * time.Millisecond; ; length = min(2*length, 200*time.Millisecond) {
-		result, err := r.ask(ctx)
+		result, err := r.requestPass(ctx)
 		if err != nil {
-			return fail(Busy, "look at the daemon's log, then try again", "the rail was not done in time: %w", err)
+			return fail(Busy, "check the daemon's log, then try again", "rail was not programmed in time: %w", err)
 		}
 		failure := result.failure(record)
 		if failure == nil {
 			return nil
 		}
-		if result.flows != nil || result.left[record.Key] == "" || !pause(portCtx, length) {
+		if result.flows != nil || result.unserved[record.Key] == "" || !pause(portCtx, length) {
 			return failure
 		}
 	}
 }
 
-// awaitOthers waits for the leaf and, at the same time, for the other nodes.
+// awaitOthers waits for the leaf and for the other nodes at the same time.
 func (r *Reconciler) awaitOthers(
-	ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment,
+	ctx context.Context, rail *rail, record store.Record, want attachment.Attachment,
 ) ([]string, error) {
 	began := time.Now()
 	confirmed := make(chan []string, 1)
 	confirmCtx, cancel := context.WithTimeout(ctx, r.config.ConfirmTimeout)
 	defer cancel()
 	go func() { confirmed <- r.directory.WaitConfirmed(confirmCtx, record.Addresses) }()
-	err := r.awaitLeaf(ctx, rail, record, wanted)
+	err := r.awaitLeaf(ctx, rail, record, want)
 	r.metrics.Step("add", "advertise", time.Since(began))
 	if err == nil {
 		err = r.awaitForwarding(ctx, rail, record)
@@ -244,30 +246,30 @@ func (r *Reconciler) awaitOthers(
 }
 
 func (r *Reconciler) awaitLeaf(
-	ctx context.Context, rail *rail, record store.Record, wanted attachment.Attachment,
+	ctx context.Context, rail *rail, record store.Record, want attachment.Attachment,
 ) error {
-	if !wanted.Has(attachment.Routes) {
+	if !want.Has(attachment.Routes) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.config.AdvertiseTimeout)
 	defer cancel()
 	if err := r.announcer.WaitAdvertised(ctx, rail.Rail, record.Prefixes()); err != nil {
 		return fail(NotAdvertised,
-			"look at `show bgp summary` in vtysh, and at the redistribution and filter of the rail's table",
-			"the rail's leaf was not sent the routes within %s: %w", r.config.AdvertiseTimeout, err)
+			"check `show bgp summary` in vtysh, and the redistribution and filter of the rail's table",
+			"routes were not advertised to the rail's leaf within %s: %w", r.config.AdvertiseTimeout, err)
 	}
 	failpoint.Reach(failpoint.AddAdvertised)
 	return nil
 }
 
-// rollBack to what was there before. Who asked may have gone: it has its own time.
+// rollBack restores the previous record. It has its own deadline, because the caller may be gone.
 func (r *Reconciler) rollBack(record store.Record, before *store.Record) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoBound)
 	defer cancel()
-	log := r.logOf(record)
+	log := r.logFor(record)
 	if before == nil {
 		if err := r.undo(ctx, record); err != nil {
-			log.Warn("an ADD that failed is not undone yet", "error", err)
+			log.Warn("failed ADD is not undone yet", "error", err)
 		}
 		return
 	}
@@ -275,12 +277,12 @@ func (r *Reconciler) rollBack(record store.Record, before *store.Record) {
 		return
 	}
 	if err := r.store.Put(*before); err != nil {
-		log.Warn("what an ADD that failed had asked for could not be taken from the store", "error", err)
+		log.Warn("cannot restore the record after a failed ADD", "error", err)
 		r.store.Remember(*before)
 	}
 	if rail := r.rails[record.Rail]; rail != nil {
-		if _, err := rail.ask(ctx); err != nil {
-			log.Warn("an ADD that failed is not undone yet", "error", err)
+		if _, err := rail.requestPass(ctx); err != nil {
+			log.Warn("failed ADD is not undone yet", "error", err)
 		}
 	}
 }
@@ -289,5 +291,5 @@ func notStored(err error) *Failure {
 	if errors.Is(err, store.ErrNumbers) {
 		return fail(Full, "delete pods of this node", "%w", err)
 	}
-	return fail(NotStored, "make room in the state folder, or look at its disk", "%w", err)
+	return fail(NotStored, "make room in the state folder, or check its disk", "%w", err)
 }

@@ -15,9 +15,9 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-func TestAnADDStoresClaimsProgramsAndAnnouncesInThisOrder(t *testing.T) {
+func TestADDStoresClaimsProgramsAndAnnouncesInOrder(t *testing.T) {
 	bench := newBench(t).start()
-	attached, err := bench.attach(wanted(1, bothParts...))
+	attached, err := bench.attach(sampleAttachment(1, bothParts...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,19 +28,19 @@ func TestAnADDStoresClaimsProgramsAndAnnouncesInThisOrder(t *testing.T) {
 	bench.mustDetach(1, bothParts...)
 	bench.inOrder("route -10.1.0.1/32", "flows -1", "release 10.1.0.1")
 	if bench.diary.count("replace") != 2 {
-		t.Errorf("after the start only differences are programmed: %v", bench.diary.all())
+		t.Errorf("want only differences programmed after the start: %v", bench.diary.all())
 	}
 	before := len(bench.diary.all())
 	bench.mustDetach(1, bothParts...)
-	// What the housekeeping writes comes when it comes.
-	for _, told := range bench.diary.all()[before:] {
-		if word, _, _ := strings.Cut(told, " "); slices.Contains([]string{"claim", "flows", "route", "release"}, word) {
-			t.Errorf("a second DEL did something: %s", told)
+	// The housekeeping may write entries at any time.
+	for _, entry := range bench.diary.all()[before:] {
+		if word, _, _ := strings.Cut(entry, " "); slices.Contains([]string{"claim", "flows", "route", "release"}, word) {
+			t.Errorf("second DEL changed something: %s", entry)
 		}
 	}
 }
 
-func TestPartsComeAndGoOneByOne(t *testing.T) {
+func TestPartsAreAddedAndRemovedSeparately(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, attachment.Flows)
 	if bench.diary.count("route +10.1.0.1/32") != 0 || bench.sw.flowsOf(record.Number) == 0 {
@@ -61,43 +61,43 @@ func TestPartsComeAndGoOneByOne(t *testing.T) {
 	}
 	bench.mustAttach(1, attachment.Flows)
 	if bench.diary.count("claim 10.1.0.1 ns:tenant-a") != 2 {
-		t.Error("what was released is claimed again", bench.diary.all())
+		t.Error("released address was not claimed again", bench.diary.all())
 	}
 }
 
-func TestTheSameADDAgainIsFineAndAnotherBodyIsRefused(t *testing.T) {
+func TestRepeatedADDSucceedsAndDifferentOneIsRefused(t *testing.T) {
 	bench := newBench(t).start()
 	bench.mustAttach(1, bothParts...)
 	bench.mustAttach(1, bothParts...)
-	for what, change := range map[string]func(*attachment.Attachment){
-		"pod":               func(one *attachment.Attachment) { one.Pod.Name = "other" },
-		"address":           func(one *attachment.Attachment) { one.Addresses = wanted(2).Addresses },
-		"host interface":    func(one *attachment.Attachment) { one.HostInterface = "veth2" },
-		"MAC address":       func(one *attachment.Attachment) { one.MAC[5]++ },
-		"network namespace": func(one *attachment.Attachment) { one.Netns = "/run/netns/n2" },
-		"rate":              func(one *attachment.Attachment) { one.MaxRate = 1e9 },
-		"gateway":           func(one *attachment.Attachment) { one.Gateways = []netip.Addr{netip.MustParseAddr("10.1.0.254")} },
-		"device":            func(one *attachment.Attachment) { one.DeviceID = "0000:01:10.0" },
+	for name, change := range map[string]func(*attachment.Attachment){
+		"pod":               func(att *attachment.Attachment) { att.Pod.Name = "other" },
+		"address":           func(att *attachment.Attachment) { att.Addresses = sampleAttachment(2).Addresses },
+		"host interface":    func(att *attachment.Attachment) { att.HostInterface = "veth2" },
+		"MAC address":       func(att *attachment.Attachment) { att.MAC[5]++ },
+		"network namespace": func(att *attachment.Attachment) { att.Netns = "/run/netns/n2" },
+		"rate":              func(att *attachment.Attachment) { att.MaxRate = 1e9 },
+		"gateway":           func(att *attachment.Attachment) { att.Gateways = []netip.Addr{netip.MustParseAddr("10.1.0.254")} },
+		"device":            func(att *attachment.Attachment) { att.DeviceID = "0000:01:10.0" },
 	} {
-		other := wanted(1, bothParts...)
+		other := sampleAttachment(1, bothParts...)
 		change(&other)
 		_, err := bench.attach(other)
-		expectKind(t, err, OtherBody)
-		if !strings.Contains(err.Error(), "another "+what) {
-			t.Errorf("%s: %v", what, err)
+		expectKind(t, err, Conflicting)
+		if !strings.Contains(err.Error(), "different "+name) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if bench.diary.count("claim 10.1.0.1 ns:tenant-a") != 1 {
 		t.Fatalf("claimed again: %v", bench.diary.all())
 	}
-	other := wanted(1, attachment.Routes)
+	other := sampleAttachment(1, attachment.Routes)
 	other.MaxRate = 5
 	if _, err := bench.attach(other); err != nil {
-		t.Errorf("the rate is the flows' alone: %v", err)
+		t.Errorf("rate without flows must not count: %v", err)
 	}
 }
 
-func TestAnADDThatFailsLeavesNothing(t *testing.T) {
+func TestFailedADDLeavesNothing(t *testing.T) {
 	for name, wrong := range map[string]struct {
 		kind Kind
 		make func(*bench, *attachment.Attachment)
@@ -105,7 +105,7 @@ func TestAnADDThatFailsLeavesNothing(t *testing.T) {
 		"not advertised": {NotAdvertised, func(bench *bench, _ *attachment.Attachment) {
 			bench.routes.set(func() { bench.routes.silent = true })
 		}},
-		"FRR away": {RoutesAway, func(bench *bench, _ *attachment.Attachment) {
+		"FRR away": {RoutingUnavailable, func(bench *bench, _ *attachment.Attachment) {
 			bench.routes.set(func() { bench.routes.away = errors.New("bgpd is away") })
 		}},
 		"taken": {Taken, func(bench *bench, _ *attachment.Attachment) {
@@ -114,38 +114,38 @@ func TestAnADDThatFailsLeavesNothing(t *testing.T) {
 		"not released": {NotReleased, func(bench *bench, _ *attachment.Attachment) {
 			bench.directory.refuse = tenants.ErrNotReleased
 		}},
-		"outside of the tenant": {Outside, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrOutside }},
-		"directory away":        {DirectoryAway, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrUnreachable }},
-		"no port":               {SwitchAway, func(_ *bench, one *attachment.Attachment) { one.HostInterface = "veth999" }},
-		"no namespace":          {NoPod, func(_ *bench, one *attachment.Attachment) { one.Netns = "/run/netns/none" }},
-		"no rail":               {NoRail, func(_ *bench, one *attachment.Attachment) { one.HostInterface = "other0" }},
+		"outside the tenant": {OutsidePrefixes, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrOutside }},
+		"directory away":     {DirectoryUnavailable, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrUnreachable }},
+		"no port":            {SwitchUnavailable, func(_ *bench, att *attachment.Attachment) { att.HostInterface = "veth999" }},
+		"no namespace":       {NoPod, func(_ *bench, att *attachment.Attachment) { att.Netns = "/run/netns/none" }},
+		"no rail":            {NoRail, func(_ *bench, att *attachment.Attachment) { att.HostInterface = "other0" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bench := newBench(t).start()
 			other := bench.mustAttach(2, bothParts...)
-			one := wanted(1, bothParts...)
-			wrong.make(bench, &one)
-			_, err := bench.attach(one)
+			att := sampleAttachment(1, bothParts...)
+			wrong.make(bench, &att)
+			_, err := bench.attach(att)
 			expectKind(t, err, wrong.kind)
 			bench.routes.set(func() { bench.routes.away, bench.routes.silent = nil, false })
 			record := other
-			record.Attachment = one
+			record.Attachment = att
 			record.Number = other.Number + 1
 			bench.eventually("nothing is left", func() bool { return bench.nothingLeft(record) })
 			if bench.nothingLeft(other) || bench.sw.flowsOf(other.Number) == 0 {
-				t.Error("another pod lost what it had")
+				t.Error("another pod lost its state")
 			}
 			if wrong.kind == Taken && bench.diary.count("flows +2") != 0 {
-				t.Error("flows were programmed for an address that is another's")
+				t.Error("flows were programmed for another pod's address")
 			}
 		})
 	}
 }
 
-func TestFiftyADDsAtOnceShareTheirPasses(t *testing.T) {
+func TestConcurrentADDsSharePasses(t *testing.T) {
 	bench := newBench(t).start()
 	before := bench.diary.count("change")
-	// A bundle takes its time, as ovs-ofctl does.
+	// A bundle takes a while, as with ovs-ofctl.
 	gate, ended := make(chan struct{}), make(chan struct{})
 	bench.sw.set(func() { bench.sw.gate = gate })
 	go func() {
@@ -167,7 +167,7 @@ func TestFiftyADDsAtOnceShareTheirPasses(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 50 {
 		group.Go(func() {
-			if _, err := bench.attach(wanted(i+1, bothParts...)); err != nil {
+			if _, err := bench.attach(sampleAttachment(i+1, bothParts...)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -178,8 +178,8 @@ func TestFiftyADDsAtOnceShareTheirPasses(t *testing.T) {
 		t.Errorf("50 ADDs took %d bundles", passes)
 	}
 	for _, record := range bench.store.All() {
-		if bench.sw.flowsOf(record.Number) == 0 || !bench.routes.tables["rail0"].has(record.Prefixes()) {
-			t.Errorf("%s is not real", record.Key)
+		if bench.sw.flowsOf(record.Number) == 0 || !bench.routes.tables["rail0"].hasAll(record.Prefixes()) {
+			t.Errorf("%s is not programmed", record.Key)
 		}
 	}
 	for i := range 50 {
@@ -191,10 +191,10 @@ func TestFiftyADDsAtOnceShareTheirPasses(t *testing.T) {
 	}
 }
 
-func TestAnAddressIsHeldByOnePodThatLives(t *testing.T) {
+func TestAddressBelongsToOneLivingPod(t *testing.T) {
 	bench := newBench(t).start()
 	held := bench.mustAttach(1, bothParts...)
-	next := wanted(2, bothParts...)
+	next := sampleAttachment(2, bothParts...)
 	next.Addresses = held.Addresses
 	_, err := bench.attach(next)
 	expectKind(t, err, Taken)
@@ -206,14 +206,14 @@ func TestAnAddressIsHeldByOnePodThatLives(t *testing.T) {
 	expectKind(t, err, Taken)
 	bench.pods.set(held.Netns, collect.Gone)
 	if _, err := bench.attach(next); err != nil {
-		t.Fatalf("the pod that held it is gone: %v", err)
+		t.Fatalf("address of a dead pod is refused: %v", err)
 	}
 	record, _ := bench.store.Get(next.Key)
 	if _, found := bench.store.Get(held.Key); found || bench.sw.flowsOf(held.Number) != 0 || bench.sw.flowsOf(record.Number) == 0 {
 		t.Error(bench.diary.all())
 	}
-	// The port went over with a VF: it is the new pod's.
-	again := wanted(3, bothParts...)
+	// The VF, and with it the port, was assigned to the new pod.
+	again := sampleAttachment(3, bothParts...)
 	again.HostInterface = next.HostInterface
 	bench.pods.set(next.Netns, collect.Gone)
 	if _, err := bench.attach(again); err != nil {
@@ -224,31 +224,31 @@ func TestAnAddressIsHeldByOnePodThatLives(t *testing.T) {
 	}
 }
 
-func TestARailHoldsAsManyAddressesAsTheLeafTakes(t *testing.T) {
+func TestRailAcceptsAddressesUpToTheLeafsLimit(t *testing.T) {
 	bench := newBench(t).start()
 	rail := bench.rails["rail0"]
 	rail.configured.MaxPrefixes = 2
 	bench.mustAttach(1, attachment.Flows)
 	bench.mustAttach(2, bothParts...)
-	_, err := bench.attach(wanted(3, bothParts...))
+	_, err := bench.attach(sampleAttachment(3, bothParts...))
 	expectKind(t, err, Full)
-	six := wanted(4, bothParts...)
+	six := sampleAttachment(4, bothParts...)
 	six.Addresses = []netip.Addr{netip.MustParseAddr("fd00::4")}
 	if _, err := bench.attach(six); err != nil {
-		t.Errorf("the leaf counts each family for itself: %v", err)
+		t.Errorf("families must count separately: %v", err)
 	}
 	rail.configured.IPv6 = false
 	six.Key.ContainerID, six.HostInterface = "c5", "veth5"
 	_, err = bench.attach(six)
 	expectKind(t, err, WrongFamily)
 	rail.configured.Prefixes = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
-	_, err = bench.attach(wanted(6, bothParts...))
-	expectKind(t, err, Outside)
+	_, err = bench.attach(sampleAttachment(6, bothParts...))
+	expectKind(t, err, OutsidePrefixes)
 }
 
-func TestAPortThatComesLateIsWaitedFor(t *testing.T) {
+func TestADDWaitsForALatePort(t *testing.T) {
 	bench := newBench(t).start()
-	late := wanted(1, bothParts...)
+	late := sampleAttachment(1, bothParts...)
 	bench.sw.set(func() { bench.sw.ports["veth1"] = 0 })
 	time.AfterFunc(100*time.Millisecond, func() { bench.sw.set(func() { bench.sw.ports["veth1"] = 101 }) })
 	if _, err := bench.attach(late); err != nil {

@@ -25,7 +25,7 @@ import (
 	"railwright/node/testlab"
 )
 
-// bench is a reconciler between fakes. The outside (flows, routes, claims) lives on over a restart.
+// bench is a reconciler with fakes. The outside (flows, routes, claims) survives a restart.
 type bench struct {
 	*Reconciler
 	t         *testing.T
@@ -37,9 +37,9 @@ type bench struct {
 	folder    string
 	stones    string
 	stop      func()
-	// forwarding: how long an ADD waits for the leaf to forward; 0: it does not.
+	// forwarding is how long an ADD waits for the leaf to forward. 0 means that it does not wait.
 	forwarding time.Duration
-	// without this rail in the configuration; unknown: nor is it known from before.
+	// without names a rail that is missing from the configuration. unknown means that it is not remembered either.
 	without string
 	unknown bool
 }
@@ -67,16 +67,16 @@ func newBench(t *testing.T) *bench {
 
 var pods = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/48")}
 
-// start the reconciler, anew where it ran before.
+// start starts or restarts the reconciler.
 func (bn *bench) start() *bench {
 	bn.t.Helper()
 	kept, damaged, err := store.Open(bn.folder)
 	if err != nil || len(damaged) > 0 {
 		bn.t.Fatal(err, damaged)
 	}
-	told := io.Discard
+	logs := io.Discard
 	if os.Getenv("RAILWRIGHT_TEST_LOG") != "" {
-		told = os.Stderr
+		logs = os.Stderr
 	}
 	configured := config.Config{
 		AdvertiseTimeout: 200 * time.Millisecond, ConfirmTimeout: 100 * time.Millisecond, ForwardTimeout: bn.forwarding,
@@ -96,7 +96,7 @@ func (bn *bench) start() *bench {
 	bn.Reconciler = New(Parts{
 		Config: configured,
 		Store:  kept, Switch: bn.sw, Announcer: bn.routes, Directory: bn.directory, Pods: bn.pods,
-		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(told, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Links: fakeLinks{}, Tombstones: bn.stones, Forget: func(rail string) error {
 			bn.diary.write("forget %s", rail)
 			return nil
@@ -113,26 +113,26 @@ func (bn *bench) start() *bench {
 		select {
 		case <-ended:
 		case <-time.After(testlab.Patience):
-			bn.t.Error("the reconciler does not end")
+			bn.t.Error("reconciler did not stop")
 		}
 	})
 	bn.t.Cleanup(bn.stop)
-	bn.eventually("both rails were looked at", func() bool { return len(bn.Ready()) == 0 })
+	bn.eventually("both rails ready", func() bool { return len(bn.Ready()) == 0 })
 	return bn
 }
 
-func (bn *bench) eventually(what string, holds func() bool) {
+func (bn *bench) eventually(name string, holds func() bool) {
 	bn.t.Helper()
 	for end := time.Now().Add(testlab.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if holds() {
 			return
 		}
 	}
-	bn.t.Fatalf("did not come about: %s\n%v", what, bn.diary.all())
+	bn.t.Fatalf("never happened: %s\n%v", name, bn.diary.all())
 }
 
-// wanted attachment number i of the namespace tenant-a.
-func wanted(i int, parts ...attachment.Part) attachment.Attachment {
+// sampleAttachment returns attachment number i of the namespace tenant-a.
+func sampleAttachment(i int, parts ...attachment.Part) attachment.Attachment {
 	return attachment.Attachment{
 		Key:  attachment.Key{Network: "rail0", ContainerID: fmt.Sprintf("c%d", i), Interface: "net1"},
 		Pod:  attachment.Pod{Namespace: "tenant-a", Name: fmt.Sprintf("pod-%d", i), UID: "u"},
@@ -141,18 +141,18 @@ func wanted(i int, parts ...attachment.Part) attachment.Attachment {
 	}
 }
 
-func (bn *bench) attach(wanted attachment.Attachment) (Attached, error) {
+func (bn *bench) attach(want attachment.Attachment) (Attached, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
-	return bn.Attach(ctx, wanted)
+	return bn.Attach(ctx, want)
 }
 
 func (bn *bench) mustAttach(i int, parts ...attachment.Part) store.Record {
 	bn.t.Helper()
-	if _, err := bn.attach(wanted(i, parts...)); err != nil {
+	if _, err := bn.attach(sampleAttachment(i, parts...)); err != nil {
 		bn.t.Fatal(err)
 	}
-	record, _ := bn.store.Get(wanted(i).Key)
+	record, _ := bn.store.Get(sampleAttachment(i).Key)
 	return record
 }
 
@@ -160,12 +160,12 @@ func (bn *bench) mustDetach(i int, parts ...attachment.Part) {
 	bn.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
-	if err := bn.Detach(ctx, wanted(i).Key, parts); err != nil {
+	if err := bn.Detach(ctx, sampleAttachment(i).Key, parts); err != nil {
 		bn.t.Fatal(err)
 	}
 }
 
-// nothingLeft of an attachment, anywhere.
+// nothingLeft reports whether no trace of an attachment is left.
 func (bn *bench) nothingLeft(record store.Record) bool {
 	bn.directory.mutex.Lock()
 	_, claimed := bn.directory.owners[record.Addresses[0]]
@@ -177,7 +177,7 @@ func (bn *bench) nothingLeft(record store.Record) bool {
 	return !claimed && !announced && !stored && bn.sw.flowsOf(record.Number) == 0
 }
 
-// inOrder says whether the lines were written in that order.
+// inOrder checks that the lines were written in this order.
 func (bn *bench) inOrder(lines ...string) {
 	bn.t.Helper()
 	all := bn.diary.all()
@@ -185,7 +185,7 @@ func (bn *bench) inOrder(lines ...string) {
 	for _, line := range lines {
 		found := slices.Index(all[at:], line)
 		if found < 0 {
-			bn.t.Fatalf("%q is not there, or not after what comes before it:\n%v\nin\n%v", line, lines, all)
+			bn.t.Fatalf("%q is missing or out of order:\n%v\nin\n%v", line, lines, all)
 		}
 		at += found + 1
 	}

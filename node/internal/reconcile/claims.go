@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// claimBound for one claim in the background; an ADD has its own bound.
+	// claimBound bounds a claim in the background. An ADD has its own bound.
 	claimBound  = 2 * time.Second
 	claimsEvery = time.Second
-	// mostAtOnce of the attachments that are worked on in the background.
+	// mostAtOnce limits the attachments that are processed concurrently in the background.
 	mostAtOnce = 64
 )
 
-// claims are the attachments whose addresses the tenant directory has as theirs. Only these get flows and new routes:
-// with an address that may still be another tenant's a pod could reach that tenant's pods.
+// claims holds the attachments whose addresses the tenant directory has accepted. Only these get flows and new routes:
+// with an address that may still belong to another tenant, a pod could reach that tenant's pods.
 type claims struct {
 	mutex sync.Mutex
 	held  map[attachment.Key]bool
-	// refused tells why the last claim of an attachment failed.
+	// refused holds the error of the last claim of an attachment.
 	refused map[attachment.Key]error
 }
 
@@ -56,40 +56,41 @@ func (c *claims) note(key attachment.Key, err error) {
 	}
 }
 
-// refusedOf tells why an attachment's addresses are not its own; nil: they are, or nobody has asked yet.
+// refusedOf returns why an attachment's addresses are not its own, or nil if they are or no claim was made yet.
 func (c *claims) refusedOf(key attachment.Key) error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.refused[key]
 }
 
-// claim the addresses of a record for its tenant.
+// claim claims the addresses of a record for its tenant.
 func (r *Reconciler) claim(ctx context.Context, record store.Record) error {
 	err := r.directory.Claim(ctx, tenants.Claim{
 		Tenant: record.Tenant, Rail: record.Rail, Owner: record.Key.String(), Addresses: record.Addresses,
 	})
 	r.claims.note(record.Key, err)
 	if err == nil {
-		r.watch.again()
+		r.watch.notify()
 	}
 	return err
 }
 
-// claimAll that are stored, at start: until then no flow may be taken from a bridge, or pods that live would lose theirs.
+// claimAll claims all stored addresses at the start. Until then no flow may be removed from a bridge, or live pods
+// would lose theirs.
 func (r *Reconciler) claimAll(ctx context.Context) {
-	atOnce(r.store.All(), func(record store.Record) {
+	forEachRecord(r.store.All(), func(record store.Record) {
 		if record.Leaving() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, claimBound)
 		defer cancel()
 		if err := r.claim(ctx, record); err != nil {
-			r.logOf(record).Warn("the addresses of a stored attachment are not its own", "error", err)
+			r.logFor(record).Warn("cannot claim addresses of a stored attachment", "error", err)
 		}
 	})
 }
 
-// retain gives up the claims whose attachments were lost with their files, once the bridges show nothing of them.
+// retain releases the claims of attachments whose files were lost, once the bridges have none of their flows.
 func (r *Reconciler) retain(ctx context.Context) {
 	for pause(ctx, claimsEvery) {
 		programmed := true
@@ -113,24 +114,24 @@ func (r *Reconciler) retainNow(ctx context.Context) bool {
 		owners = append(owners, record.Key.String())
 	}
 	if err := r.directory.Retain(ctx, owners); err != nil {
-		r.log.Warn("claims of attachments that were lost could not be given up", "error", err)
+		r.log.Warn("cannot release claims of lost attachments", "error", err)
 		return false
 	}
 	return true
 }
 
-// keepClaims tries again what was refused, until ctx ends, and kicks the rails of those that succeed.
+// keepClaims retries refused claims until ctx ends, and kicks the rails of those that succeed.
 func (r *Reconciler) keepClaims(ctx context.Context) {
 	for pause(ctx, claimsEvery) {
-		atOnce(r.store.All(), func(record store.Record) {
+		forEachRecord(r.store.All(), func(record store.Record) {
 			if record.Leaving() || r.claims.holds(record.Key) {
 				return
 			}
-			r.whenFree(record.Key, func(record store.Record) {
+			r.ifFree(record.Key, func(record store.Record) {
 				ctx, cancel := context.WithTimeout(ctx, claimBound)
 				defer cancel()
 				if r.claim(ctx, record) == nil {
-					r.logOf(record).Info("the addresses are the attachment's again")
+					r.logFor(record).Info("addresses are claimed again")
 					r.kickRail(record.Rail, due{})
 				}
 			})
@@ -138,8 +139,8 @@ func (r *Reconciler) keepClaims(ctx context.Context) {
 	}
 }
 
-// atOnce calls act for all records, many at a time, so that their passes are shared; it returns when all are done.
-func atOnce(records []store.Record, act func(store.Record)) {
+// forEachRecord calls act for all records, many concurrently so that they share passes, and waits for all.
+func forEachRecord(records []store.Record, act func(store.Record)) {
 	var group sync.WaitGroup
 	turn := make(chan struct{}, mostAtOnce)
 	for _, record := range records {
@@ -152,9 +153,9 @@ func atOnce(records []store.Record, act func(store.Record)) {
 	group.Wait()
 }
 
-// whenFree calls act with the record of the key as it is now, unless somebody works on that key, or it is gone or
+// ifFree calls act with the key's current record, unless another request holds the key or the record is gone or
 // leaving.
-func (r *Reconciler) whenFree(key attachment.Key, act func(store.Record)) {
+func (r *Reconciler) ifFree(key attachment.Key, act func(store.Record)) {
 	unlock, free := r.locks.try(key)
 	if !free {
 		return
@@ -165,7 +166,7 @@ func (r *Reconciler) whenFree(key attachment.Key, act func(store.Record)) {
 	}
 }
 
-// moveTenants follows namespaces that have come to be another tenant's: what the pod had as the old one ends first.
+// moveTenants handles namespaces that moved to another tenant. What the pod had under the old tenant ends first.
 func (r *Reconciler) moveTenants(ctx context.Context) {
 	for _, record := range r.store.All() {
 		if record.Leaving() {
@@ -175,36 +176,36 @@ func (r *Reconciler) moveTenants(ctx context.Context) {
 		if err != nil || tenant == record.Tenant {
 			continue
 		}
-		r.whenFree(record.Key, func(record store.Record) { r.moveTenant(ctx, record, tenant) })
+		r.ifFree(record.Key, func(record store.Record) { r.moveTenant(ctx, record, tenant) })
 	}
 }
 
 func (r *Reconciler) moveTenant(ctx context.Context, record store.Record, tenant string) {
-	log := r.logOf(record)
-	log.Info("the pod's namespace is another tenant's now", "was", record.Tenant, "is", tenant)
+	log := r.logFor(record)
+	log.Info("pod's namespace moved to another tenant", "was", record.Tenant, "is", tenant)
 	r.claims.drop(record.Key)
 	if rail := r.rails[record.Rail]; rail != nil {
 		ctx, cancel := context.WithTimeout(ctx, switchBound)
 		defer cancel()
-		if result, err := rail.ask(ctx); err != nil || result.flows != nil {
-			// Left without a claim and with its old tenant: the next change, or the next look, tries again.
-			log.Warn("the flows of the old tenant could not be deleted", "error", errors.Join(err, flowsOf(result)))
+		if result, err := rail.requestPass(ctx); err != nil || result.flows != nil {
+			// It keeps its old tenant and has no claim; the next change or housekeeping round tries again.
+			log.Warn("cannot delete flows of the old tenant", "error", errors.Join(err, flowsOf(result)))
 			return
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, claimBound)
 	defer cancel()
 	if err := r.directory.Release(ctx, record.Addresses); err != nil {
-		log.Warn("the addresses could not be taken from the old tenant", "error", err)
+		log.Warn("cannot release addresses of the old tenant", "error", err)
 		return
 	}
 	record.Tenant = tenant
 	if err := r.store.Put(record); err != nil {
-		log.Warn("the new tenant could not be stored", "error", err)
+		log.Warn("cannot store the new tenant", "error", err)
 		r.store.Remember(record)
 	}
 	if err := r.claim(ctx, record); err != nil {
-		log.Warn("the addresses could not be claimed for the new tenant yet", "error", err)
+		log.Warn("cannot claim addresses for the new tenant yet", "error", err)
 	}
 	r.kickRail(record.Rail, due{})
 }

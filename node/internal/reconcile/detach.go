@@ -12,22 +12,23 @@ import (
 	"railwright/node/internal/store"
 )
 
-// Detach undoes the parts named; what is gone already is fine. Once the record says on disk that the attachment leaves,
-// the rest happens for sure: what cannot be undone within a bound (Open vSwitch or FRR are away) is no error, so that the
-// pod does not hang in Terminating, but its addresses stay taken until it is.
+// Detach undoes the named parts. It is not an error if they are already gone. Once the record on disk says that the
+// attachment leaves, the rest is certain to happen: a part that cannot be undone within a bound, because Open vSwitch
+// or FRR is down, is no error, so that the pod does not hang in Terminating. Its addresses stay taken until it is
+// undone.
 func (r *Reconciler) Detach(ctx context.Context, key attachment.Key, parts []attachment.Part) error {
 	if err := r.wait(ctx); err != nil {
-		return fail(Busy, "railwrightd is starting; try again", "nothing was done: %w", err)
+		return fail(Busy, "railwrightd is starting; try again", "request not started: %w", err)
 	}
 	unlock, err := r.locks.lock(ctx, key)
 	if err != nil {
-		return fail(Busy, "try again", "the attachment is still being worked on: %w", err)
+		return fail(Busy, "try again", "attachment is in use by another request: %w", err)
 	}
 	defer unlock()
 	return r.detach(ctx, key, parts)
 }
 
-// detach with the key locked.
+// detach is Detach with the key locked.
 func (r *Reconciler) detach(ctx context.Context, key attachment.Key, parts []attachment.Part) error {
 	began := time.Now()
 	record, found := r.store.Get(key)
@@ -39,15 +40,15 @@ func (r *Reconciler) detach(ctx context.Context, key attachment.Key, parts []att
 	rest := slices.DeleteFunc(slices.Clone(record.Part), func(part attachment.Part) bool {
 		return slices.Contains(parts, part)
 	})
-	log := r.logOf(record)
+	log := r.logFor(record)
 	if len(rest) == 0 {
 		if err := r.undo(ctx, record); err != nil {
-			log.Warn("detached, but not all could be undone yet", "error", err)
+			log.Warn("detached, but not yet undone", "error", err)
 			return nil
 		}
 	} else if len(rest) < len(record.Part) {
 		if err := r.reduce(ctx, record, rest); err != nil {
-			log.Warn("a part was given up, but could not be undone yet", "error", err)
+			log.Warn("part released, but not yet undone", "error", err)
 			return nil
 		}
 	}
@@ -56,24 +57,24 @@ func (r *Reconciler) detach(ctx context.Context, key attachment.Key, parts []att
 	return nil
 }
 
-// reduce a record to the parts that are left.
+// reduce shrinks a record to the remaining parts.
 func (r *Reconciler) reduce(ctx context.Context, record store.Record, rest []attachment.Part) error {
 	record.Part = rest
 	r.write(record)
 	failpoint.Reach(failpoint.DeleteStored)
 	rail := r.rails[record.Rail]
 	if rail == nil {
-		return fmt.Errorf("its rail %s is not configured any more", record.Rail)
+		return fmt.Errorf("rail %s is no longer configured", record.Rail)
 	}
-	result, err := rail.ask(ctx)
+	result, err := rail.requestPass(ctx)
 	if err != nil {
 		return err
 	}
 	return errors.Join(result.flows, result.routes)
 }
 
-// undo an attachment whose key the caller has locked: it leaves the store once nothing of it is real, and its addresses
-// are others' to use. An error says what is still there; the housekeeping goes on with it.
+// undo removes an attachment whose key the caller has locked. The record leaves the store once nothing of it is real
+// and others may use its addresses. The error says what remains; the housekeeping continues.
 func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 	began := time.Now()
 	r.withdrawals.note(record)
@@ -85,14 +86,14 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 	}
 	rail := r.rails[record.Rail]
 	if rail == nil && record.Boot == r.pods.Boot() {
-		return fmt.Errorf("its rail %s is neither configured nor known from before, so its flows and routes cannot be undone",
+		return fmt.Errorf("rail %s is neither configured nor remembered, so flows and routes cannot be undone",
 			record.Rail)
 	}
 	if rail != nil {
 		began = time.Now()
-		result, err := rail.ask(ctx)
+		result, err := rail.requestPass(ctx)
 		if err != nil {
-			return fmt.Errorf("the rail was not done in time: %w", err)
+			return fmt.Errorf("rail was not programmed in time: %w", err)
 		}
 		if !result.undone(record) {
 			return errors.Join(errStillThere, result.flows, result.routes)
@@ -106,7 +107,7 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 	}
 	began = time.Now()
 	if err := r.directory.Release(ctx, record.Addresses); err != nil {
-		return fmt.Errorf("the tenant directory still has the addresses: %w", err)
+		return fmt.Errorf("release addresses in the tenant directory: %w", err)
 	}
 	r.metrics.Step("delete", "release", time.Since(began))
 	failpoint.Reach(failpoint.DeleteReleased)
@@ -116,17 +117,17 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 		return err
 	}
 	failpoint.Reach(failpoint.DeleteRemoved)
-	r.watch.again()
+	r.watch.notify()
 	return nil
 }
 
-var errStillThere = errors.New("flows or routes are still there")
+var errStillThere = errors.New("flows or routes remain")
 
-// write a record that shrinks. A full disk does not stop that: it goes on in memory, and after a crash the pod's missing
-// network namespace brings it about.
+// write stores a record that shrinks. A full disk does not stop that: the change continues in memory, and after a crash
+// the pod's missing network namespace completes it.
 func (r *Reconciler) write(record store.Record) {
 	if err := r.store.Put(record); err != nil {
-		r.logOf(record).Error("a DEL cannot be stored; it is done all the same", "error", err)
+		r.logFor(record).Error("cannot store DEL; continuing without", "error", err)
 		r.store.Remember(record)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// diary of what was done to the outside, in order.
+// diary records changes of the outside in order.
 type diary struct {
 	mutex sync.Mutex
 	lines []string
@@ -26,8 +26,8 @@ func (d *diary) all() []string {
 
 func (d *diary) count(line string) int {
 	count := 0
-	for _, one := range d.all() {
-		if one == line {
+	for _, entry := range d.all() {
+		if entry == line {
 			count++
 		}
 	}

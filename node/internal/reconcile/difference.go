@@ -6,7 +6,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// applied flows of a bridge as they were last programmed.
+// applied holds the flows of a bridge as last programmed.
 type applied map[plan.Key]plan.Flow
 
 func appliedOf(flows []plan.Flow) applied {
@@ -17,11 +17,11 @@ func appliedOf(flows []plan.Flow) applied {
 	return all
 }
 
-// to says what to add and remove so that the bridge has exactly the flows wanted. A flow whose actions alone changed is
-// in add: it replaces the old one.
-func (a applied) to(wanted []plan.Flow) (add, remove []plan.Flow) {
-	kept := make(map[plan.Key]bool, len(wanted))
-	for _, flow := range wanted {
+// difference returns the flows to add and remove so that the bridge has exactly want. A flow with other actions is in
+// add and replaces the old one.
+func (a applied) difference(want []plan.Flow) (add, remove []plan.Flow) {
+	kept := make(map[plan.Key]bool, len(want))
+	for _, flow := range want {
 		kept[flow.Key()] = true
 		if old, found := a[flow.Key()]; !found || old != flow {
 			add = append(add, flow)
@@ -35,7 +35,7 @@ func (a applied) to(wanted []plan.Flow) (add, remove []plan.Flow) {
 	return add, remove
 }
 
-// prefixes is a set of them.
+// prefixes is a set of prefixes.
 type prefixes map[netip.Prefix]bool
 
 func prefixesOf(list []netip.Prefix) prefixes {
@@ -46,7 +46,7 @@ func prefixesOf(list []netip.Prefix) prefixes {
 	return set
 }
 
-func (p prefixes) has(list []netip.Prefix) bool {
+func (p prefixes) hasAll(list []netip.Prefix) bool {
 	for _, prefix := range list {
 		if !p[prefix] {
 			return false
@@ -64,8 +64,8 @@ func (p prefixes) hasAny(list []netip.Prefix) bool {
 	return false
 }
 
-// within lists those that are in the other set too.
-func (p prefixes) within(other prefixes) []netip.Prefix {
+// intersect returns the prefixes that are in both sets.
+func (p prefixes) intersect(other prefixes) []netip.Prefix {
 	var both []netip.Prefix
 	for prefix := range p {
 		if other[prefix] {

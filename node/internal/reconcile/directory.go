@@ -8,32 +8,32 @@ import (
 )
 
 const (
-	// directoryPause bounds how often changes of the tenant directory bring passes.
+	// directoryPause limits how often changes of the tenant directory cause passes.
 	directoryPause = 20 * time.Millisecond
 	confirmBound   = 3 * time.Second
 	tenantBound    = 2 * time.Second
 )
 
-// signal wakes one loop; signals that come together are one.
+// signal wakes a loop. Concurrent signals are merged.
 type signal chan struct{}
 
-func (s signal) again() {
+func (s signal) notify() {
 	select {
 	case s <- struct{}{}:
 	default:
 	}
 }
 
-// followDirectory plans anew whenever the directory or the tenants that have pods here have changed.
+// followDirectory requests passes when the directory or the set of tenants with pods here changes.
 func (r *Reconciler) followDirectory(ctx context.Context) {
 	for {
-		// The channel is taken before the rails look: a change after this brings another round.
+		// Taken before the rails look, so that a later change causes another round.
 		_, _, changed := r.directory.View(r.localTenants())
 		r.moveTenants(ctx)
 		for _, rail := range r.rails {
 			rail.kick(due{})
 		}
-		r.confirm.wake.again()
+		r.confirm.wake.notify()
 		select {
 		case <-ctx.Done():
 			return
@@ -46,12 +46,12 @@ func (r *Reconciler) followDirectory(ctx context.Context) {
 	}
 }
 
-// confirmer tells the directory which of its views the flows of this node show.
+// confirmer tells the directory which of its views the node's flows implement.
 type confirmer struct {
 	wake signal
 
 	mutex sync.Mutex
-	// views by rail: the version of the last one that the rail's flows were made of.
+	// views holds, for each rail, the version of the view that its flows were made of.
 	views map[string]uint64
 }
 
@@ -65,17 +65,18 @@ func (c *confirmer) applied(rail string, version uint64) {
 	c.views[rail] = version
 	c.mutex.Unlock()
 	if changed {
-		c.wake.again()
+		c.wake.notify()
 	}
 }
 
-func (c *confirmer) of(rail string) uint64 {
+func (c *confirmer) version(rail string) uint64 {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.views[rail]
 }
 
-// confirmViews until ctx ends. A rail without attachments lets nothing in: it holds nobody up, also where it is broken.
+// confirmViews runs until ctx ends. A rail without attachments admits nothing, so it delays no confirmation even if it
+// is broken.
 func (r *Reconciler) confirmViews(ctx context.Context) {
 	var confirmed uint64
 	for {
@@ -87,7 +88,7 @@ func (r *Reconciler) confirmViews(ctx context.Context) {
 		_, version, _ := r.directory.View(r.localTenants())
 		for name, rail := range r.rails {
 			if len(rail.records()) > 0 {
-				version = min(version, r.confirm.of(name))
+				version = min(version, r.confirm.version(name))
 			}
 		}
 		if version <= confirmed {
@@ -97,18 +98,18 @@ func (r *Reconciler) confirmViews(ctx context.Context) {
 		err := r.directory.Confirm(confirmCtx, version)
 		cancel()
 		if err != nil {
-			r.log.Warn("the flows in place could not be confirmed to the other nodes", "error", err)
+			r.log.Warn("cannot confirm flows to the other nodes", "error", err)
 			if !pause(ctx, time.Second) {
 				return
 			}
-			r.confirm.wake.again()
+			r.confirm.wake.notify()
 			continue
 		}
 		confirmed = version
 	}
 }
 
-// localTenants have pods here; sorted.
+// localTenants returns the tenants with pods here, sorted.
 func (r *Reconciler) localTenants() []string {
 	var local []string
 	for _, record := range r.store.All() {
@@ -126,7 +127,7 @@ func (r *Reconciler) tenantOf(ctx context.Context, namespace string) (string, er
 	return r.directory.TenantOf(ctx, namespace)
 }
 
-// pause for a while; false where ctx has ended.
+// pause waits and returns false if ctx ended.
 func pause(ctx context.Context, length time.Duration) bool {
 	timer := time.NewTimer(length)
 	defer timer.Stop()

@@ -2,48 +2,48 @@ package reconcile
 
 import "fmt"
 
-// Kind of failure: what a caller can do about it.
+// Kind classifies failures by what a caller can do about them.
 type Kind int
 
-// The kinds.
+// Kinds of failures.
 const (
-	// Internal is our own fault.
+	// Internal is a bug or an unexpected error.
 	Internal Kind = iota
-	// OtherBody: the key is attached already, with another body.
-	OtherBody
-	// Taken: an address or interface is another attachment's, whose pod lives.
+	// OtherBody means that the key is already attached with different settings.
+	Conflicting
+	// Taken means that an address or interface belongs to another attachment with a live pod.
 	Taken
-	// NotReleased: the address was another tenant's, and a node has not let go of it yet.
+	// NotReleased means that the address belonged to another tenant and a node has not released it yet.
 	NotReleased
-	// Outside: the address is in none of the prefixes it must be in.
-	Outside
-	// NoRail: the interface is on no rail's bridge.
+	// Outside means that the address is in none of the prefixes that it must be in.
+	OutsidePrefixes
+	// NoRail means that the interface is on no rail's bridge.
 	NoRail
-	// WrongFamily: the rail does not carry that family.
+	// WrongFamily means that the rail does not carry the address family.
 	WrongFamily
-	// Full: the rail announces as much as it may, or the node has no number left.
+	// Full means that the rail has reached max_prefixes, or the node has no number left.
 	Full
-	// NotStored: the state folder cannot be written.
+	// NotStored means that the state folder cannot be written.
 	NotStored
-	// NoPod: the network namespace is none.
+	// NoPod means that the network namespace does not exist.
 	NoPod
-	// SwitchAway: Open vSwitch or the bridge cannot be had.
-	SwitchAway
-	// RoutesAway: FRR or the kernel's table cannot be had.
-	RoutesAway
-	// NotAdvertised: the leaf was not sent the routes in time.
+	// SwitchAway means that Open vSwitch or the bridge is unavailable.
+	SwitchUnavailable
+	// RoutesAway means that FRR or the kernel's table is unavailable.
+	RoutingUnavailable
+	// NotAdvertised means that the routes were not sent to the leaf in time.
 	NotAdvertised
-	// NotForwarded: the leaf has sent no packet for the pod here in time.
+	// NotForwarded means that the leaf sent no packet for the pod in time.
 	NotForwarded
-	// NoTenant: the namespace is in two tenants, or in none that may be.
+	// NoTenant means that the namespace is in two tenants or in none that is valid.
 	NoTenant
-	// DirectoryAway: who the tenants are cannot be told.
-	DirectoryAway
-	// Busy: the same key is still being worked on.
+	// DirectoryAway means that the tenants are unknown.
+	DirectoryUnavailable
+	// Busy means that another request holds the key.
 	Busy
 )
 
-// Failure says what went wrong, and the next step.
+// Failure is an error with the next step.
 type Failure struct {
 	Kind Kind
 	Err  error

@@ -10,14 +10,14 @@ import (
 	"railwright/node/internal/collect"
 )
 
-// fakeLinks are all there and up.
+// fakeLinks has every interface, and all are up.
 type fakeLinks struct{}
 
 func (fakeLinks) Up(string) (bool, error)                 { return true, nil }
 func (fakeLinks) Gone(string) bool                        { return false }
 func (fakeLinks) Within([]netip.Prefix) ([]string, error) { return nil, nil }
 
-// fakePods live unless they are said to be gone.
+// fakePods are alive unless a test sets another state.
 type fakePods struct {
 	mutex sync.Mutex
 	lives map[string]collect.Life
@@ -45,7 +45,7 @@ func (f *fakePods) Life(record attachment.Attachment, boot string) (collect.Life
 	if boot != f.boot {
 		return collect.Gone, "another boot"
 	}
-	if life, said := f.lives[record.Netns]; said {
+	if life, found := f.lives[record.Netns]; found {
 		return life, "as the test says"
 	}
 	return collect.Alive, ""

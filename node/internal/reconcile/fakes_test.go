@@ -13,25 +13,25 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// The fakes stand in for other programs where order and sharing are looked at; what those programs really do is tried in
-// the packages that speak with them, and all together in test/daemon.
+// The fakes replace other programs where only order and sharing matter. The real programs are tested in the packages
+// that use them, and all together in test/lab.
 
-// fakeSwitch has one bridge for each rail.
+// fakeSwitch has a bridge for each rail.
 type fakeSwitch struct {
 	*diary
 	mutex sync.Mutex
 	away  error
-	// missing is what br0 lacks.
+	// missing is the error of br0's facts.
 	missing error
 	ports   map[string]uint32
 	flows   map[string]map[plan.Key]plan.Flow
 	events  chan openvswitch.Event
-	// gate holds every Change and Replace up until it is closed or given to; nil: none.
+	// gate blocks Change and Replace until it is closed or receives. nil does not block.
 	gate chan struct{}
-	// counting is called before Counters answers; nil: nothing is.
+	// counting is called before Counters returns, if set.
 	counting func(context.Context) error
-	deaf     int                   // looks to come in which the leaf does not forward to pods yet
-	podPorts []openvswitch.PodPort // those made for pods
+	deaf     int                   // number of probes that the leaf will not forward
+	podPorts []openvswitch.PodPort // ports created for pods
 }
 
 func (f *fakeSwitch) set(change func()) {
@@ -84,7 +84,7 @@ func (f *fakeSwitch) Change(ctx context.Context, bridge string, add, remove []pl
 	return nil
 }
 
-// note which attachments' flows come and go.
+// note records the attachments whose flows are added and removed.
 func (f *fakeSwitch) note(bridge string, add, remove []plan.Flow) {
 	for word, flows := range map[string][]plan.Flow{"flows +": add, "flows -": remove} {
 		seen := map[uint16]bool{}
@@ -104,7 +104,7 @@ func (f *fakeSwitch) Replace(ctx context.Context, bridge string, flows []plan.Fl
 	}
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	add, remove := applied(f.flows[bridge]).to(flows)
+	add, remove := applied(f.flows[bridge]).difference(flows)
 	f.note(bridge, add, remove)
 	f.flows[bridge] = appliedOf(flows)
 	f.write("replace")
@@ -128,12 +128,12 @@ func (f *fakeSwitch) pass(ctx context.Context) error {
 func (f *fakeSwitch) Differences(_ context.Context, bridge string, flows []plan.Flow) ([]string, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	add, remove := applied(f.flows[bridge]).to(flows)
-	var told []string
+	add, remove := applied(f.flows[bridge]).difference(flows)
+	var entries []string
 	for _, flow := range append(add, remove...) {
-		told = append(told, flow.Match)
+		entries = append(entries, flow.Match)
 	}
-	return told, f.away
+	return entries, f.away
 }
 
 func (f *fakeSwitch) Counters(ctx context.Context, bridge string) (map[uint64]openvswitch.Count, error) {
@@ -171,26 +171,26 @@ func (f *fakeSwitch) RemovePort(_ context.Context, hostInterface, netns string) 
 
 func (f *fakeSwitch) Events(context.Context) <-chan openvswitch.Event { return f.events }
 
-// flowsOf an attachment's number on the first bridge.
+// flowsOf counts an attachment's flows on the first bridge.
 func (f *fakeSwitch) flowsOf(number uint16) int {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	count := 0
 	for _, flow := range f.flows["br0"] {
-		if of, _, _ := plan.ParseCookie(flow.Cookie); of == number {
+		if n, _, _ := plan.ParseCookie(flow.Cookie); n == number {
 			count++
 		}
 	}
 	return count
 }
 
-// fakeAnnouncer has one table for each rail.
+// fakeAnnouncer has a table for each rail.
 type fakeAnnouncer struct {
 	*diary
 	mutex  sync.Mutex
 	away   error
 	silent bool
-	// kept: the leaf may still have what it heard.
+	// kept means that the leaf may still have stale routes.
 	kept   bool
 	tables map[string]prefixes
 	events chan announce.Event
@@ -229,18 +229,18 @@ func (f *fakeAnnouncer) List(_ context.Context, rail plan.Rail) ([]netip.Prefix,
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	table := f.tables[rail.Name]
-	return table.within(table), f.away
+	return table.intersect(table), f.away
 }
 
-func (f *fakeAnnouncer) WaitAdvertised(ctx context.Context, rail plan.Rail, wanted []netip.Prefix) error {
+func (f *fakeAnnouncer) WaitAdvertised(ctx context.Context, rail plan.Rail, want []netip.Prefix) error {
 	f.mutex.Lock()
-	silent, has := f.silent, f.tables[rail.Name].has(wanted)
+	silent, has := f.silent, f.tables[rail.Name].hasAll(want)
 	f.mutex.Unlock()
 	if silent || !has {
 		<-ctx.Done()
-		return errors.New("the session is Idle")
+		return errors.New("session is Idle")
 	}
-	f.write("advertised %s", wanted[0])
+	f.write("advertised %s", want[0])
 	return nil
 }
 
@@ -248,7 +248,7 @@ func (f *fakeAnnouncer) WaitWithdrawn(_ context.Context, rail plan.Rail, prefixe
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	if f.kept {
-		return errors.New("the session is Idle, and the leaf may keep what it heard")
+		return errors.New("session is Idle, and the leaf may keep its routes")
 	}
 	f.write("withdrawn %s", prefixes[0])
 	return nil
@@ -260,7 +260,7 @@ func (f *fakeAnnouncer) Session(context.Context, plan.Rail) (announce.Session, e
 
 func (f *fakeAnnouncer) Events(context.Context) <-chan announce.Event { return f.events }
 
-// fakeDirectory lets every namespace be a tenant.
+// fakeDirectory makes every namespace a tenant.
 type fakeDirectory struct {
 	*diary
 	mutex   sync.Mutex
@@ -358,4 +358,4 @@ func (f *fakeDirectory) Stopped() []string {
 	return f.stopped
 }
 
-func (f *fakeDirectory) Problems() []string { return []string{"tenant b is not heeded"} }
+func (f *fakeDirectory) Problems() []string { return []string{"tenant b is ignored"} }

@@ -10,7 +10,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// Unreached: the leaf forwards from the look on that deaf is down to 0 in.
+// Unreached returns the addresses until deaf has counted down to 0.
 func (f *fakeSwitch) Unreached(_ context.Context, _ plan.Rail, number uint16, addresses []netip.Addr) ([]netip.Addr, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -23,12 +23,12 @@ func (f *fakeSwitch) Unreached(_ context.Context, _ plan.Rail, number uint16, ad
 	return nil, f.away
 }
 
-func TestAnADDWaitsForTheLeafToForwardWhereThatIsAsked(t *testing.T) {
+func TestADDWaitsForForwardingIfConfigured(t *testing.T) {
 	bench := newBench(t)
 	bench.start()
 	bench.mustAttach(1, bothParts...)
 	if bench.diary.count("forwards 1")+bench.diary.count("asked 1") > 0 {
-		t.Fatal("the leaf was asked though nobody wants that", bench.diary.all())
+		t.Fatal("leaf was probed without forward_timeout", bench.diary.all())
 	}
 	bench.stop()
 	bench.forwarding = 8 * time.Second
@@ -40,12 +40,12 @@ func TestAnADDWaitsForTheLeafToForwardWhereThatIsAsked(t *testing.T) {
 	bench.forwarding = 100 * time.Millisecond
 	bench.start()
 	bench.sw.set(func() { bench.sw.deaf = 1 << 30 })
-	_, err := bench.attach(wanted(3, bothParts...))
+	_, err := bench.attach(sampleAttachment(3, bothParts...))
 	expectKind(t, err, NotForwarded)
-	bench.eventually("nothing is left of it", func() bool { return bench.diary.count("route -10.1.0.3/32") == 1 && bench.sw.flowsOf(3) == 0 })
-	// Parts by themselves: nobody counts what comes without flows, and nothing comes without a route.
+	bench.eventually("nothing is left", func() bool { return bench.diary.count("route -10.1.0.3/32") == 1 && bench.sw.flowsOf(3) == 0 })
+	// Parts alone do not wait: without flows no packet is counted, and without a route none comes.
 	for number, part := range []attachment.Part{attachment.Flows, attachment.Routes} {
-		if _, err := bench.attach(wanted(4+number, part)); err != nil {
+		if _, err := bench.attach(sampleAttachment(4+number, part)); err != nil {
 			t.Errorf("%s alone: %v", part, err)
 		}
 	}

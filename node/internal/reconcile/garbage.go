@@ -14,21 +14,21 @@ const (
 	houseEvery   = 2 * time.Second
 	housePause   = 200 * time.Millisecond
 	tenantsEvery = 10 * time.Second
-	// defaultGrace: how long a pod's namespace must be gone while its port is still there. A veth goes with its pod at once;
-	// a VF's representor stays, and only time tells.
+	// defaultGrace is how long a pod's namespace must be gone while its port still exists. A veth disappears with its
+	// pod, but a VF's representor stays.
 	defaultGrace = 10 * time.Second
 )
 
-// garbage remembers since when the pods of attachments have not been seen.
+// garbage remembers when pods of attachments were first missing.
 type garbage struct {
 	grace   time.Duration
 	mutex   sync.Mutex
 	missing map[attachment.Key]time.Time
-	// unseen are pods of which nothing can be said, and why.
+	// unseen holds the reasons why the state of a pod is unknown.
 	unseen map[attachment.Key]string
 }
 
-// due says whether an attachment is to be deleted, now that its pod was seen to be gone.
+// due reports whether an attachment whose pod is gone must be deleted now.
 func (g *garbage) due(key attachment.Key, portGone bool, now time.Time) bool {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -55,28 +55,28 @@ func (g *garbage) setUnseen(unseen map[attachment.Key]string) {
 	g.unseen = unseen
 }
 
-// unseenOf tells why nothing can be said of an attachment's pod; empty: something can.
+// unseenOf returns why the state of an attachment's pod is unknown, or "".
 func (g *garbage) unseenOf(key attachment.Key) string {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	return g.unseen[key]
 }
 
-// buryLastBoot marks what cannot have outlived a start of the machine, before anything of it is programmed.
-func (r *Reconciler) buryLastBoot() {
+// releaseLastBoot marks records of an earlier boot for deletion before anything of them is programmed.
+func (r *Reconciler) releaseLastBoot() {
 	for _, record := range r.store.All() {
 		if record.Boot == r.pods.Boot() || record.Leaving() {
 			continue
 		}
-		r.logOf(record).Info("collected: the node was started anew")
+		r.logFor(record).Info("collected: the node was restarted")
 		r.metrics.Collected("node-restart")
 		record.Part = nil
 		r.write(record)
 	}
 }
 
-// keepHouse until ctx ends: what leaves, and what has no pod.
-func (r *Reconciler) keepHouse(ctx context.Context) {
+// runHousekeeping finishes deletions and collects attachments without a pod, until ctx ends.
+func (r *Reconciler) runHousekeeping(ctx context.Context) {
 	tick := time.NewTicker(houseEvery)
 	defer tick.Stop()
 	tenants := time.NewTicker(tenantsEvery)
@@ -86,7 +86,7 @@ func (r *Reconciler) keepHouse(ctx context.Context) {
 		r.tended.Store(time.Now().UnixNano())
 		r.finishLeaving(ctx)
 		r.sweep(ctx)
-		// A pass wakes us, and what we do makes passes: not in a circle without end.
+		// A pass wakes this loop, and this loop causes passes; the pause prevents a busy loop.
 		if !pause(ctx, housePause) {
 			return
 		}
@@ -102,9 +102,9 @@ func (r *Reconciler) keepHouse(ctx context.Context) {
 	}
 }
 
-// finishLeaving goes on with what a DEL or an ADD had to leave behind.
+// finishLeaving completes the cleanup that a DEL or a failed ADD left.
 func (r *Reconciler) finishLeaving(ctx context.Context) {
-	atOnce(r.store.All(), func(record store.Record) {
+	forEachRecord(r.store.All(), func(record store.Record) {
 		if !record.Leaving() || !r.mayFinish(record) {
 			return
 		}
@@ -120,18 +120,18 @@ func (r *Reconciler) finishLeaving(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, undoBound)
 		defer cancel()
 		if err := r.undo(ctx, record); err != nil {
-			r.logOf(record).Debug("not undone yet", "error", err)
+			r.logFor(record).Debug("not undone yet", "error", err)
 			return
 		}
-		r.logOf(record).Info("undone")
+		r.logFor(record).Info("undone")
 		if life, _ := r.pods.Life(record.Attachment, record.Boot); life == collect.Gone {
-			// Otherwise the plugin that made the port is there to take it away.
+			// Otherwise the plugin that created the port removes it.
 			r.removePort(ctx, record)
 		}
 	})
 }
 
-// mayFinish where the rail's last pass left nothing of the record; other rails' troubles must not hold it up.
+// mayFinish reports whether the rail's last pass left nothing of the record. Problems of other rails must not delay it.
 func (r *Reconciler) mayFinish(record store.Record) bool {
 	rail := r.rails[record.Rail]
 	if rail == nil {
@@ -141,7 +141,7 @@ func (r *Reconciler) mayFinish(record store.Record) bool {
 	return last != nil && last.undone(record)
 }
 
-// sweep deletes the attachments whose pods are gone.
+// sweep deletes attachments whose pods are gone.
 func (r *Reconciler) sweep(ctx context.Context) {
 	now, unseen := time.Now(), map[attachment.Key]string{}
 	var dead []store.Record
@@ -149,22 +149,23 @@ func (r *Reconciler) sweep(ctx context.Context) {
 		if record.Leaving() {
 			continue
 		}
-		life, why := r.pods.Life(record.Attachment, record.Boot)
+		life, reason := r.pods.Life(record.Attachment, record.Boot)
 		if life != collect.Gone {
 			r.garbage.forget(record.Key)
 		}
 		if life == collect.Unknown {
-			unseen[record.Key] = why
+			unseen[record.Key] = reason
 		}
 		if life == collect.Gone && r.garbage.due(record.Key, r.portGone(record), now) {
 			dead = append(dead, record)
 		}
 	}
 	r.garbage.setUnseen(unseen)
-	atOnce(dead, func(record store.Record) { r.collect(ctx, record) })
+	forEachRecord(dead, func(record store.Record) { r.collect(ctx, record) })
 }
 
-// portGone says whether the pod's end on this host is gone: a veth from the host, or a port from the bridge.
+// portGone reports whether the host's end of the pod's interface is gone: a veth from the host, or a port from the
+// bridge.
 func (r *Reconciler) portGone(record store.Record) bool {
 	if r.links.Gone(record.HostInterface) {
 		return true
@@ -174,27 +175,27 @@ func (r *Reconciler) portGone(record store.Record) bool {
 		return false
 	}
 	last := rail.lastSeen().outcome
-	return last != nil && last.flows == nil && last.left[record.Key] != ""
+	return last != nil && last.flows == nil && last.unserved[record.Key] != ""
 }
 
-// collect one attachment, unless somebody works on it.
+// collect deletes an attachment, unless another request holds its key.
 func (r *Reconciler) collect(ctx context.Context, record store.Record) bool {
 	collected := false
-	r.whenFree(record.Key, func(record store.Record) {
-		// The look at the pod was without the lock: the key may have come to be another pod's.
-		life, why := r.pods.Life(record.Attachment, record.Boot)
+	r.ifFree(record.Key, func(record store.Record) {
+		// The pod was checked without the lock: the key may belong to another pod now.
+		life, reason := r.pods.Life(record.Attachment, record.Boot)
 		if life != collect.Gone {
 			return
 		}
 		collected = true
 		r.garbage.forget(record.Key)
 		r.metrics.Collected("pod-gone")
-		log := r.logOf(record)
-		log.Info("collected: the pod is gone without a DEL", "why", why)
+		log := r.logFor(record)
+		log.Info("collected: the pod is gone without a DEL", "why", reason)
 		ctx, cancel := context.WithTimeout(ctx, undoBound)
 		defer cancel()
 		if err := r.undo(ctx, record); err != nil {
-			log.Warn("what was collected is not undone yet", "error", err)
+			log.Warn("collected attachment is not undone yet", "error", err)
 			return
 		}
 		r.removePort(ctx, record)
@@ -202,7 +203,7 @@ func (r *Reconciler) collect(ctx context.Context, record store.Record) bool {
 	return collected
 }
 
-// removePort of a pod that is gone: nobody else is going to. Where a new pod was given the same VF, the port is its own.
+// removePort removes the port of a dead pod, since nobody else will. If a new pod has the same VF, the port is its own.
 func (r *Reconciler) removePort(ctx context.Context, record store.Record) {
 	for _, other := range r.store.All() {
 		if other.HostInterface == record.HostInterface {
@@ -210,18 +211,18 @@ func (r *Reconciler) removePort(ctx context.Context, record store.Record) {
 		}
 	}
 	if err := r.openVSwitch.RemovePort(ctx, record.HostInterface, record.Netns); err != nil {
-		r.logOf(record).Warn("the port of a pod that is gone could not be removed", "port", record.HostInterface,
+		r.logFor(record).Warn("cannot remove the port of a dead pod", "port", record.HostInterface,
 			"error", err)
 	}
 }
 
-// CollectGarbage deletes the network's attachments that are not valid and whose pods are gone, and names them. A pod that
-// lives keeps its own, whatever the list says: two runtimes may share a network.
+// CollectGarbage deletes the network's attachments that are not valid and whose pods are gone, and returns their keys.
+// It keeps those of live pods whatever the list says: two runtimes may share a network.
 func (r *Reconciler) CollectGarbage(
 	ctx context.Context, network string, valid []attachment.Key,
 ) ([]attachment.Key, error) {
 	if err := r.wait(ctx); err != nil {
-		return nil, fail(Busy, "railwrightd is starting; try again", "nothing was done: %w", err)
+		return nil, fail(Busy, "railwrightd is starting; try again", "request not started: %w", err)
 	}
 	listed := map[attachment.Key]bool{}
 	for _, key := range valid {
@@ -236,7 +237,7 @@ func (r *Reconciler) CollectGarbage(
 	}
 	var mutex sync.Mutex
 	var deleted []attachment.Key
-	atOnce(candidates, func(record store.Record) {
+	forEachRecord(candidates, func(record store.Record) {
 		if r.collect(ctx, record) {
 			mutex.Lock()
 			defer mutex.Unlock()
@@ -244,7 +245,7 @@ func (r *Reconciler) CollectGarbage(
 		}
 	})
 	if ctx.Err() != nil {
-		return deleted, fail(Busy, "try again", "not all was looked at: %w", ctx.Err())
+		return deleted, fail(Busy, "try again", "garbage collection is incomplete: %w", ctx.Err())
 	}
 	return deleted, nil
 }

@@ -16,26 +16,26 @@ import (
 
 const (
 	tombstonesEvery = 10 * time.Second
-	// abandonedAfter: a plugin that was killed, or lost its power, while it wrote a tombstone does not come back to it.
+	// abandonedAfter is the age at which a partial tombstone counts as abandoned by a plugin that was killed.
 	abandonedAfter = 10 * time.Second
 )
 
-// followTombstones replays the DELs that plugins left while we were away, now and whenever another one comes.
+// followTombstones replays the DELs that plugins left while the daemon was down, now and whenever another appears.
 func (r *Reconciler) followTombstones(ctx context.Context) {
-	// Plugins make it too; a folder that is not there cannot be watched.
+	// Plugins create the folder too, but a missing folder cannot be watched.
 	if err := os.MkdirAll(r.tombstones, 0o700); err != nil {
-		r.log.Warn("the folder of tombstones cannot be made", "error", err)
+		r.log.Warn("cannot create the tombstone folder", "error", err)
 	}
 	watch.Folders(ctx, []string{r.tombstones}, tombstonesEvery, func() { r.replayAll(ctx) })
 }
 
 func (r *Reconciler) replayAll(ctx context.Context) {
 	if err := durable.RemoveAbandoned(r.tombstones, abandonedAfter); err != nil {
-		r.log.Warn("what is left of a tombstone cannot be removed", "error", err)
+		r.log.Warn("cannot remove a partial tombstone", "error", err)
 	}
 	paths, err := tombstone.List(r.tombstones)
 	if err != nil {
-		r.log.Warn("tombstones cannot be listed", "error", err)
+		r.log.Warn("cannot list tombstones", "error", err)
 		return
 	}
 	for _, path := range paths {
@@ -52,11 +52,11 @@ func (r *Reconciler) replayAll(ctx context.Context) {
 	}
 }
 
-// replayOf a key, which the caller has locked, before an ADD of it: the DEL came first.
+// replayOf replays the tombstones of a key that the caller has locked, before an ADD: the DEL came first.
 func (r *Reconciler) replayOf(ctx context.Context, key attachment.Key) {
 	paths, err := tombstone.List(r.tombstones)
 	if err != nil {
-		return // replayAll tells it
+		return // replayAll logs it
 	}
 	for _, path := range paths {
 		if stone, ok := r.readTombstone(path); ok && stone.Key == key {
@@ -65,8 +65,8 @@ func (r *Reconciler) replayOf(ctx context.Context, key attachment.Key) {
 	}
 }
 
-// replay one tombstone with its key locked. One that is older than the attachment is of another one, which had the key
-// before: a DEL that ran out of time leaves one, though it was served.
+// replay executes a tombstone with its key locked. A tombstone older than the attachment belongs to an earlier
+// attachment with the key: a DEL that timed out leaves one even if it was executed.
 func (r *Reconciler) replay(ctx context.Context, path string, stone tombstone.Tombstone) {
 	record, found := r.store.Get(stone.Key)
 	outcome := "nothing-there"
@@ -80,15 +80,15 @@ func (r *Reconciler) replay(ctx context.Context, path string, stone tombstone.To
 		}
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.log.Warn("a tombstone cannot be removed", "path", path, "error", err)
+		r.log.Warn("cannot remove a tombstone", "path", path, "error", err)
 		return
 	}
 	r.metrics.Tombstone(outcome)
-	r.log.Info("a DEL from while the daemon was away", "outcome", outcome, "network", stone.Key.Network,
+	r.log.Info("DEL from while the daemon was down", "outcome", outcome, "network", stone.Key.Network,
 		"container", stone.Key.ContainerID, "interface", stone.Key.Interface)
 }
 
-// readTombstone moves away what cannot be read, so that it is told once and not lost.
+// readTombstone moves an unreadable file away, so that it is logged once and not lost.
 func (r *Reconciler) readTombstone(path string) (tombstone.Tombstone, bool) {
 	stone, err := tombstone.Read(path)
 	if err == nil {
@@ -98,7 +98,7 @@ func (r *Reconciler) readTombstone(path string) (tombstone.Tombstone, bool) {
 		return tombstone.Tombstone{}, false
 	}
 	moved := filepath.Join(filepath.Dir(path), ".damaged-"+filepath.Base(path))
-	r.log.Error("a tombstone cannot be read and is moved away", "to", moved,
+	r.log.Error("moved an unreadable tombstone away", "to", moved,
 		"error", errors.Join(err, os.Rename(path, moved)))
 	r.metrics.Tombstone("damaged")
 	return tombstone.Tombstone{}, false

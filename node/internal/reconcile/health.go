@@ -12,99 +12,100 @@ import (
 const (
 	metricsEvery = 15 * time.Second
 	mostTroubles = 20
-	// readyBound is below the 3 s that the DaemonSet gives a probe.
+	// readyBound is below the DaemonSet's probe timeout of 3 s.
 	readyBound = 2 * time.Second
-	// stuckAfter: every loop of ours comes round in far less.
+	// stuckAfter is far above the period of each of our loops.
 	stuckAfter = 3 * verifyEvery
 )
 
-// Problems of the daemon itself, one sentence each: what is in the way of every ADD.
+// Problems returns the problems of the daemon that fail every ADD, a sentence each.
 func (r *Reconciler) Problems() []string {
-	var told []string
+	var problems []string
 	select {
 	case <-r.started:
 	default:
-		told = append(told, "railwrightd is starting: the tenant directory is being asked for the stored attachments")
+		problems = append(problems, "railwrightd is starting and claiming the addresses of stored attachments")
 	}
 	if err := r.store.Probe(); err != nil {
-		told = append(told, fmt.Sprintf("attachments cannot be stored: %v", err))
+		problems = append(problems, fmt.Sprintf("cannot store attachments: %v", err))
 	}
-	told = append(told, r.lacking()...)
-	return append(told, r.directory.Stopped()...)
+	problems = append(problems, r.missingRights()...)
+	return append(problems, r.directory.Stopped()...)
 }
 
-// Notes of single tenants, records and addresses, one sentence each: others are served all the same.
+// Notes returns problems of single tenants, records and addresses, a sentence each. They affect nothing else.
 func (r *Reconciler) Notes() []string { return r.directory.Problems() }
 
-// troubles of single attachments of a rail: no reason to refuse others.
-func (r *rail) troubles() []string {
-	var told []string
+// attachmentProblems returns problems of single attachments of the rail. They are no reason to refuse others.
+func (r *rail) attachmentProblems() []string {
+	var problems []string
 	for _, record := range r.records() {
 		if record.Leaving() {
-			told = append(told, fmt.Sprintf("%s is still being undone", record.Key))
+			problems = append(problems, fmt.Sprintf("%s is still being undone", record.Key))
 			continue
 		}
 		if err := r.reconciler.claims.refusedOf(record.Key); err != nil {
-			told = append(told, fmt.Sprintf("%s has no flows: %v", record.Key, err))
+			problems = append(problems, fmt.Sprintf("%s has no flows: %v", record.Key, err))
 		}
-		if why := r.reconciler.garbage.unseenOf(record.Key); why != "" {
-			told = append(told, fmt.Sprintf("whether the pod of %s lives cannot be told: %s", record.Key, why))
+		if reason := r.reconciler.garbage.unseenOf(record.Key); reason != "" {
+			problems = append(problems, fmt.Sprintf("state of the pod of %s is unknown: %s", record.Key, reason))
 		}
 	}
-	if more := len(told) - mostTroubles; more > 0 {
-		told = append(told[:mostTroubles], fmt.Sprintf("and %d more like these", more))
+	if more := len(problems) - mostTroubles; more > 0 {
+		problems = append(problems[:mostTroubles], fmt.Sprintf("and %d more like these", more))
 	}
-	return told
+	return problems
 }
 
-// Ready is of metrics.Health: whether an ADD could be served on every rail. What could not be looked at is not ready.
+// Ready implements metrics.Health. It returns the reasons why an ADD could fail on a rail; unknown state counts as not
+// ready.
 func (r *Reconciler) Ready() []string {
 	select {
 	case <-r.started:
 	default:
 		return []string{"railwrightd is starting"}
 	}
-	told := append(r.lacking(), r.directory.Stopped()...)
+	lacking := append(r.missingRights(), r.directory.Stopped()...)
 	if err := r.store.Probe(); err != nil {
-		told = append(told, err.Error())
+		lacking = append(lacking, err.Error())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyBound)
 	defer cancel()
-	for _, problems := range askRails(r.inOrder(), func(rail *rail) []string { return rail.unready(ctx) }) {
-		told = append(told, problems...)
+	for _, problems := range queryRails(r.configuredRails(), func(rail *rail) []string { return rail.unready(ctx) }) {
+		lacking = append(lacking, problems...)
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(lacking)
+	return lacking
 }
 
-// lacking rights of this process.
-func (r *Reconciler) lacking() []string {
+// missingRights returns the rights that this process lacks.
+func (r *Reconciler) missingRights() []string {
 	if r.rights == nil {
 		return nil
 	}
 	return r.rights()
 }
 
-// unready says what is in the way of an ADD on this rail.
+// unready returns the reasons why an ADD could fail on this rail.
 func (r *rail) unready(ctx context.Context) []string {
-	var told []string
+	var problems []string
 	problem := func(format string, values ...any) {
-		told = append(told, fmt.Sprintf("rail %s: %s", r.Name, fmt.Sprintf(format, values...)))
+		problems = append(problems, fmt.Sprintf("rail %s: %s", r.Name, fmt.Sprintf(format, values...)))
 	}
 	switch last := r.lastSeen().outcome; {
 	case last == nil:
-		problem("it was not looked at yet")
+		problem("bridge was not checked yet")
 	case last.flows != nil:
 		problem("%v", last.flows)
 	case last.announced == nil:
-		problem("what is announced cannot be looked at: %v", last.routes)
+		problem("cannot list announced routes: %v", last.routes)
 	}
 	if up, err := r.reconciler.links.Up(r.Uplink); err != nil {
 		problem("uplink %s: %v", r.Uplink, err)
 	} else if !up {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
-	if err := r.mixed(); err != nil {
+	if err := r.checkHostAddresses(); err != nil {
 		problem("%v", err)
 	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err != nil {
@@ -112,30 +113,30 @@ func (r *rail) unready(ctx context.Context) []string {
 	} else if !session.Established {
 		problem("BGP with %s is %s", session.Peer, session.State)
 	}
-	return told
+	return problems
 }
 
-// Alive is of metrics.Health: whether our own loops come round.
+// Alive implements metrics.Health. It reports loops that are stuck.
 func (r *Reconciler) Alive() []string {
-	var told []string
+	var problems []string
 	select {
 	case <-r.started:
 	default:
 		return nil
 	}
 	if since := time.Since(time.Unix(0, r.tended.Load())); r.tended.Load() != 0 && since > stuckAfter {
-		told = append(told, fmt.Sprintf("the housekeeping has not come round for %s", since.Round(time.Second)))
+		problems = append(problems, fmt.Sprintf("housekeeping has not run for %s", since.Round(time.Second)))
 	}
 	for _, rail := range r.rails {
 		if at := rail.lastSeen().at; !at.IsZero() && time.Since(at) > stuckAfter {
-			told = append(told, fmt.Sprintf("rail %s was not looked at since %s", rail.Name, at.UTC().Format(time.RFC3339)))
+			problems = append(problems, fmt.Sprintf("rail %s was not checked since %s", rail.Name, at.UTC().Format(time.RFC3339)))
 		}
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(problems)
+	return problems
 }
 
-// keepMetrics looks at what others count, until ctx ends.
+// keepMetrics updates the metrics of rails until ctx ends.
 func (r *Reconciler) keepMetrics(ctx context.Context) {
 	for {
 		r.metrics.SetRails(r.measure(ctx))
@@ -148,10 +149,10 @@ func (r *Reconciler) keepMetrics(ctx context.Context) {
 
 func (r *Reconciler) measure(ctx context.Context) map[string]metrics.Rail {
 	cached := r.cachedFlows(ctx)
-	rails, all := r.inOrder(), map[string]metrics.Rail{}
-	for i, one := range askRails(rails, func(rail *rail) metrics.Rail { return rail.measure(ctx) }) {
-		one.CachedFlows = cached[rails[i].Name]
-		all[rails[i].Name] = one
+	rails, all := r.configuredRails(), map[string]metrics.Rail{}
+	for i, measured := range queryRails(rails, func(rail *rail) metrics.Rail { return rail.measure(ctx) }) {
+		measured.CachedFlows = cached[rails[i].Name]
+		all[rails[i].Name] = measured
 	}
 	return all
 }
@@ -160,31 +161,31 @@ func (r *rail) measure(ctx context.Context) metrics.Rail {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
 	last := r.lastSeen()
-	one := metrics.Rail{FlowsWanted: last.flows, SwitchReady: last.outcome != nil && last.outcome.flows == nil}
+	measured := metrics.Rail{FlowsWanted: last.flows, SwitchReady: last.outcome != nil && last.outcome.flows == nil}
 	for _, record := range r.records() {
-		one.Attachments++
-		one.RoutesWanted += len(record.Prefixes())
+		measured.Attachments++
+		measured.RoutesWanted += len(record.Prefixes())
 	}
 	if last.outcome != nil && last.outcome.announced != nil {
-		one.RoutesAnnounced = &last.routes
+		measured.RoutesAnnounced = &last.routes
 	}
 	if counted := r.tally(ctx); counted.flows != nil {
 		installed := counted.installed()
-		one.FlowsInstalled, one.Dropped = &installed, counted.all()
+		measured.FlowsInstalled, measured.Dropped = &installed, counted.all()
 	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err == nil {
-		one.SessionEstablished = &session.Established
+		measured.SessionEstablished = &session.Established
 	}
-	return one
+	return measured
 }
 
-// cachedFlows of the datapath by rail and by where they run; nil where they cannot be looked at.
+// cachedFlows counts the datapath's flows by rail and by where they run. It returns nil if they cannot be read.
 func (r *Reconciler) cachedFlows(ctx context.Context) map[string]map[string]int {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
 	flows, err := r.openVSwitch.Datapath(ctx)
 	if err != nil {
-		r.log.Debug("the datapath's flows cannot be looked at", "error", err)
+		r.log.Debug("cannot read the datapath's flows", "error", err)
 		return nil
 	}
 	railOf := map[string]string{}

@@ -8,39 +8,39 @@ import (
 	"testing"
 )
 
-// TestWhatIsNotWellOrCannotBeLookedAtIsNotReady on either rail, and the rights of the process count for all.
-func TestWhatIsNotWellOrCannotBeLookedAtIsNotReady(t *testing.T) {
+// TestUnhealthyOrUnknownIsNotReady checks both rails and the rights of the process.
+func TestUnhealthyOrUnknownIsNotReady(t *testing.T) {
 	bench := newBench(t).start()
 	var lacking []string
 	bench.rights = func() []string { return lacking }
-	expect := func(wanted ...string) {
+	expect := func(want ...string) {
 		t.Helper()
-		told := bench.Ready()
-		if len(told) != len(wanted) {
-			t.Errorf("told %q, wanted %q", told, wanted)
+		problems := bench.Ready()
+		if len(problems) != len(want) {
+			t.Errorf("got %q, want %q", problems, want)
 			return
 		}
-		for i, part := range wanted {
-			if !strings.Contains(told[i], part) {
-				t.Errorf("%q does not tell %q", told[i], part)
+		for i, part := range want {
+			if !strings.Contains(problems[i], part) {
+				t.Errorf("got %q, want %q", problems[i], part)
 			}
 		}
 	}
 	expect()
 	lacking = []string{"the capability NET_ADMIN is missing"}
 	expect("NET_ADMIN is missing")
-	if told := bench.Problems(); !slices.Contains(told, lacking[0]) {
-		t.Errorf("STATUS does not tell it: %q", told)
+	if problems := bench.Problems(); !slices.Contains(problems, lacking[0]) {
+		t.Errorf("missing from STATUS: %q", problems)
 	}
 	lacking = nil
 	bench.directory.change(func() { bench.directory.stopped = []string{"the tenant directory cannot be reached"} })
 	expect("the tenant directory cannot be reached")
-	if told := bench.Problems(); len(told) != 1 {
-		t.Errorf("STATUS tells %q", told)
+	if problems := bench.Problems(); len(problems) != 1 {
+		t.Errorf("STATUS reports %q", problems)
 	}
 	bench.directory.change(func() { bench.directory.stopped = nil })
-	if told, notes := bench.Problems(), bench.Notes(); len(told) != 0 || len(notes) != 1 {
-		t.Errorf("one faulty tenant stops all others: %q; notes %q", told, notes)
+	if problems, notes := bench.Problems(), bench.Notes(); len(problems) != 0 || len(notes) != 1 {
+		t.Errorf("faulty tenant is a problem for all: %q; notes %q", problems, notes)
 	}
 	bench.routes.set(func() { bench.routes.away = errors.New("bgpd hangs") })
 	expect("rail rail0: BGP: bgpd hangs", "rail rail1: BGP: bgpd hangs")
@@ -50,7 +50,7 @@ func TestWhatIsNotWellOrCannotBeLookedAtIsNotReady(t *testing.T) {
 	expect("rail rail0: uplink p0: it is away", "rail rail1: uplink p1 has no carrier")
 }
 
-// downLinks are not there, or have no carrier.
+// downLinks has no p0, and no carrier on the others.
 type downLinks struct{ fakeLinks }
 
 func (downLinks) Up(name string) (bool, error) {
@@ -60,37 +60,38 @@ func (downLinks) Up(name string) (bool, error) {
 	return false, nil
 }
 
-// TestAHostWithAnAddressAmongThePodsTakesNoPod on that rail: the address would be a pod's, on this node or another.
-func TestAHostWithAnAddressAmongThePodsTakesNoPod(t *testing.T) {
+// TestHostAddressInPodPrefixesStopsADD checks that such a rail takes no pod: the address could belong to a pod here or
+// elsewhere.
+func TestHostAddressInPodPrefixesStopsADD(t *testing.T) {
 	bench := newBench(t).start()
 	live := bench.mustAttach(1, bothParts...)
-	bench.links = mixedLinks{own: []string{"10.1.0.77 (lo)"}}
-	told := "10.1.0.77 (lo) of this host lies in the pods' prefixes of rail rail0"
-	if _, err := bench.attach(wanted(2, bothParts...)); err == nil || !strings.Contains(err.Error(), told) {
+	bench.links = mixedLinks{addresses: []string{"10.1.0.77 (lo)"}}
+	problem := "host address 10.1.0.77 (lo) is in the pods' prefixes of rail rail0"
+	if _, err := bench.attach(sampleAttachment(2, bothParts...)); err == nil || !strings.Contains(err.Error(), problem) {
 		t.Errorf("%v", err)
 	}
-	if ready := bench.Ready(); len(ready) == 0 || !strings.Contains(ready[0], told) {
+	if ready := bench.Ready(); len(ready) == 0 || !strings.Contains(ready[0], problem) {
 		t.Errorf("%q", ready)
 	}
-	if problems := bench.Rails(t.Context(), "rail0")[0].Problems; len(problems) != 1 || !strings.Contains(problems[0], told) {
+	if problems := bench.Rails(t.Context(), "rail0")[0].Problems; len(problems) != 1 || !strings.Contains(problems[0], problem) {
 		t.Errorf("%q", problems)
 	}
 	if bench.sw.flowsOf(live.Number) == 0 {
-		t.Error("who lived there before has lost its flows")
+		t.Error("existing pod lost its flows")
 	}
-	bench.links = mixedLinks{err: errors.New("the kernel does not answer")}
-	if _, err := bench.attach(wanted(2, bothParts...)); err == nil || !strings.Contains(err.Error(), "the kernel does not answer") {
+	bench.links = mixedLinks{err: errors.New("kernel does not reply")}
+	if _, err := bench.attach(sampleAttachment(2, bothParts...)); err == nil || !strings.Contains(err.Error(), "kernel does not reply") {
 		t.Errorf("%v", err)
 	}
 	bench.links = fakeLinks{}
 	bench.mustAttach(2, bothParts...)
 }
 
-// mixedLinks have addresses in each prefix.
+// mixedLinks has host addresses in each prefix.
 type mixedLinks struct {
 	fakeLinks
-	own []string
-	err error
+	addresses []string
+	err       error
 }
 
-func (m mixedLinks) Within([]netip.Prefix) ([]string, error) { return m.own, m.err }
+func (m mixedLinks) Within([]netip.Prefix) ([]string, error) { return m.addresses, m.err }

@@ -7,7 +7,7 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// keyLocks let one request at a time work on a key.
+// keyLocks allows one request at a time for each key.
 type keyLocks struct {
 	mutex sync.Mutex
 	held  map[attachment.Key]*keyLock
@@ -15,7 +15,7 @@ type keyLocks struct {
 
 type keyLock struct {
 	free chan struct{}
-	// users hold it or wait for it.
+	// users counts the holder and those waiting.
 	users int
 }
 
@@ -31,7 +31,7 @@ func (k *keyLocks) lock(ctx context.Context, key attachment.Key) (unlock func(),
 	}
 }
 
-// try takes the key if nobody has it.
+// try takes the key if it is free.
 func (k *keyLocks) try(key attachment.Key) (unlock func(), taken bool) {
 	lock := k.enter(key)
 	select {

@@ -19,92 +19,92 @@ import (
 	"railwright/node/internal/tombstone"
 )
 
-func TestARestartTakesNothingFromPodsThatLive(t *testing.T) {
+func TestRestartKeepsLivePodsUnchanged(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
 	bench.stop()
 	before := len(bench.diary.all())
 	bench.start()
-	bench.eventually("the claims are compared", func() bool { return slices.Contains(bench.diary.all()[before:], "retain 1") })
+	bench.eventually("claims are compared", func() bool { return slices.Contains(bench.diary.all()[before:], "retain 1") })
 	for _, line := range bench.diary.all()[before:] {
 		if strings.HasPrefix(line, "flows") || strings.HasPrefix(line, "route") || strings.HasPrefix(line, "release") {
 			t.Errorf("after the restart: %s", line)
 		}
 	}
 	if bench.sw.flowsOf(record.Number) == 0 {
-		t.Error("the flows are gone")
+		t.Error("flows are gone")
 	}
 }
 
-func TestWhatAnotherNodeHoldsGetsNoFlowsAfterARestart(t *testing.T) {
+func TestAddressOfAnotherNodeGetsNoFlowsAfterRestart(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
 	bench.stop()
 	bench.directory.change(func() { bench.directory.refuse = tenants.ErrTaken })
 	bench.start()
 	bench.eventually("the flows are gone", func() bool { return bench.sw.flowsOf(record.Number) == 0 })
-	if told := bench.rails["rail0"].troubles(); len(told) != 1 || !strings.Contains(told[0], "rail0/c1/net1 has no flows") {
-		t.Error(told)
+	if troubles := bench.rails["rail0"].attachmentProblems(); len(troubles) != 1 || !strings.Contains(troubles[0], "rail0/c1/net1 has no flows") {
+		t.Error(troubles)
 	}
-	if told := bench.Problems(); len(told) != 0 {
-		t.Errorf("others can be served all the same: %v", told)
+	if problems := bench.Problems(); len(problems) != 0 {
+		t.Errorf("problem of one attachment affects all: %v", problems)
 	}
 	bench.directory.change(func() { bench.directory.refuse = nil })
 	bench.eventually("the flows are back", func() bool { return bench.sw.flowsOf(record.Number) > 0 })
-	if told := bench.Rails(context.Background(), "")[0].Problems; len(told) != 0 {
-		t.Error(told)
+	if problems := bench.Rails(context.Background(), "")[0].Problems; len(problems) != 0 {
+		t.Error(problems)
 	}
 }
 
-func TestFlowsThatWereLostAreProgrammedAnew(t *testing.T) {
+func TestLostFlowsAndRoutesAreRestored(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
 	bench.sw.set(func() { bench.sw.flows["br0"] = map[plan.Key]plan.Flow{} })
-	bench.sw.events <- openvswitch.Event{Bridge: "br0", FlowsLost: true, Why: "vswitchd came anew"}
+	bench.sw.events <- openvswitch.Event{Bridge: "br0", FlowsLost: true, Reason: "vswitchd restarted"}
 	bench.eventually("the flows are back", func() bool { return bench.sw.flowsOf(record.Number) > 0 })
 	bench.routes.set(func() { bench.routes.tables["rail0"] = prefixes{} })
-	bench.routes.events <- announce.Event{Why: "somebody deleted a route"}
+	bench.routes.events <- announce.Event{Reason: "another program deleted a route"}
 	bench.eventually("the route is back", func() bool {
 		bench.routes.mutex.Lock()
 		defer bench.routes.mutex.Unlock()
-		return bench.routes.tables["rail0"].has(record.Prefixes())
+		return bench.routes.tables["rail0"].hasAll(record.Prefixes())
 	})
 }
 
-func TestADELWhileTheSwitchIsAwayIsFinishedLater(t *testing.T) {
+func TestDELWhileSwitchIsDownFinishesLater(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
 	bench.sw.set(func() { bench.sw.away = errors.New("ovs-vswitchd is away") })
 	bench.mustDetach(1, bothParts...)
 	if bench.routes.tables["rail0"].hasAny(hostPrefixes(record)) {
-		t.Error("the route needs no switch to be withdrawn")
+		t.Error("route was not withdrawn while the switch is down")
 	}
 	if bench.diary.count("release 10.1.0.1") != 0 {
-		t.Error("the address was given up though the flows may be there")
+		t.Error("address was released while its flows may remain")
 	}
-	next := wanted(2, bothParts...)
+	next := sampleAttachment(2, bothParts...)
 	next.Addresses = record.Addresses
 	if _, err := bench.attach(next); err == nil {
-		t.Error("the address was given to another pod")
+		t.Error("address was assigned to another pod")
 	}
 	bench.pods.set(record.Netns, collect.Gone)
-	bench.restart2(func() { bench.sw.away = nil })
-	bench.eventually("it is undone", func() bool { return bench.nothingLeft(record) })
-	bench.eventually("its port is gone", func() bool { return bench.diary.count("port -veth1 /run/netns/n1") == 1 })
+	bench.restartDuringOutage(func() { bench.sw.away = nil })
+	bench.eventually("attachment is undone", func() bool { return bench.nothingLeft(record) })
+	bench.eventually("port is removed", func() bool { return bench.diary.count("port -veth1 /run/netns/n1") == 1 })
 	if bench.diary.count("flows +1") != 1 {
-		t.Error("what leaves was programmed again")
+		t.Error("leaving attachment was programmed again")
 	}
 }
 
-// restart2 restarts while what is away is still away, then lets it come back.
-func (bn *bench) restart2(back func()) {
+// restartDuringOutage restarts during an outage that ends shortly afterwards.
+func (bn *bench) restartDuringOutage(back func()) {
 	bn.t.Helper()
 	bn.stop()
 	time.AfterFunc(300*time.Millisecond, func() { bn.sw.set(back) })
 	bn.start()
 }
 
-func TestGarbageIsCollectedAndWhatLivesIsNot(t *testing.T) {
+func TestOnlyDeadPodsAreCollected(t *testing.T) {
 	bench := newBench(t).start()
 	bench.garbage.grace = 300 * time.Millisecond
 	lives, veth, vf, unseen := bench.mustAttach(1, bothParts...), bench.mustAttach(2, bothParts...), bench.mustAttach(3, bothParts...), bench.mustAttach(4, bothParts...)
@@ -112,9 +112,9 @@ func TestGarbageIsCollectedAndWhatLivesIsNot(t *testing.T) {
 	bench.pods.set(vf.Netns, collect.Gone)
 	bench.pods.set(unseen.Netns, collect.Unknown)
 	bench.sw.set(func() { delete(bench.sw.ports, "veth2") })
-	bench.sw.events <- openvswitch.Event{Bridge: "br0", Why: "port gone"}
+	bench.sw.events <- openvswitch.Event{Bridge: "br0", Reason: "port gone"}
 	bench.eventually("both are gone", func() bool { return bench.nothingLeft(veth) && bench.nothingLeft(vf) })
-	bench.eventually("the ports too", func() bool {
+	bench.eventually("ports are removed", func() bool {
 		return bench.diary.count("port -veth2 /run/netns/n2") == 1 && bench.diary.count("port -veth3 /run/netns/n3") == 1
 	})
 	for _, record := range []attachment.Key{lives.Key, unseen.Key} {
@@ -122,16 +122,16 @@ func TestGarbageIsCollectedAndWhatLivesIsNot(t *testing.T) {
 			t.Errorf("%s was collected", record)
 		}
 	}
-	bench.eventually("it is told", func() bool {
-		told := bench.rails["rail0"].troubles()
-		return len(told) == 1 && strings.Contains(told[0], "rail0/c4/net1")
+	bench.eventually("unknown pod is reported", func() bool {
+		troubles := bench.rails["rail0"].attachmentProblems()
+		return len(troubles) == 1 && strings.Contains(troubles[0], "rail0/c4/net1")
 	})
 }
 
-func TestTheGraceIsKeptWhileThePortIsThere(t *testing.T) {
+func TestGraceAppliesWhileThePortExists(t *testing.T) {
 	now := time.Now()
 	garbage := garbage{grace: defaultGrace}
-	key := wanted(1).Key
+	key := sampleAttachment(1).Key
 	for _, step := range []struct {
 		after    time.Duration
 		portGone bool
@@ -143,11 +143,11 @@ func TestTheGraceIsKeptWhileThePortIsThere(t *testing.T) {
 	}
 	garbage.forget(key)
 	if garbage.due(key, false, now.Add(time.Minute)) {
-		t.Error("a pod that was seen again has its grace anew")
+		t.Error("grace did not restart for a pod that was seen again")
 	}
 }
 
-func TestNothingOutlivesAStartOfTheMachine(t *testing.T) {
+func TestNoAttachmentOutlivesAReboot(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
 	bench.stop()
@@ -155,19 +155,19 @@ func TestNothingOutlivesAStartOfTheMachine(t *testing.T) {
 	bench.routes.set(func() { bench.routes.tables["rail0"] = prefixes{} })
 	bench.pods.boot = "boot-2"
 	bench.start()
-	bench.eventually("it is gone", func() bool { return bench.nothingLeft(record) })
+	bench.eventually("attachment is gone", func() bool { return bench.nothingLeft(record) })
 	if bench.diary.count("flows +1") != 1 || bench.diary.count("route +10.1.0.1/32") != 1 {
-		t.Error("it was programmed again", bench.diary.all())
+		t.Error("attachment was programmed again", bench.diary.all())
 	}
 }
 
-func TestCollectGarbageSparesWhatIsListedLivesOrIsOfAnotherNetwork(t *testing.T) {
+func TestCollectGarbageKeepsListedLiveAndForeign(t *testing.T) {
 	bench := newBench(t).start()
 	bench.garbage.grace = time.Hour
 	for i := range 4 {
 		bench.mustAttach(i, bothParts...)
 	}
-	other := wanted(5, bothParts...)
+	other := sampleAttachment(5, bothParts...)
 	other.Key.Network = "rail9"
 	if _, err := bench.attach(other); err != nil {
 		t.Fatal(err)
@@ -175,8 +175,8 @@ func TestCollectGarbageSparesWhatIsListedLivesOrIsOfAnotherNetwork(t *testing.T)
 	for _, gone := range []string{"/run/netns/n1", "/run/netns/n2", "/run/netns/n5"} {
 		bench.pods.set(gone, collect.Gone)
 	}
-	deleted, err := bench.CollectGarbage(context.Background(), "rail0", []attachment.Key{wanted(1).Key})
-	if err != nil || len(deleted) != 1 || deleted[0] != wanted(2).Key {
+	deleted, err := bench.CollectGarbage(context.Background(), "rail0", []attachment.Key{sampleAttachment(1).Key})
+	if err != nil || len(deleted) != 1 || deleted[0] != sampleAttachment(2).Key {
 		t.Errorf("deleted %v, %v", deleted, err)
 	}
 	if len(bench.store.All()) != 4 {
@@ -197,7 +197,7 @@ func TestTombstonesAreReplayedOnce(t *testing.T) {
 	bury(tombstone.Tombstone{Key: whole.Key, Parts: bothParts, Written: time.Now()})
 	bury(tombstone.Tombstone{Key: part.Key, Parts: []attachment.Part{attachment.Routes}, Written: time.Now()})
 	bury(tombstone.Tombstone{Key: late.Key, Parts: bothParts, Written: late.Added.Add(-time.Second)})
-	bury(tombstone.Tombstone{Key: wanted(9).Key, Parts: bothParts, Written: time.Now()})
+	bury(tombstone.Tombstone{Key: sampleAttachment(9).Key, Parts: bothParts, Written: time.Now()})
 	if err := os.WriteFile(bench.stones+"/broken.json", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -206,21 +206,21 @@ func TestTombstonesAreReplayedOnce(t *testing.T) {
 		paths, err := tombstone.List(bench.stones)
 		return err == nil && len(paths) == 0
 	}
-	bench.eventually("all are replayed", func() bool { return empty() && bench.nothingLeft(whole) })
+	bench.eventually("all tombstones replayed", func() bool { return empty() && bench.nothingLeft(whole) })
 	if record, _ := bench.store.Get(part.Key); !slices.Equal(record.Part, []attachment.Part{attachment.Flows}) {
 		t.Errorf("parts %v", record.Part)
 	}
 	if record, found := bench.store.Get(late.Key); !found || len(record.Part) != 2 {
-		t.Error("a tombstone from before the ADD was replayed on it")
+		t.Error("tombstone older than the ADD was replayed")
 	}
 	if kept, err := os.ReadFile(bench.stones + "/.damaged-broken.json"); err != nil || string(kept) != "{" {
-		t.Error("the broken one was not kept", err)
+		t.Error("damaged tombstone was not kept", err)
 	}
 	bury(tombstone.Tombstone{Key: late.Key, Parts: bothParts, Written: time.Now()})
-	bench.eventually("one that comes while we run is replayed", func() bool { return empty() && bench.nothingLeft(late) })
+	bench.eventually("new tombstone replayed", func() bool { return empty() && bench.nothingLeft(late) })
 }
 
-func TestADELOfAFullDiskIsDone(t *testing.T) {
+func TestDELWorksOnAFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}
@@ -234,10 +234,10 @@ func TestADELOfAFullDiskIsDone(t *testing.T) {
 	if err := os.WriteFile(bench.folder+"/damaged/filler", make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
-	_, err := bench.attach(wanted(2, bothParts...))
+	_, err := bench.attach(sampleAttachment(2, bothParts...))
 	expectKind(t, err, NotStored)
-	if told := bench.Ready(); len(told) != 1 || !strings.Contains(told[0], "no space left") {
-		t.Error(told)
+	if problems := bench.Ready(); len(problems) != 1 || !strings.Contains(problems[0], "no space left") {
+		t.Error(problems)
 	}
 	bench.mustDetach(1, bothParts...)
 	if !bench.nothingLeft(record) {

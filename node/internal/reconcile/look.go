@@ -18,65 +18,66 @@ import (
 
 const (
 	lookBound = 3 * time.Second
-	// advertisedBound: a CHECK does not wait for a leaf as an ADD does.
+	// advertisedBound is short, because a CHECK does not wait for a leaf as an ADD does.
 	advertisedBound = time.Second
 	mostDifferences = 20
 )
 
-// Check compares the parts of an attachment with what is there, changing nothing. Empty: no difference.
+// Check compares the parts of an attachment with the actual state and returns the differences. It changes nothing.
 func (r *Reconciler) Check(ctx context.Context, key attachment.Key, parts []attachment.Part) ([]string, error) {
 	if err := r.wait(ctx); err != nil {
-		return nil, fail(Busy, "railwrightd is starting; try again", "nothing was looked at: %w", err)
+		return nil, fail(Busy, "railwrightd is starting; try again", "request not started: %w", err)
 	}
 	unlock, err := r.locks.lock(ctx, key)
 	if err != nil {
-		return nil, fail(Busy, "try again", "the attachment is still being worked on: %w", err)
+		return nil, fail(Busy, "try again", "attachment is in use by another request: %w", err)
 	}
 	defer unlock()
 	record, found := r.store.Get(key)
 	if !found || record.Leaving() {
-		return []string{fmt.Sprintf("nothing is attached as %s", key)}, nil
+		return []string{fmt.Sprintf("no attachment %s", key)}, nil
 	}
-	var told []string
+	var problems []string
 	for _, part := range parts {
 		if !record.Has(part) {
-			told = append(told, fmt.Sprintf("%s were not asked for", part))
+			problems = append(problems, fmt.Sprintf("%s were not requested", part))
 		}
 	}
-	if life, why := r.pods.Life(record.Attachment, record.Boot); life != collect.Alive {
-		told = append(told, "the pod cannot be seen: "+why)
+	if life, reason := r.pods.Life(record.Attachment, record.Boot); life != collect.Alive {
+		problems = append(problems, "pod is not visible: "+reason)
 	}
 	rail := r.rails[record.Rail]
 	if rail == nil {
-		return append(told, fmt.Sprintf("rail %s is not configured any more", record.Rail)), nil
+		return append(problems, fmt.Sprintf("rail %s is no longer configured", record.Rail)), nil
 	}
 	if slices.Contains(parts, attachment.Flows) && record.Has(attachment.Flows) {
 		different, err := rail.flowDifferences(ctx, record)
 		if err != nil {
 			return nil, err
 		}
-		told = append(told, different...)
+		problems = append(problems, different...)
 	}
 	if slices.Contains(parts, attachment.Routes) && record.Has(attachment.Routes) {
-		told = append(told, rail.routeDifferences(ctx, record)...)
+		problems = append(problems, rail.routeDifferences(ctx, record)...)
 	}
-	return told[:min(len(told), mostDifferences)], nil
+	return problems[:min(len(problems), mostDifferences)], nil
 }
 
-// flowDifferences of the whole bridge: what it lacks for others, as who belongs to which tenant, this pod lacks too.
+// flowDifferences compares the whole bridge: flows that are missing for others, such as memberships of tenants, affect
+// this pod too.
 func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	var told []string
+	var problems []string
 	var failure error
 	err := r.between(ctx, func(ctx context.Context) {
 		result := newOutcome()
 		planned, err := r.plan(ctx, r.records(), result)
 		if err == nil {
-			told, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, planned.flows)
+			problems, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, planned.flows)
 		}
-		if why := result.left[record.Key]; why != "" {
-			told = append([]string{fmt.Sprintf("%s has no flows: %s", record.HostInterface, why)}, told...)
+		if reason := result.unserved[record.Key]; reason != "" {
+			problems = append([]string{fmt.Sprintf("%s has no flows: %s", record.HostInterface, reason)}, problems...)
 		}
 		failure = err
 	})
@@ -84,12 +85,12 @@ func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]stri
 		err = failure
 	}
 	if err != nil {
-		return nil, fail(SwitchAway, "look at ovs-vswitchd and the rail's bridge", "the flows cannot be looked at: %w", err)
+		return nil, fail(SwitchUnavailable, "check ovs-vswitchd and the rail's bridge", "compare flows: %w", err)
 	}
 	if !r.reconciler.claims.holds(record.Key) {
-		told = append(told, "the addresses are not this attachment's in the tenant directory")
+		problems = append(problems, "the tenant directory does not list the addresses as this attachment's")
 	}
-	return told, nil
+	return problems, nil
 }
 
 func (r *rail) routeDifferences(ctx context.Context, record store.Record) []string {
@@ -97,72 +98,72 @@ func (r *rail) routeDifferences(ctx context.Context, record store.Record) []stri
 	defer cancel()
 	listed, err := r.reconciler.announcer.List(listCtx, r.Rail)
 	if err != nil {
-		return []string{fmt.Sprintf("the routes cannot be looked at: %v", err)}
+		return []string{fmt.Sprintf("list routes: %v", err)}
 	}
-	if !prefixesOf(listed).has(record.Prefixes()) {
-		return []string{fmt.Sprintf("not all of %v is announced", record.Prefixes())}
+	if !prefixesOf(listed).hasAll(record.Prefixes()) {
+		return []string{fmt.Sprintf("not all of %v are announced", record.Prefixes())}
 	}
 	if err := r.advertised(ctx, record.Prefixes()); err != nil {
-		return []string{fmt.Sprintf("the rail's leaf does not have all of %v: %v", record.Prefixes(), err)}
+		return []string{fmt.Sprintf("not all of %v were sent to the rail's leaf: %v", record.Prefixes(), err)}
 	}
 	return nil
 }
 
-func (r *rail) advertised(ctx context.Context, wanted []netip.Prefix) error {
+func (r *rail) advertised(ctx context.Context, want []netip.Prefix) error {
 	ctx, cancel := context.WithTimeout(ctx, advertisedBound)
 	defer cancel()
-	return r.reconciler.announcer.WaitAdvertised(ctx, r.Rail, wanted)
+	return r.reconciler.announcer.WaitAdvertised(ctx, r.Rail, want)
 }
 
-// Seen is an attachment with what was seen of it.
-type Seen struct {
+// Observed is an attachment with its observed state.
+type Observed struct {
 	attachment.Attachment
 	FlowsWanted, FlowsInstalled int
-	// Advertised to the rail's leaf; false also where that could not be told.
+	// Advertised reports whether the leaf was sent the routes. It is false if that is unknown.
 	Advertised bool
-	// OpenTenants are those beside its own that it may talk to.
+	// OpenTenants are the other tenants that it may communicate with.
 	OpenTenants []string
-	// GatewayMAC is zero where it is not known.
+	// GatewayMAC is zero if unknown.
 	GatewayMAC attachment.MAC
-	// Dropped packets of this attachment alone.
+	// Dropped counts dropped packets of this attachment only.
 	Dropped map[plan.Reason]uint64
-	// Counted says whether the bridge could be asked: FlowsInstalled and Dropped say nothing otherwise.
+	// Counted reports whether the bridge could be read. If not, FlowsInstalled and Dropped are meaningless.
 	Counted bool
 }
 
-// List all attachments.
-func (r *Reconciler) List(ctx context.Context) []Seen {
+// List returns all attachments.
+func (r *Reconciler) List(ctx context.Context) []Observed {
 	records := r.store.All()
 	rails, tallies := slices.Collect(maps.Values(r.rails)), map[string]tally{}
-	for i, counted := range askRails(rails, func(rail *rail) tally { return rail.tally(ctx) }) {
+	for i, counted := range queryRails(rails, func(rail *rail) tally { return rail.tally(ctx) }) {
 		tallies[rails[i].Name] = counted
 	}
 	tenants, _, _ := r.directory.View(r.localTenants())
-	all := make([]Seen, len(records))
-	index := map[attachment.Key]*Seen{}
+	all := make([]Observed, len(records))
+	index := map[attachment.Key]*Observed{}
 	for i, record := range records {
 		counted := tallies[record.Rail]
-		all[i] = Seen{
+		all[i] = Observed{
 			Attachment: record.Attachment, FlowsInstalled: counted.flows[record.Number],
-			Dropped: counted.dropped[record.Number], OpenTenants: openTo(record.Tenant, tenants.Pairs),
+			Dropped: counted.dropped[record.Number], OpenTenants: peersOf(record.Tenant, tenants.Pairs),
 			Counted: counted.flows != nil,
 		}
 		index[record.Key] = &all[i]
 	}
-	atOnce(records, func(record store.Record) {
-		rail, one := r.rails[record.Rail], index[record.Key]
+	forEachRecord(records, func(record store.Record) {
+		rail, observed := r.rails[record.Rail], index[record.Key]
 		if rail == nil {
 			return
 		}
 		last := rail.lastSeen()
-		one.FlowsWanted, one.GatewayMAC = last.byNumber[record.Number], last.bridgeMAC
-		one.Advertised = record.Has(attachment.Routes) && rail.advertised(ctx, record.Prefixes()) == nil
+		observed.FlowsWanted, observed.GatewayMAC = last.byNumber[record.Number], last.bridgeMAC
+		observed.Advertised = record.Has(attachment.Routes) && rail.advertised(ctx, record.Prefixes()) == nil
 	})
 	return all
 }
 
-// inOrder gives the rails in the order of the configuration; not those that it has no more.
-func (r *Reconciler) inOrder() []*rail {
+// configuredRails returns the configured rails in the order of the configuration.
+func (r *Reconciler) configuredRails() []*rail {
 	rails := make([]*rail, 0, len(r.rails))
 	for _, configured := range r.config.Rails {
 		rails = append(rails, r.rails[configured.Name])
@@ -170,8 +171,9 @@ func (r *Reconciler) inOrder() []*rail {
 	return rails
 }
 
-// askRails looks at all rails at once, since each may take its whole bound. The answers are in the order of the rails.
-func askRails[Answer any](rails []*rail, look func(*rail) Answer) []Answer {
+// queryRails calls look for all rails concurrently, since each may take its whole deadline, and returns the results in
+// order.
+func queryRails[Answer any](rails []*rail, look func(*rail) Answer) []Answer {
 	answers := make([]Answer, len(rails))
 	var group sync.WaitGroup
 	for i, rail := range rails {
@@ -181,8 +183,8 @@ func askRails[Answer any](rails []*rail, look func(*rail) Answer) []Answer {
 	return answers
 }
 
-// openTo lists the tenants that pairs open to this one.
-func openTo(tenant string, pairs [][2]string) []string {
+// peersOf returns the tenants that are peered with the tenant.
+func peersOf(tenant string, pairs [][2]string) []string {
 	var open []string
 	for _, pair := range pairs {
 		switch tenant {
@@ -195,8 +197,8 @@ func openTo(tenant string, pairs [][2]string) []string {
 	return open
 }
 
-// tally of what a rail's bridge has of ours, by the attachment's number; number 0 is what all share. Its maps are nil
-// where the bridge could not be asked.
+// tally counts our flows and drops on a bridge by attachment number. Number 0 is shared by all. The maps are nil if the
+// bridge could not be read.
 type tally struct {
 	flows   map[uint16]int
 	dropped map[uint16]map[plan.Reason]uint64
@@ -210,23 +212,23 @@ func (r *rail) tally(ctx context.Context) tally {
 		return tally{}
 	}
 	counted := tally{map[uint16]int{}, map[uint16]map[plan.Reason]uint64{}}
-	for cookie, of := range counters {
+	for cookie, count := range counters {
 		number, reason, ours := plan.ParseCookie(cookie)
 		if !ours {
 			continue
 		}
-		counted.flows[number] += int(of.Flows)
+		counted.flows[number] += int(count.Flows)
 		if reason.Drops() {
 			if counted.dropped[number] == nil {
 				counted.dropped[number] = map[plan.Reason]uint64{}
 			}
-			counted.dropped[number][reason] += of.Packets
+			counted.dropped[number][reason] += count.Packets
 		}
 	}
 	return counted
 }
 
-// installed flows, all of them.
+// installed returns the number of all flows.
 func (t tally) installed() int {
 	sum := 0
 	for _, flows := range t.flows {
@@ -235,42 +237,43 @@ func (t tally) installed() int {
 	return sum
 }
 
-// all that was dropped, whoever sent it.
+// all sums the drops of all attachments.
 func (t tally) all() map[plan.Reason]uint64 {
 	sum := map[plan.Reason]uint64{}
-	for _, of := range t.dropped {
-		for reason, packets := range of {
+	for _, counts := range t.dropped {
+		for reason, packets := range counts {
 			sum[reason] += packets
 		}
 	}
 	return sum
 }
 
-// RailState is what STATUS says of one rail.
+// RailState is the state of a rail for STATUS.
 type RailState struct {
 	Name                                      string
 	SwitchReady, UplinkUp, SessionEstablished bool
 	Problems                                  []string
-	// Dropped packets of the whole rail; empty where the switch does not tell.
+	// Dropped counts dropped packets of the whole rail. It is empty if unknown.
 	Dropped map[plan.Reason]uint64
-	// Prefixes that the addresses of all its pods are in.
+	// Prefixes contain the addresses of all pods of the rail.
 	Prefixes []netip.Prefix
 }
 
-// Rails that the network is on, as far as its attachments show; all of them otherwise. Sorted by name.
+// Rails returns the state of the rails that the network's attachments use, or of all rails if it has none, sorted by
+// name.
 func (r *Reconciler) Rails(ctx context.Context, network string) []RailState {
-	wanted := map[string]bool{}
+	want := map[string]bool{}
 	for _, record := range r.store.All() {
 		if network != "" && record.Key.Network == network {
-			wanted[record.Rail] = true
+			want[record.Rail] = true
 		}
 	}
-	rails := r.inOrder()
-	if len(wanted) > 0 {
-		rails = slices.DeleteFunc(rails, func(rail *rail) bool { return !wanted[rail.Name] })
+	rails := r.configuredRails()
+	if len(want) > 0 {
+		rails = slices.DeleteFunc(rails, func(rail *rail) bool { return !want[rail.Name] })
 	}
-	states := askRails(rails, func(rail *rail) RailState { return rail.state(ctx) })
-	slices.SortFunc(states, func(one, other RailState) int { return strings.Compare(one.Name, other.Name) })
+	states := queryRails(rails, func(rail *rail) RailState { return rail.state(ctx) })
+	slices.SortFunc(states, func(a, other RailState) int { return strings.Compare(a.Name, other.Name) })
 	return states
 }
 
@@ -287,13 +290,13 @@ func (r *rail) state(ctx context.Context) RailState {
 	case err != nil:
 		problem("Open vSwitch: %v", err)
 	case last == nil:
-		problem("Open vSwitch: the bridge %s was not looked at yet", r.Bridge)
+		problem("Open vSwitch: bridge %s was not checked yet", r.Bridge)
 	case last.flows != nil:
 		problem("Open vSwitch: %v", last.flows)
 	default:
 		state.SwitchReady = true
 		if facts.LeafMAC == (attachment.MAC{}) {
-			problem("the leaf's MAC address is not known, nothing can leave the node by %s: %s", r.Uplink, facts.LeafProblem)
+			problem("MAC address of the leaf is unknown, so nothing leaves the node by %s: %s", r.Uplink, facts.LeafProblem)
 		}
 	}
 	state.UplinkUp, err = r.reconciler.links.Up(r.Uplink)
@@ -302,7 +305,7 @@ func (r *rail) state(ctx context.Context) RailState {
 	} else if !state.UplinkUp {
 		problem("uplink %s has no carrier", r.Uplink)
 	}
-	if err := r.mixed(); err != nil {
+	if err := r.checkHostAddresses(); err != nil {
 		problem("%v", err)
 	}
 	session, err := r.reconciler.announcer.Session(ctx, r.Rail)
@@ -315,8 +318,8 @@ func (r *rail) state(ctx context.Context) RailState {
 	if last != nil && last.routes != nil {
 		problem("routes: %v", last.routes)
 	}
-	// What is wrong with the switch is told above.
+	// Errors of the switch are already in Problems.
 	state.Dropped = r.tally(ctx).all()
-	state.Problems = append(state.Problems, r.troubles()...)
+	state.Problems = append(state.Problems, r.attachmentProblems()...)
 	return state
 }

@@ -15,24 +15,24 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-func TestACheckTellsEveryDifference(t *testing.T) {
+func TestCheckReportsEveryDifference(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
-	expect := func(told ...string) {
+	expect := func(differences ...string) {
 		t.Helper()
 		found, err := bench.Check(context.Background(), record.Key, bothParts)
-		if err != nil || len(found) < len(told) || len(told) == 0 && len(found) > 0 {
-			t.Fatalf("found %q, %v; want %q", found, err, told)
+		if err != nil || len(found) < len(differences) || len(differences) == 0 && len(found) > 0 {
+			t.Fatalf("got %q, %v; want %q", found, err, differences)
 		}
-		for _, part := range told {
+		for _, part := range differences {
 			if !strings.Contains(strings.Join(found, "\n"), part) {
-				t.Errorf("%q is not told in %q", part, found)
+				t.Errorf("%q is missing from %q", part, found)
 			}
 		}
 	}
 	expect()
 	bench.pods.set(record.Netns, collect.Unknown)
-	expect("the pod cannot be seen")
+	expect("pod is not visible")
 	bench.pods.set(record.Netns, collect.Alive)
 	bench.sw.set(func() {
 		for key, flow := range bench.sw.flows["br0"] {
@@ -43,33 +43,33 @@ func TestACheckTellsEveryDifference(t *testing.T) {
 	})
 	expect("in_port=101")
 	bench.routes.set(func() { bench.routes.tables["rail0"] = prefixes{} })
-	expect("not all of [10.1.0.1/32] is announced")
+	expect("not all of [10.1.0.1/32] are announced")
 	if bench.sw.flowsOf(record.Number) != 0 {
-		t.Error("a CHECK changed something")
+		t.Error("CHECK changed something")
 	}
 	bench.sw.set(func() { bench.sw.away = errors.New("away") })
 	_, err := bench.Check(context.Background(), record.Key, bothParts)
-	expectKind(t, err, SwitchAway)
-	if found, err := bench.Check(context.Background(), wanted(9).Key, bothParts); err != nil || len(found) != 1 {
+	expectKind(t, err, SwitchUnavailable)
+	if found, err := bench.Check(context.Background(), sampleAttachment(9).Key, bothParts); err != nil || len(found) != 1 {
 		t.Errorf("%q %v", found, err)
 	}
 }
 
-func TestStatusAndListTellWhatIsThere(t *testing.T) {
+func TestStatusAndListReportTheActualState(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
 	listed := bench.List(context.Background())
 	if len(listed) != 1 || !listed[0].Advertised || listed[0].FlowsWanted == 0 || listed[0].FlowsWanted != listed[0].FlowsInstalled {
 		t.Errorf("%+v", listed)
 	}
-	if _, told := listed[0].Dropped[plan.DropSpoofed]; !told || !listed[0].Counted || listed[0].GatewayMAC == (attachment.MAC{}) {
-		t.Errorf("what was dropped, or the gateway, is not told: %+v", listed[0])
+	if _, counted := listed[0].Dropped[plan.DropSpoofed]; !counted || !listed[0].Counted || listed[0].GatewayMAC == (attachment.MAC{}) {
+		t.Errorf("drops or gateway are missing: %+v", listed[0])
 	}
 	if states := bench.Rails(context.Background(), ""); len(states) != 2 || !states[0].SwitchReady || !states[1].UplinkUp {
 		t.Errorf("%+v", states)
 	}
 	if states := bench.Rails(context.Background(), record.Key.Network); len(states) != 1 || states[0].Name != "rail0" {
-		t.Errorf("the network is on rail0: %+v", states)
+		t.Errorf("want rail0 only: %+v", states)
 	}
 	bench.routes.set(func() { bench.routes.away = errors.New("bgpd is away") })
 	state := bench.Rails(context.Background(), "rail0")[0]
@@ -86,7 +86,7 @@ func TestStatusAndListTellWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestAllRailsAreAskedAtOnce(t *testing.T) {
+func TestRailsAreQueriedConcurrently(t *testing.T) {
 	bench := newBench(t).start()
 	bench.mustAttach(1, bothParts...)
 	for name, ask := range map[string]func(context.Context){
@@ -108,21 +108,21 @@ func TestAllRailsAreAskedAtOnce(t *testing.T) {
 		})
 		ask(t.Context())
 		if first, second := <-met, <-met; !first || !second {
-			t.Errorf("%s: one rail was asked after the other", name)
+			t.Errorf("%s: rails were queried sequentially", name)
 		}
 	}
 }
 
-func TestAPairOpensEachTenantToTheOther(t *testing.T) {
+func TestPairOpensBothTenants(t *testing.T) {
 	pairs := [][2]string{{"a", "b"}, {"c", "a"}, {"b", "c"}}
-	for tenant, wanted := range map[string][]string{"a": {"b", "c"}, "b": {"a", "c"}, "d": nil} {
-		if open := openTo(tenant, pairs); !slices.Equal(open, wanted) {
-			t.Errorf("%s may talk to %q, want %q", tenant, open, wanted)
+	for tenant, want := range map[string][]string{"a": {"b", "c"}, "b": {"a", "c"}, "d": nil} {
+		if open := peersOf(tenant, pairs); !slices.Equal(open, want) {
+			t.Errorf("%s is open to %q, want %q", tenant, open, want)
 		}
 	}
 }
 
-func TestAChangeOfTheDirectoryIsPlannedAndThenConfirmed(t *testing.T) {
+func TestDirectoryChangeIsProgrammedThenConfirmed(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
 	elsewhere := netip.MustParseAddr("10.1.7.7")
@@ -131,7 +131,7 @@ func TestAChangeOfTheDirectoryIsPlannedAndThenConfirmed(t *testing.T) {
 		bench.directory.owners[elsewhere] = tenants.Claim{Tenant: record.Tenant}
 		version = bench.directory.version + 1
 	})
-	bench.eventually("the change is confirmed", func() bool { return bench.diary.count(fmt.Sprintf("confirm %d", version)) == 1 })
+	bench.eventually("change is confirmed", func() bool { return bench.diary.count(fmt.Sprintf("confirm %d", version)) == 1 })
 	found := false
 	bench.sw.set(func() {
 		for key := range bench.sw.flows["br0"] {
@@ -139,62 +139,62 @@ func TestAChangeOfTheDirectoryIsPlannedAndThenConfirmed(t *testing.T) {
 		}
 	})
 	if !found {
-		t.Error("it was confirmed though the flows are not there")
+		t.Error("confirmed without the flows")
 	}
 	bench.sw.set(func() { bench.sw.away = errors.New("away") })
 	bench.directory.change(func() {
 		delete(bench.directory.owners, elsewhere)
 		version = bench.directory.version + 1
 	})
-	bench.eventually("the rail has tried", func() bool { return bench.rails["rail0"].lastSeen().outcome.flows != nil })
+	bench.eventually("failed pass of the rail", func() bool { return bench.rails["rail0"].lastSeen().outcome.flows != nil })
 	if bench.diary.count(fmt.Sprintf("confirm %d", version)) != 0 {
-		t.Error("it was confirmed though the old flows may be there")
+		t.Error("confirmed while old flows may remain")
 	}
 	bench.sw.set(func() { bench.sw.away = nil })
-	bench.eventually("it is confirmed", func() bool { return bench.diary.count(fmt.Sprintf("confirm %d", version)) == 1 })
+	bench.eventually("change is confirmed", func() bool { return bench.diary.count(fmt.Sprintf("confirm %d", version)) == 1 })
 }
 
-func TestAPodFollowsItsNamespaceToAnotherTenant(t *testing.T) {
+func TestPodFollowsItsNamespaceToAnotherTenant(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
 	bench.directory.change(func() { bench.directory.tenant["tenant-a"] = "group" })
-	bench.eventually("it is the other tenant's", func() bool {
+	bench.eventually("pod belongs to the new tenant", func() bool {
 		moved, _ := bench.store.Get(record.Key)
 		return moved.Tenant == "group" && bench.sw.flowsOf(record.Number) > 0
 	})
 	bench.inOrder("flows +1", "flows -1", "release 10.1.0.1", "claim 10.1.0.1 group", "flows +1")
 	if bench.diary.count("route -10.1.0.1/32") != 0 {
-		t.Error("the route flapped")
+		t.Error("route flapped")
 	}
 }
 
-func TestOneKeyIsWorkedOnByOneRequest(t *testing.T) {
+func TestKeyLockIsExclusive(t *testing.T) {
 	var locks keyLocks
-	key := wanted(1).Key
+	key := sampleAttachment(1).Key
 	unlock, err := locks.lock(context.Background(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, free := locks.try(key); free {
-		t.Fatal("taken twice")
+		t.Fatal("key was locked twice")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := locks.lock(ctx, key); err == nil {
-		t.Fatal("a request that ended has the key")
+		t.Fatal("cancelled request got the key")
 	}
-	unlockOther, free := locks.try(wanted(2).Key)
+	unlockOther, free := locks.try(sampleAttachment(2).Key)
 	if !free {
-		t.Fatal("another key is free")
+		t.Fatal("another key is not free")
 	}
 	unlockOther()
 	unlock()
 	if again, free := locks.try(key); !free {
-		t.Fatal("it was given back")
+		t.Fatal("key is not free after unlock")
 	} else {
 		again()
 	}
 	if len(locks.held) != 0 {
-		t.Errorf("left: %v", locks.held)
+		t.Errorf("locks left: %v", locks.held)
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"railwright/node/internal/openvswitch"
 )
 
-// orphans are ports of pods that are gone, of which there is no record, and since when they have been seen so. They are
-// left where the power goes after ovs-cni made the port and before our plugin was called: ovs-cni finds no cache file of
-// its own then, and its DEL does nothing. No flow knows such a port, but the VF could not be given to a pod any more.
+// orphans holds ports of dead pods without a record, and since when they are known. They remain if the power fails
+// after ovs-cni created the port and before our plugin was called: ovs-cni then finds no cache file, and its DEL does
+// nothing. Such a port has no flow, but its VF could not be given to a pod again.
 type orphans map[openvswitch.PodPort]time.Time
 
-// sweepPorts removes the orphans that have been some for the grace.
+// sweepPorts removes ports that have been orphans for the grace period.
 func (r *Reconciler) sweepPorts(ctx context.Context, known orphans) {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
 	ports, err := r.openVSwitch.PodPorts(ctx)
 	if err != nil {
-		clear(known) // nobody knows what happens to them meanwhile
+		clear(known) // their state is unknown meanwhile
 		return
 	}
 	recorded := map[string]bool{}
@@ -51,19 +51,19 @@ func (r *Reconciler) sweepPorts(ctx context.Context, known orphans) {
 func (r *Reconciler) removeOrphan(ctx context.Context, port openvswitch.PodPort) {
 	log := r.log.With("port", port.HostInterface, "netns", port.Netns)
 	if err := r.openVSwitch.RemovePort(ctx, port.HostInterface, port.Netns); err != nil {
-		log.Warn("a port whose pod is gone, and which has no record, could not be removed", "error", err)
+		log.Warn("cannot remove a dead pod's port without record", "error", err)
 		return
 	}
 	r.metrics.Collected("port-without-record")
-	log.Info("collected: a port whose pod is gone, and which has no record")
+	log.Info("collected: a dead pod's port without record")
 }
 
-// namespaceGone says whether there is surely nothing at the path of a pod's network namespace.
+// namespaceGone reports whether the network namespace at the path certainly does not exist.
 func (r *Reconciler) namespaceGone(path string) bool {
 	if _, err := r.pods.Identify(path); !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	// Nor must it be the whole folder that cannot be seen.
+	// The whole folder might be invisible.
 	life, _ := r.pods.Life(attachment.Attachment{Netns: path}, r.pods.Boot())
 	return life == collect.Gone
 }

@@ -10,9 +10,9 @@ import (
 	"railwright/node/internal/openvswitch"
 )
 
-func TestAPortWithoutRecordGoesWithItsPod(t *testing.T) {
+func TestPortWithoutRecordIsRemovedAfterItsPod(t *testing.T) {
 	bench := newBench(t).start()
-	bench.stop() // its own housekeeping
+	bench.stop() // stops the housekeeping
 	const gone = "/run/netns/none"
 	bench.pods.set(gone, collect.Gone)
 	orphan := openvswitch.PodPort{HostInterface: "pf0r3", Netns: gone}
@@ -30,7 +30,7 @@ func TestAPortWithoutRecordGoesWithItsPod(t *testing.T) {
 	bench.garbage.grace = 0
 	bench.sweepPorts(t.Context(), known)
 	if bench.diary.count(removed) != 0 || len(known) != 0 {
-		t.Errorf("nothing can be said of the pod: %v, known %v", bench.diary.all(), known)
+		t.Errorf("pod in unknown state: %v, known %v", bench.diary.all(), known)
 	}
 	bench.pods.set(gone, collect.Gone)
 	bench.sw.away = errors.New("away")
@@ -38,13 +38,13 @@ func TestAPortWithoutRecordGoesWithItsPod(t *testing.T) {
 	bench.sw.away = nil
 	bench.sweepPorts(t.Context(), known)
 	if bench.diary.count(removed) != 0 {
-		t.Errorf("at the first look: %v", bench.diary.all())
+		t.Errorf("first look: %v", bench.diary.all())
 	}
 	bench.sweepPorts(t.Context(), known)
 	if bench.diary.count(removed) != 1 {
 		t.Errorf("after the grace: %v", bench.diary.all())
 	}
 	if slices.ContainsFunc(bench.diary.all(), func(line string) bool { return line == "port -pf0r4 /run/netns/lives" }) {
-		t.Error("the port of a living pod was removed")
+		t.Error("port of a live pod was removed")
 	}
 }

@@ -14,23 +14,23 @@ import (
 )
 
 var (
-	errStopped  = errors.New("railwrightd is ending")
-	errHeldBack = errors.New("they wait for the attachment's flows")
+	errStopped  = errors.New("railwrightd is shutting down")
+	errHeldBack = errors.New("routes wait for the attachment's flows")
 )
 
-// pass makes the rail what the store says, in the order that never shows an address to the fabric which the bridge does
-// not serve: routes are withdrawn, flows changed, routes announced.
+// pass makes the rail match the store. It withdraws routes, changes flows, then announces routes: this order never
+// shows the fabric an address that the bridge does not serve.
 func (r *rail) pass(ctx context.Context, todo due) (*outcome, seen) {
 	records := r.records()
 	result := newOutcome()
 	looked := seen{outcome: result, at: time.Now(), byNumber: map[uint16]int{}}
 	if r.configured.Retired && len(records) == 0 {
-		r.leave(ctx, result)
+		r.cleanUp(ctx, result)
 		return result, looked
 	}
 	known := r.withdraw(ctx, records, todo.routes, result)
 	planned, err := r.plan(ctx, records, result)
-	if err == nil && !planned.nowhere {
+	if err == nil && !planned.noBridge {
 		looked.count(planned)
 		err = r.program(ctx, planned.flows, todo.flows)
 	}
@@ -38,7 +38,7 @@ func (r *rail) pass(ctx context.Context, todo due) (*outcome, seen) {
 	if err == nil {
 		r.reconciler.confirm.applied(r.Name, planned.view)
 	} else {
-		// What the bridge has now is anybody's guess.
+		// The state of the bridge is unknown now.
 		r.last = nil
 	}
 	if known {
@@ -49,14 +49,14 @@ func (r *rail) pass(ctx context.Context, todo due) (*outcome, seen) {
 	return result, looked
 }
 
-// planned flows, the tenant directory's view that they are made of, and what a pod has to know of the bridge.
+// planned holds the flows of a rail, the version of the directory's view that they implement, and facts that pods need.
 type planned struct {
 	flows     []plan.Flow
 	view      uint64
 	bridgeMAC attachment.MAC
 	userspace bool
-	// nowhere: there is no bridge for them.
-	nowhere bool
+	// nowhere reports that a retired rail has no bridge.
+	noBridge bool
 }
 
 func (s *seen) count(planned planned) {
@@ -67,37 +67,37 @@ func (s *seen) count(planned planned) {
 	}
 }
 
-// plan what the bridge should have.
+// plan computes the flows of the bridge.
 func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome) (planned, error) {
 	ctx, cancel := context.WithTimeout(ctx, switchBound)
 	defer cancel()
 	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail)
 	nowhere := r.configured.Retired && errors.Is(err, openvswitch.ErrNoBridge)
-	// A rail is often taken out because its NIC is gone. Its pods reach nobody, and their flows go.
-	cut := r.configured.Retired && errors.Is(err, openvswitch.ErrNoUplink)
-	if err != nil && !nowhere && !cut {
+	// A rail is often retired because its NIC is gone. Its pods reach nobody, and their flows are removed.
+	noUplink := r.configured.Retired && errors.Is(err, openvswitch.ErrNoUplink)
+	if err != nil && !nowhere && !noUplink {
 		return planned{}, err
 	}
-	// The view is taken before the flows are made of it: what changes meanwhile brings another pass.
+	// The view is taken before the flows are computed; a later change causes another pass.
 	tenants, version, _ := r.reconciler.directory.View(r.reconciler.localTenants())
-	var wanted []attachment.Attachment
+	var want []attachment.Attachment
 	for _, record := range records {
 		if record.Has(attachment.Flows) && r.reconciler.claims.holds(record.Key) {
-			wanted = append(wanted, record.Attachment)
+			want = append(want, record.Attachment)
 			result.planned[record.Key] = true
 		}
 	}
-	flows, left := plan.Flows(r.Rail, facts, wanted, tenants)
-	for _, one := range left {
-		result.left[one.Key] = one.Why
+	flows, left := plan.Flows(r.Rail, facts, want, tenants)
+	for _, unserved := range left {
+		result.unserved[unserved.Key] = unserved.Reason
 	}
 	return planned{flows, version, facts.BridgeMAC, facts.Userspace, nowhere}, nil
 }
 
-// leave nothing of a retired rail that has no attachment any more, and forget it.
-func (r *rail) leave(ctx context.Context, result *outcome) {
+// cleanUp removes everything of a retired rail without attachments, then forgets the rail.
+func (r *rail) cleanUp(ctx context.Context, result *outcome) {
 	result.announced = prefixes{}
-	if r.left {
+	if r.cleaned {
 		return
 	}
 	err := within(ctx, func(bound context.Context) error {
@@ -119,27 +119,28 @@ func (r *rail) leave(ctx context.Context, result *outcome) {
 			return
 		}
 	}
-	r.left = true
-	r.reconciler.log.Info("nothing of a rail that was taken out of the configuration is left", "rail", r.Name)
+	r.cleaned = true
+	r.reconciler.log.Info("cleaned up a retired rail", "rail", r.Name)
 }
 
-// program the bridge: the difference where what it has is known, all of it otherwise or where a look at all is due.
-func (r *rail) program(ctx context.Context, flows []plan.Flow, why string) error {
+// program changes the bridge by the difference if its flows are known, and replaces all of them otherwise or if a full
+// check is due.
+func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) error {
 	openVSwitch, now := r.reconciler.openVSwitch, appliedOf(flows)
-	add, remove := r.last.to(flows)
-	if r.last != nil && why == "" {
+	add, remove := r.last.difference(flows)
+	if r.last != nil && cause == "" {
 		if len(add)+len(remove) == 0 {
 			return nil
 		}
 		err := within(ctx, func(bound context.Context) error { return openVSwitch.Change(bound, r.Bridge, add, remove) })
 		if err == nil {
 			r.last = now
-			reached(add, remove)
+			reachFailpoints(add, remove)
 			return nil
 		}
-		r.reconciler.log.Warn("flows could not be changed; all of them are programmed anew", "rail", r.Name,
+		r.reconciler.log.Warn("cannot change flows; replacing all of them", "rail", r.Name,
 			"error", err)
-		why = "change-failed"
+		cause = "change-failed"
 	}
 	var repaired int
 	err := within(ctx, func(bound context.Context) (err error) {
@@ -150,26 +151,26 @@ func (r *rail) program(ctx context.Context, flows []plan.Flow, why string) error
 		return err
 	}
 	if r.last != nil {
-		// What was to change anyway was not wrong.
+		// Planned changes are not repairs.
 		repaired = max(0, repaired-len(add)-len(remove))
-		reached(add, remove)
+		reachFailpoints(add, remove)
 	}
 	r.last = now
-	if why == "" {
-		why = "after-failure"
+	if cause == "" {
+		cause = "after-failure"
 	}
-	r.reconciler.repaired(r, why, "flows", repaired)
+	r.reconciler.repaired(r, cause, "flows", repaired)
 	return nil
 }
 
-// within the bound of one call of the switch.
+// within bounds a call of the switch.
 func within(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, switchBound)
 	defer cancel()
 	return call(ctx)
 }
 
-func reached(add, remove []plan.Flow) {
+func reachFailpoints(add, remove []plan.Flow) {
 	if len(add) > 0 {
 		failpoint.Reach(failpoint.AddFlows)
 	}
@@ -178,25 +179,25 @@ func reached(add, remove []plan.Flow) {
 	}
 }
 
-// withdraw the routes that nobody wants any more. False where what is announced could not be told.
-func (r *rail) withdraw(ctx context.Context, records []store.Record, why string, result *outcome) bool {
+// withdraw removes routes that are no longer wanted. It returns false if the announced routes are unknown.
+func (r *rail) withdraw(ctx context.Context, records []store.Record, cause string, result *outcome) bool {
 	ctx, cancel := context.WithTimeout(ctx, routesBound)
 	defer cancel()
-	if r.announced == nil || why != "" {
+	if r.announced == nil || cause != "" {
 		listed, err := r.reconciler.announcer.List(ctx, r.Rail)
 		if err != nil {
 			result.routes, r.announced = err, nil
 			return false
 		}
-		r.noteStrangers(prefixesOf(listed), why)
+		r.countForeignChanges(prefixesOf(listed), cause)
 	}
-	wanted := prefixes{}
+	want := prefixes{}
 	for _, record := range records {
 		for _, prefix := range record.Prefixes() {
-			wanted[prefix] = true
+			want[prefix] = true
 		}
 	}
-	keep := r.announced.within(wanted)
+	keep := r.announced.intersect(want)
 	if len(keep) == len(r.announced) {
 		return true
 	}
@@ -207,18 +208,18 @@ func (r *rail) withdraw(ctx context.Context, records []store.Record, why string,
 	return true
 }
 
-// noteStrangers counts what somebody else has changed of our routes since the last look.
-func (r *rail) noteStrangers(listed prefixes, why string) {
+// countForeignChanges counts changes of our routes by other programs since the last look.
+func (r *rail) countForeignChanges(listed prefixes, cause string) {
 	if r.announced != nil {
-		both := len(listed.within(r.announced))
-		r.reconciler.repaired(r, why, "routes", len(listed)+len(r.announced)-2*both)
+		both := len(listed.intersect(r.announced))
+		r.reconciler.repaired(r, cause, "routes", len(listed)+len(r.announced)-2*both)
 	}
 	r.announced = listed
 }
 
-// announce the routes whose flows are in place. What is announced already stays, also where the bridge is away: it comes
-// back sooner than the fabric would have learned the route anew.
-func (r *rail) announce(ctx context.Context, records []store.Record, why string, result *outcome) {
+// announce adds the routes whose flows are in place. Announced routes stay even if the bridge is down: it comes back
+// sooner than the fabric would learn the route again.
+func (r *rail) announce(ctx context.Context, records []store.Record, cause string, result *outcome) {
 	ctx, cancel := context.WithTimeout(ctx, routesBound)
 	defer cancel()
 	want := prefixes{}
@@ -232,16 +233,16 @@ func (r *rail) announce(ctx context.Context, records []store.Record, why string,
 			}
 		}
 	}
-	if why == "" && len(want) == len(r.announced) && len(want.within(r.announced)) == len(want) {
+	if cause == "" && len(want) == len(r.announced) && len(want.intersect(r.announced)) == len(want) {
 		return
 	}
 	more := len(want) > len(r.announced)
-	if r.sync(ctx, want.within(want), result) && more {
+	if r.sync(ctx, want.intersect(want), result) && more {
 		failpoint.Reach(failpoint.AddRoutes)
 	}
 }
 
-// sync makes the announced routes these. After a failure it looks at what is there: some of it may have been done.
+// sync makes want the announced routes. After a failure it lists the routes, because some may have changed.
 func (r *rail) sync(ctx context.Context, want []netip.Prefix, result *outcome) bool {
 	_, _, err := r.reconciler.announcer.Sync(ctx, r.Rail, want)
 	if err == nil {
@@ -256,7 +257,7 @@ func (r *rail) sync(ctx context.Context, want []netip.Prefix, result *outcome) b
 	return false
 }
 
-// hostPrefixes of an attachment, whatever parts it has.
+// hostPrefixes returns the routes of an attachment regardless of its parts.
 func hostPrefixes(record store.Record) []netip.Prefix {
 	all := record.Attachment
 	all.Part = []attachment.Part{attachment.Routes}

@@ -11,7 +11,7 @@ import (
 	"railwright/node/internal/store"
 )
 
-// Bounds of the worker of a rail.
+// Intervals and deadlines of a rail's worker.
 const (
 	verifyEvery  = time.Minute
 	firstRetry   = 100 * time.Millisecond
@@ -20,10 +20,10 @@ const (
 	routesBound  = 3 * time.Second
 )
 
-// due says what a pass must look at as a whole, and why; empty: only what has changed since the last one.
+// due says what a pass must check completely, with the cause. Empty means only what changed since the last pass.
 type due struct{ flows, routes string }
 
-func (d due) and(other due) due {
+func (d due) merge(other due) due {
 	if d.flows == "" {
 		d.flows = other.flows
 	}
@@ -33,8 +33,8 @@ func (d due) and(other due) due {
 	return d
 }
 
-// rail is one rail's worker: passes over it run one after the other, and everyone who asks while one runs is served
-// together by the next.
+// rail is the worker of a rail. Its passes run one after the other; all requests that arrive during a pass share the
+// next one.
 type rail struct {
 	plan.Rail
 	configured config.Rail
@@ -48,24 +48,24 @@ type rail struct {
 	seen    seen
 	stopped bool
 
-	// The rest is the worker's alone. last and announced are nil where they are not known.
+	// The fields below belong to the worker's goroutine. last and announced are nil if unknown.
 	last      applied
 	announced prefixes
-	// left: it is retired, and nothing of it is there any more.
-	left bool
+	// left reports that the rail is retired and cleaned up.
+	cleaned bool
 }
 
-// seen of a rail by its last pass.
+// seen is the result of a rail's last pass.
 type seen struct {
 	outcome *outcome
 	at      time.Time
-	// flows wanted, all of them, and by an attachment's number.
+	// flows is the number of wanted flows; byNumber splits it by attachment number.
 	flows    int
 	byNumber map[uint16]int
 	routes   int
-	// bridgeMAC is the pods' gateway; zero: not known.
+	// bridgeMAC is the pods' gateway. Zero means unknown.
 	bridgeMAC attachment.MAC
-	// userspace: the bridge's datapath is not the kernel's.
+	// userspace reports that the bridge's datapath runs outside the kernel.
 	userspace bool
 }
 
@@ -76,27 +76,27 @@ func newRail(reconciler *Reconciler, configured config.Rail) *rail {
 	}
 }
 
-// kick asks for a pass without waiting for it.
+// kick requests a pass without waiting for it.
 func (r *rail) kick(more due) {
 	r.mutex.Lock()
-	r.due = r.due.and(more)
+	r.due = r.due.merge(more)
 	r.mutex.Unlock()
-	r.rouse()
+	r.wakeUp()
 }
 
-// ask for a pass that starts after now, and wait for its outcome.
-func (r *rail) ask(ctx context.Context) (*outcome, error) {
-	told := make(chan *outcome, 1)
+// requestPass requests a pass that starts after now and waits for its outcome.
+func (r *rail) requestPass(ctx context.Context) (*outcome, error) {
+	done := make(chan *outcome, 1)
 	r.mutex.Lock()
 	if r.stopped {
 		r.mutex.Unlock()
 		return nil, errStopped
 	}
-	r.waiters = append(r.waiters, told)
+	r.waiters = append(r.waiters, done)
 	r.mutex.Unlock()
-	r.rouse()
+	r.wakeUp()
 	select {
-	case result := <-told:
+	case result := <-done:
 		if result == nil {
 			return nil, errStopped
 		}
@@ -106,7 +106,7 @@ func (r *rail) ask(ctx context.Context) (*outcome, error) {
 	}
 }
 
-// between runs a job between two passes, when nothing of the rail changes, and waits for it.
+// between runs a job between two passes, while nothing of the rail changes, and waits for it.
 func (r *rail) between(ctx context.Context, job func(context.Context)) error {
 	done := make(chan struct{})
 	r.mutex.Lock()
@@ -116,13 +116,13 @@ func (r *rail) between(ctx context.Context, job func(context.Context)) error {
 	}
 	r.jobs = append(r.jobs, func(worker context.Context) {
 		defer close(done)
-		// Who asked may have gone meanwhile.
+		// The caller may have given up.
 		if worker.Err() == nil && ctx.Err() == nil {
 			job(ctx)
 		}
 	})
 	r.mutex.Unlock()
-	r.rouse()
+	r.wakeUp()
 	select {
 	case <-done:
 		return ctx.Err()
@@ -131,7 +131,7 @@ func (r *rail) between(ctx context.Context, job func(context.Context)) error {
 	}
 }
 
-func (r *rail) rouse() {
+func (r *rail) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -151,7 +151,7 @@ func (r *rail) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.wake:
-			// Something has changed: what failed before may do now.
+			// Something changed, so a failed pass may succeed now.
 			pause = firstRetry
 		case <-retry.C:
 		case <-verify.C:
@@ -167,7 +167,7 @@ func (r *rail) run(ctx context.Context) {
 	}
 }
 
-// work does the jobs and one pass; false where the pass left something to be done again.
+// work runs the jobs and one pass. It returns false if the pass must be repeated.
 func (r *rail) work(ctx context.Context) bool {
 	r.mutex.Lock()
 	jobs, waiters, todo := r.jobs, r.waiters, r.due
@@ -184,11 +184,11 @@ func (r *rail) work(ctx context.Context) bool {
 	for _, waiter := range waiters {
 		waiter <- result
 	}
-	r.reconciler.passed(r, result, time.Since(began))
+	r.reconciler.recordPass(r, result, time.Since(began))
 	return result.complete()
 }
 
-// stop answers everyone who waits: nothing is going to be done any more.
+// stop ends all waiting requests.
 func (r *rail) stop(ctx context.Context) {
 	r.mutex.Lock()
 	jobs, waiters := r.jobs, r.waiters
@@ -208,69 +208,69 @@ func (r *rail) lastSeen() seen {
 	return r.seen
 }
 
-// records of this rail.
+// records returns the records of this rail.
 func (r *rail) records() []store.Record {
-	var own []store.Record
+	var held []store.Record
 	for _, record := range r.reconciler.store.All() {
 		if record.Rail == r.Name {
-			own = append(own, record)
+			held = append(held, record)
 		}
 	}
-	return own
+	return held
 }
 
-// outcome of a pass.
+// outcome is the result of a pass.
 type outcome struct {
-	// flows and routes are nil where all that could be done was.
+	// flows and routes are the errors of the pass.
 	flows, routes error
-	// planned were those whose flows were wanted: claimed, and not leaving.
+	// planned holds the attachments whose flows were wanted: claimed and not leaving.
 	planned map[attachment.Key]bool
-	// left are those of them that have no flows all the same, and why: most often their port is not there.
-	left map[attachment.Key]string
-	// announced as far as it is known; nil: it is not.
+	// unserved holds the reasons why planned attachments got no flows, most often a missing port.
+	unserved map[attachment.Key]string
+	// announced holds the announced routes, or nil if unknown.
 	announced prefixes
 }
 
 func newOutcome() *outcome {
-	return &outcome{planned: map[attachment.Key]bool{}, left: map[attachment.Key]string{}}
+	return &outcome{planned: map[attachment.Key]bool{}, unserved: map[attachment.Key]string{}}
 }
 
-// complete says that nothing is to be tried again.
+// complete reports whether the pass left nothing to retry.
 func (o *outcome) complete() bool {
-	return o.flows == nil && o.routes == nil && len(o.left) == 0
+	return o.flows == nil && o.routes == nil && len(o.unserved) == 0
 }
 
-// served says that an attachment has its flows, where the bridge has any.
+// served reports whether an attachment got its flows, provided that the bridge has any.
 func (o *outcome) served(key attachment.Key) bool {
-	return o.planned[key] && o.left[key] == ""
+	return o.planned[key] && o.unserved[key] == ""
 }
 
-// failure of an attachment's parts; nil: all of them are real.
+// failure returns why an attachment's parts are not real, or nil.
 func (o *outcome) failure(record store.Record) *Failure {
 	if record.Has(attachment.Flows) {
 		switch {
 		case o.flows != nil:
-			return fail(SwitchAway, "look at ovs-vswitchd and the rail's bridge", "the flows cannot be programmed: %w",
+			return fail(SwitchUnavailable, "check ovs-vswitchd and the rail's bridge", "program flows: %w",
 				o.flows)
 		case !o.planned[record.Key]:
-			return fail(DirectoryAway, "see the tenant directory's problems in `railwrightd status`",
-				"the addresses are not this attachment's yet in the tenant directory")
-		case o.left[record.Key] != "":
-			return fail(SwitchAway, "does the plugin before us in the chain add the interface to the bridge?",
-				"%s has no flows: %s", record.HostInterface, o.left[record.Key])
+			return fail(DirectoryUnavailable, "check the tenant directory's problems in `railwrightd status`",
+				"the tenant directory does not list the addresses as this attachment's yet")
+		case o.unserved[record.Key] != "":
+			return fail(SwitchUnavailable, "check that an earlier plugin of the chain adds the interface to the bridge",
+				"%s has no flows: %s", record.HostInterface, o.unserved[record.Key])
 		}
 	}
-	if record.Has(attachment.Routes) && !o.announced.has(record.Prefixes()) {
+	if record.Has(attachment.Routes) && !o.announced.hasAll(record.Prefixes()) {
 		cause := o.routes
 		if cause == nil {
 			cause = errHeldBack
 		}
-		return fail(RoutesAway, "look at FRR and the rail's table", "the routes cannot be announced: %w", cause)
+		return fail(RoutingUnavailable, "check FRR and the rail's table", "announce routes: %w", cause)
 	}
 	return nil
 }
 
-// undone says that nothing of the attachment is left: no flow, no route.
+// undone reports whether the attachment has no flow and no route left.
 func (o *outcome) undone(record store.Record) bool {
 	return o.flows == nil && o.announced != nil && !o.announced.hasAny(hostPrefixes(record))
 }

@@ -1,9 +1,9 @@
-// Package reconcile makes the node's bridges and routes what its store says, and keeps them so: after a restart of this
-// daemon, of Open vSwitch or of FRR, after somebody else's change, and after a pod that went without a DEL.
+// Package reconcile makes the node's bridges and routes match its store: after a restart of this daemon, of Open
+// vSwitch or of FRR, after a change by another program, and after a pod that disappeared without a DEL.
 //
-// Every rail has one worker. A pass of it looks at the bridge, plans all flows anew and programs the difference; whoever
-// asks while a pass runs is served with all others by the next. Requests store first and program then, so that whatever
-// is real belongs to a record; what leaves keeps its record until nothing of it is real any more.
+// Every rail has a worker. Its pass reads the bridge, plans all flows again and programs the difference; all requests
+// that arrive during a pass share the next one. Requests store first and program afterwards, so that everything real
+// belongs to a record. A leaving attachment keeps its record until nothing of it is real.
 package reconcile
 
 import (
@@ -24,30 +24,30 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// Pods tells which network namespaces live.
+// Pods reports which network namespaces are alive.
 type Pods interface {
 	Boot() string
 	Identify(path string) (uint64, error)
 	Life(attachment.Attachment, string) (collect.Life, string)
 }
 
-// Links tells of interfaces of this host.
+// Links reads interfaces of this host.
 type Links interface {
-	// Up says whether it has a carrier.
+	// Up reports whether the interface has a carrier.
 	Up(name string) (bool, error)
-	// Gone says whether there is none of that name; false where that could not be told.
+	// Gone reports whether no interface has the name. It returns false if that is unknown.
 	Gone(name string) bool
-	// Within names this host's own addresses in the prefixes, each with its interface.
+	// Within returns this host's addresses in the prefixes, with their interfaces.
 	Within(prefixes []netip.Prefix) ([]string, error)
 }
 
-// Teller tells those whose pod it is, where they look.
-type Teller interface {
-	// TellPod never waits.
-	TellPod(pod attachment.Pod, reason, message string)
+// Notifier sends events about pods to their users.
+type Notifier interface {
+	// TellPod must not block.
+	NotifyPod(pod attachment.Pod, reason, message string)
 }
 
-// Parts that a reconciler works with.
+// Parts are the dependencies of a Reconciler.
 type Parts struct {
 	Config    config.Config
 	Store     *store.Store
@@ -57,19 +57,19 @@ type Parts struct {
 	Pods      Pods
 	Metrics   *metrics.Metrics
 	Log       *slog.Logger
-	// Links of this host.
+	// Links reads interfaces of this host.
 	Links Links
-	// Teller of what concerns single pods; nil: there is none.
-	Teller Teller
+	// Teller sends events about pods. It may be nil.
+	Notifier Notifier
 	// Tombstones is the folder of DELs that plugins left.
 	Tombstones string
-	// Rights that this process lacks or that cannot be told, one sentence each; nil: none is looked at.
+	// Rights returns the rights that this process lacks or cannot verify, a sentence each. It may be nil.
 	Rights func() []string
-	// Forget a retired rail for good; nil: there is none.
+	// Forget removes a retired rail permanently. It may be nil.
 	Forget func(rail string) error
 }
 
-// Reconciler of one node.
+// Reconciler reconciles a node.
 type Reconciler struct {
 	config      config.Config
 	store       *store.Store
@@ -82,7 +82,7 @@ type Reconciler struct {
 	links       Links
 	tombstones  string
 	rights      func() []string
-	teller      Teller
+	notifier    Notifier
 	forget      func(rail string) error
 
 	rails       map[string]*rail
@@ -91,23 +91,23 @@ type Reconciler struct {
 	confirm     *confirmer
 	withdrawals *withdrawals
 	garbage     garbage
-	// watch is signalled when other tenants have pods here than before.
+	// watch is signalled when the set of tenants with pods here changes.
 	watch signal
-	// tend is signalled when the housekeeping has something to do.
+	// tend is signalled when the housekeeping has work.
 	tend    signal
 	started chan struct{}
-	// admission is held by ADDs from their record to their claim, and alone by who compares the two.
+	// admission is held shared by ADDs from their record to their claim, and exclusively while the two are compared.
 	admission sync.RWMutex
-	// tended is when the housekeeping last came round, in Unix nanoseconds.
+	// tended is the time of the last housekeeping round in Unix nanoseconds.
 	tended atomic.Int64
 }
 
-// New makes one; Run starts it.
+// New returns a Reconciler. Run starts it.
 func New(parts Parts) *Reconciler {
 	reconciler := &Reconciler{
 		config: parts.Config, store: parts.Store, openVSwitch: parts.Switch, announcer: parts.Announcer,
 		directory: parts.Directory, pods: parts.Pods, metrics: parts.Metrics, log: parts.Log,
-		links: parts.Links, tombstones: parts.Tombstones, rights: parts.Rights, teller: parts.Teller, forget: parts.Forget,
+		links: parts.Links, tombstones: parts.Tombstones, rights: parts.Rights, notifier: parts.Notifier, forget: parts.Forget,
 		garbage: garbage{grace: defaultGrace}, rails: map[string]*rail{}, claims: newClaims(),
 		confirm: newConfirmer(), withdrawals: newWithdrawals(), watch: make(signal, 1), tend: make(signal, 1), started: make(chan struct{}),
 	}
@@ -117,16 +117,16 @@ func New(parts Parts) *Reconciler {
 	return reconciler
 }
 
-// Run until ctx ends. It returns once nothing of it runs any more; what is programmed stays.
+// Run reconciles until ctx ends, and waits for all goroutines. What is programmed stays.
 func (r *Reconciler) Run(ctx context.Context) {
-	r.buryLastBoot()
+	r.releaseLastBoot()
 	for _, record := range r.store.All() {
 		r.withdrawals.note(record)
 		if r.rails[record.Rail] == nil {
-			r.logOf(record).Error("its rail is neither configured nor known from before: what it has stays, and its addresses with it, " +
-				"until the rail is in the configuration again or the machine was restarted")
+			r.logFor(record).Error("its rail is neither configured nor remembered: flows, routes and addresses stay " +
+				"until the rail is configured again or the machine restarts")
 		} else if r.rails[record.Rail].configured.Retired {
-			r.logOf(record).Warn("its rail was taken out of the configuration: it is served until its DEL")
+			r.logFor(record).Warn("its rail is no longer configured; it is served until its DEL")
 		}
 	}
 	r.claimAll(ctx)
@@ -137,7 +137,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	for _, loop := range []func(context.Context){
 		r.followSwitch, r.followRoutes, r.followDirectory, r.confirmViews,
 		r.retain, r.keepClaims,
-		r.keepHouse, r.followTombstones, r.keepMetrics,
+		r.runHousekeeping, r.followTombstones, r.keepMetrics,
 	} {
 		group.Go(func() { loop(ctx) })
 	}
@@ -145,7 +145,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// wait until requests can be served.
+// wait waits until requests can be served.
 func (r *Reconciler) wait(ctx context.Context) error {
 	select {
 	case <-r.started:
@@ -162,10 +162,10 @@ func (r *Reconciler) followSwitch(ctx context.Context) {
 				continue
 			}
 			if event.FlowsLost {
-				r.log.Warn("flows were lost and are programmed anew", "rail", rail.Name, "why", event.Why)
+				r.log.Warn("flows were lost; programming them again", "rail", rail.Name, "why", event.Reason)
 				rail.kick(due{flows: "flows-lost"})
 			} else {
-				r.log.Debug("the switch has changed", "rail", rail.Name, "why", event.Why)
+				r.log.Debug("switch changed", "rail", rail.Name, "why", event.Reason)
 				rail.kick(due{})
 			}
 		}
@@ -174,14 +174,14 @@ func (r *Reconciler) followSwitch(ctx context.Context) {
 
 func (r *Reconciler) followRoutes(ctx context.Context) {
 	for event := range events(ctx, r.announcer.Events(ctx)) {
-		r.log.Info("routes are looked at anew", "why", event.Why)
+		r.log.Info("checking routes", "why", event.Reason)
 		for _, rail := range r.rails {
 			rail.kick(due{routes: "routes-changed"})
 		}
 	}
 }
 
-// events of a channel until it is closed or ctx ends.
+// events yields the events of a channel until it is closed or ctx ends.
 func events[Event any](ctx context.Context, channel <-chan Event) func(yield func(Event) bool) {
 	return func(yield func(Event) bool) {
 		for {
@@ -197,24 +197,24 @@ func events[Event any](ctx context.Context, channel <-chan Event) func(yield fun
 	}
 }
 
-// passed is called after every pass of a rail.
-func (r *Reconciler) passed(rail *rail, result *outcome, took time.Duration) {
+// recordPass records the result of a pass.
+func (r *Reconciler) recordPass(rail *rail, result *outcome, took time.Duration) {
 	r.metrics.Pass(rail.Name, result.complete(), took)
 	if result.flows != nil {
-		r.log.Warn("the flows could not be made what they should be", "rail", rail.Name, "error", result.flows)
+		r.log.Warn("cannot reconcile flows", "rail", rail.Name, "error", result.flows)
 	}
 	if result.routes != nil {
-		r.log.Warn("the routes could not be made what they should be", "rail", rail.Name, "error", result.routes)
+		r.log.Warn("cannot reconcile routes", "rail", rail.Name, "error", result.routes)
 	}
-	r.tend.again()
+	r.tend.notify()
 }
 
-func (r *Reconciler) repaired(rail *rail, cause, what string, count int) {
+func (r *Reconciler) repaired(rail *rail, cause, name string, count int) {
 	if count == 0 {
 		return
 	}
 	r.metrics.Repaired(rail.Name, cause, count)
-	r.log.Info("repaired", "rail", rail.Name, "what", what, "cause", cause, "count", count)
+	r.log.Info("repaired", "rail", rail.Name, "what", name, "cause", cause, "count", count)
 }
 
 func (r *Reconciler) kickRail(name string, more due) {
@@ -223,7 +223,7 @@ func (r *Reconciler) kickRail(name string, more due) {
 	}
 }
 
-func (r *Reconciler) logOf(record store.Record) *slog.Logger {
+func (r *Reconciler) logFor(record store.Record) *slog.Logger {
 	return r.log.With("namespace", record.Pod.Namespace, "pod", record.Pod.Name, "network", record.Key.Network,
 		"container", record.Key.ContainerID, "interface", record.Key.Interface, "rail", record.Rail)
 }

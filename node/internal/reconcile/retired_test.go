@@ -11,7 +11,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// retire rail0 while the daemon is not there.
+// retire removes rail0 from the configuration while the daemon is down.
 func (bn *bench) retire() *bench {
 	bn.t.Helper()
 	bn.stop()
@@ -19,35 +19,35 @@ func (bn *bench) retire() *bench {
 	return bn.start()
 }
 
-// TestADELCleansARailThatIsOutOfTheConfiguration: pods keep what they have until their DEL, and then nothing is left.
-func TestADELCleansARailThatIsOutOfTheConfiguration(t *testing.T) {
+// TestDELCleansARetiredRail checks that pods keep their state until their DEL, and that nothing is left afterwards.
+func TestDELCleansARetiredRail(t *testing.T) {
 	bench := newBench(t).start()
-	one, two := bench.mustAttach(1, bothParts...), bench.mustAttach(2, bothParts...)
+	first, second := bench.mustAttach(1, bothParts...), bench.mustAttach(2, bothParts...)
 	bench.retire()
-	if bench.sw.flowsOf(one.Number) == 0 || !bench.routes.tables["rail0"].has(one.Prefixes()) {
-		t.Error("a pod that runs has lost what it had")
+	if bench.sw.flowsOf(first.Number) == 0 || !bench.routes.tables["rail0"].hasAll(first.Prefixes()) {
+		t.Error("live pod lost flows or routes")
 	}
-	_, err := bench.attach(wanted(3, bothParts...))
+	_, err := bench.attach(sampleAttachment(3, bothParts...))
 	expectKind(t, err, NoRail)
-	if !strings.Contains(err.Error(), "rail rail0, which was taken out of the configuration") {
+	if !strings.Contains(err.Error(), "rail rail0, which is no longer configured") {
 		t.Error(err)
 	}
 	bench.mustDetach(1, bothParts...)
-	if !bench.nothingLeft(one) {
-		t.Error("something is left of the one that was deleted", bench.diary.all())
+	if !bench.nothingLeft(first) {
+		t.Error("deleted pod left traces", bench.diary.all())
 	}
-	if bench.sw.flowsOf(two.Number) == 0 {
-		t.Error("the other one has lost its flows")
+	if bench.sw.flowsOf(second.Number) == 0 {
+		t.Error("other pod lost its flows")
 	}
 	if states := bench.Rails(t.Context(), ""); len(states) != 1 || states[0].Name != "rail1" {
-		t.Errorf("STATUS tells of %v", states)
+		t.Errorf("STATUS reports %v", states)
 	}
 	if listed := bench.List(t.Context()); len(listed) != 1 || !listed[0].Counted || listed[0].FlowsInstalled == 0 {
 		t.Errorf("listed %+v", listed)
 	}
 	bench.mustDetach(2, bothParts...)
-	bench.eventually("nothing at all is left on its bridge, and it is forgotten", func() bool {
-		return bench.nothingLeft(two) && bench.bridgeIsEmpty() && slices.Contains(bench.diary.all(), "forget rail0")
+	bench.eventually("empty bridge of the forgotten rail", func() bool {
+		return bench.nothingLeft(second) && bench.bridgeIsEmpty() && slices.Contains(bench.diary.all(), "forget rail0")
 	})
 }
 
@@ -56,12 +56,12 @@ func (bn *bench) bridgeIsEmpty() (empty bool) {
 	return empty
 }
 
-// TestARetiredRailWithoutUplinkOrBridgeHoldsNoAddress: it is often taken out because its NIC is gone.
-func TestARetiredRailWithoutUplinkOrBridgeHoldsNoAddress(t *testing.T) {
+// TestRetiredRailWithoutUplinkOrBridgeReleasesAddresses covers rails that were retired because their NIC is gone.
+func TestRetiredRailWithoutUplinkOrBridgeReleasesAddresses(t *testing.T) {
 	for _, missing := range []error{openvswitch.ErrNoUplink, openvswitch.ErrNoBridge} {
 		t.Run(missing.Error(), func(t *testing.T) {
 			bench := newBench(t).start()
-			one := bench.mustAttach(1, bothParts...)
+			att := bench.mustAttach(1, bothParts...)
 			bench.stop()
 			bench.sw.set(func() {
 				bench.sw.missing = fmt.Errorf("%w: br0", missing)
@@ -72,24 +72,25 @@ func TestARetiredRailWithoutUplinkOrBridgeHoldsNoAddress(t *testing.T) {
 			bench.without = "rail0"
 			bench.start()
 			bench.mustDetach(1, bothParts...)
-			bench.eventually("it is undone", func() bool { return bench.nothingLeft(one) && bench.bridgeIsEmpty() })
+			bench.eventually("attachment is undone", func() bool { return bench.nothingLeft(att) && bench.bridgeIsEmpty() })
 		})
 	}
 }
 
-// TestARailThatNobodyKnowsKeepsItsAddresses until the machine was restarted: what it has cannot be undone.
-func TestARailThatNobodyKnowsKeepsItsAddresses(t *testing.T) {
+// TestUnknownRailKeepsItsAddresses checks that its addresses stay taken until a reboot, because its flows cannot be
+// removed.
+func TestUnknownRailKeepsItsAddresses(t *testing.T) {
 	bench := newBench(t).start()
-	one := bench.mustAttach(1, bothParts...)
+	att := bench.mustAttach(1, bothParts...)
 	bench.stop()
 	bench.without, bench.unknown = "rail0", true
 	bench.start()
 	bench.mustDetach(1, bothParts...)
-	if _, there := bench.store.Get(one.Key); !there || bench.diary.count("release 10.1.0.1") != 0 {
-		t.Error("the address was given to others though its flows are there", bench.diary.all())
+	if _, there := bench.store.Get(att.Key); !there || bench.diary.count("release 10.1.0.1") != 0 {
+		t.Error("address was released while its flows remain", bench.diary.all())
 	}
 	bench.stop()
 	bench.pods.boot = "boot-2"
 	bench.start()
-	bench.eventually("it is released", func() bool { return bench.diary.count("release 10.1.0.1") == 1 })
+	bench.eventually("address is released", func() bool { return bench.diary.count("release 10.1.0.1") == 1 })
 }

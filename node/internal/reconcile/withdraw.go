@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	// mostHeld is how long an address is nobody else's where it cannot be told whether the leaf has withdrawn it: what a
-	// leaf keeps of a session that ended it keeps for 120 s, as `railwrightd frr-config` has it, and as FRR does by default.
+	// mostHeld is how long an address is reserved if it is unknown whether the leaf has withdrawn it. A leaf keeps
+	// routes of an ended session for 120 s, both in `railwrightd frr-config` and by FRR's default.
 	mostHeld = 130 * time.Second
-	// withdrawBound of a DEL; what takes longer is left to the housekeeping.
+	// withdrawBound bounds the wait of a DEL; the housekeeping waits for the rest.
 	withdrawBound = time.Second
-	// holdBound of telling the other nodes.
+	// holdBound bounds the call that informs the other nodes.
 	holdBound = time.Second
 )
 
-// withdrawals remember what leaves may know of attachments.
+// withdrawals remembers what leaves may know about attachments.
 type withdrawals struct {
 	mutex sync.Mutex
-	// known attachments, and whether their routes were ever asked for; since when their addresses are held.
+	// known maps attachments to whether their routes were ever requested; since holds the time since when their
+	// addresses are reserved.
 	known map[attachment.Key]bool
 	since map[attachment.Key]time.Time
 }
@@ -33,8 +34,8 @@ func newWithdrawals() *withdrawals {
 	return &withdrawals{known: map[attachment.Key]bool{}, since: map[attachment.Key]time.Time{}}
 }
 
-// note an attachment with the parts that it has now. One that leaves since before this process is taken for one that was
-// announced.
+// note records an attachment with its current parts. An attachment that was already leaving before this process started
+// counts as announced.
 func (w *withdrawals) note(record store.Record) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -49,7 +50,7 @@ func (w *withdrawals) forget(key attachment.Key) {
 	delete(w.since, key)
 }
 
-// held for so long now; false where no leaf has ever heard of it.
+// held returns how long the addresses are reserved already. announced is false if no leaf ever learned them.
 func (w *withdrawals) held(key attachment.Key) (length time.Duration, announced bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -62,18 +63,18 @@ func (w *withdrawals) held(key attachment.Key) (length time.Duration, announced 
 	return time.Since(w.since[key]), true
 }
 
-// hold the addresses for this node, in the directory.
+// hold reserves the addresses for this node in the directory.
 func (r *Reconciler) hold(ctx context.Context, record store.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, holdBound)
 	defer cancel()
 	if err := r.directory.Hold(ctx, record.Addresses); err != nil {
-		return fmt.Errorf("other nodes are not told so: %w", err)
+		return fmt.Errorf("reserve addresses in the tenant directory: %w", err)
 	}
 	return nil
 }
 
-// awaitWithdrawal by the leaf, of addresses that are then others' to use: as long as it has a route to this node, one to
-// another node is a second path. An error says why the addresses are still held.
+// awaitWithdrawal waits for the leaf to withdraw the routes before others may use the addresses: while it has a route
+// to this node, a route to another node is a second path. The error says why the addresses are still reserved.
 func (r *Reconciler) awaitWithdrawal(ctx context.Context, rail *rail, record store.Record) error {
 	held, announced := r.withdrawals.held(record.Key)
 	if !announced || held > mostHeld {
@@ -86,7 +87,7 @@ func (r *Reconciler) awaitWithdrawal(ctx context.Context, rail *rail, record sto
 		prefixes = append(prefixes, netip.PrefixFrom(address, address.BitLen()))
 	}
 	if err := r.announcer.WaitWithdrawn(ctx, rail.Rail, prefixes); err != nil {
-		return fmt.Errorf("its addresses are held, at most %s: %w", (mostHeld - held).Round(time.Second), err)
+		return fmt.Errorf("addresses are reserved for at most %s: %w", (mostHeld - held).Round(time.Second), err)
 	}
 	return nil
 }

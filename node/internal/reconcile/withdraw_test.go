@@ -8,9 +8,9 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// TestAnAddressIsHeldUntilTheLeafHasWithdrawnIt: the DEL ends, and nobody else gets the address before the leaf has let go
-// of it, or has kept it for as long as it does.
-func TestAnAddressIsHeldUntilTheLeafHasWithdrawnIt(t *testing.T) {
+// TestAddressIsReservedUntilTheLeafWithdrawsIt checks that the DEL ends, and that nobody else gets the address before
+// the leaf has withdrawn it or has kept it for its maximum time.
+func TestAddressIsReservedUntilTheLeafWithdrawsIt(t *testing.T) {
 	bench := newBench(t).start()
 	bench.mustAttach(1, bothParts...)
 	bench.routes.set(func() { bench.routes.kept = true })
@@ -20,11 +20,11 @@ func TestAnAddressIsHeldUntilTheLeafHasWithdrawnIt(t *testing.T) {
 	}
 	bench.inOrder("flows -1", "hold 10.1.0.1")
 	bench.routes.set(func() { bench.routes.kept = false })
-	bench.tend.again()
-	bench.eventually("the address is released", func() bool { return bench.diary.count("release 10.1.0.1") == 1 })
+	bench.tend.notify()
+	bench.eventually("address is released", func() bool { return bench.diary.count("release 10.1.0.1") == 1 })
 	bench.inOrder("withdrawn 10.1.0.1/32", "release 10.1.0.1")
 
-	// What no leaf has ever heard of is not held.
+	// An address that no leaf ever learned is not reserved.
 	bench.mustAttach(2, attachment.Flows)
 	bench.routes.set(func() { bench.routes.kept = true })
 	bench.mustDetach(2, attachment.Flows)
@@ -32,30 +32,30 @@ func TestAnAddressIsHeldUntilTheLeafHasWithdrawnIt(t *testing.T) {
 		t.Error(bench.diary.all())
 	}
 
-	// A leaf that tells nothing for longer than it keeps anything has let go.
+	// After the maximum time the address is released even without word from the leaf.
 	record := bench.mustAttach(3, bothParts...)
 	bench.mustDetach(3, bothParts...)
 	held := bench.withdrawals
 	held.mutex.Lock()
 	held.since[record.Key] = time.Now().Add(-mostHeld - time.Second)
 	held.mutex.Unlock()
-	bench.tend.again()
-	bench.eventually("the address is released", func() bool { return bench.diary.count("release 10.1.0.3") == 1 })
+	bench.tend.notify()
+	bench.eventually("address is released", func() bool { return bench.diary.count("release 10.1.0.3") == 1 })
 }
 
-// told to pods.
-type told struct{ words []string }
+// fakeNotifier records events of pods.
+type fakeNotifier struct{ lines []string }
 
-func (t *told) TellPod(pod attachment.Pod, reason, message string) {
-	t.words = append(t.words, pod.Name+" "+reason+" "+message)
+func (t *fakeNotifier) NotifyPod(pod attachment.Pod, reason, message string) {
+	t.lines = append(t.lines, pod.Name+" "+reason+" "+message)
 }
 
-// TestAPodIsToldOfNodesThatHaveNotConfirmed, and the metric counts it.
-func TestAPodIsToldOfNodesThatHaveNotConfirmed(t *testing.T) {
-	bench, heard := newBench(t).start(), &told{}
-	bench.teller = heard
+// TestPodIsNotifiedOfUnconfirmedNodes also covers the metric.
+func TestPodIsNotifiedOfUnconfirmedNodes(t *testing.T) {
+	bench, notifier := newBench(t).start(), &fakeNotifier{}
+	bench.notifier = notifier
 	bench.mustAttach(1, bothParts...)
-	if len(heard.words) != 1 || !strings.Contains(heard.words[0], "NodesUnconfirmed") || !strings.Contains(heard.words[0], "rail0 is up; not confirmed within") {
-		t.Errorf("%q", heard.words)
+	if len(notifier.lines) != 1 || !strings.Contains(notifier.lines[0], "NodesUnconfirmed") || !strings.Contains(notifier.lines[0], "rail0 is up, but not confirmed within") {
+		t.Errorf("%q", notifier.lines)
 	}
 }

@@ -1,6 +1,6 @@
-// Package release says which release of the pods' network this is.
+// Package release holds the version of the pods' network.
 package release
 
-// Version of railwrightd and of the plugins, which are released together. CHANGELOG.md says what each brings, and
-// deploy/ names the image after it.
+// Version is the version of railwrightd and of the plugins, which are released together. CHANGELOG.md lists the changes
+// of each, and deploy/ names the image after it.
 const Version = "0.1.0"

@@ -18,7 +18,7 @@ import (
 	"railwright/node/internal/reconcile"
 )
 
-// recorder is a Network that keeps what it was asked and answers as it is told.
+// recorder is a Network that records its calls and returns prepared results.
 type recorder struct {
 	mutex    sync.Mutex
 	attached []attachment.Attachment
@@ -28,7 +28,7 @@ type recorder struct {
 	slow     time.Duration
 }
 
-func (r *recorder) Attach(ctx context.Context, wanted attachment.Attachment) (reconcile.Attached, error) {
+func (r *recorder) Attach(ctx context.Context, want attachment.Attachment) (reconcile.Attached, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.panics {
@@ -41,7 +41,7 @@ func (r *recorder) Attach(ctx context.Context, wanted attachment.Attachment) (re
 			return reconcile.Attached{}, ctx.Err()
 		}
 	}
-	r.attached = append(r.attached, wanted)
+	r.attached = append(r.attached, want)
 	return reconcile.Attached{Rail: "rail0", Tenant: "ns:a", Unconfirmed: []string{"node-2"}, GatewayMAC: attachment.MAC{2, 1}}, r.fails
 }
 
@@ -70,8 +70,8 @@ func (r *recorder) Rails(context.Context, string) []reconcile.RailState {
 	return []reconcile.RailState{{Name: "rail0", SwitchReady: true, Problems: []string{"uplink p0 has no carrier"}}}
 }
 
-func (r *recorder) List(context.Context) []reconcile.Seen {
-	return []reconcile.Seen{{
+func (r *recorder) List(context.Context) []reconcile.Observed {
+	return []reconcile.Observed{{
 		Attachment: attachment.Attachment{
 			Key: attachment.Key{Network: "n", ContainerID: "c", Interface: "i"}, Part: []attachment.Part{attachment.Routes},
 			Addresses: []netip.Addr{netip.MustParseAddr("fd00::5")}, MAC: attachment.MAC{2, 0, 0, 0, 1, 16},
@@ -82,9 +82,9 @@ func (r *recorder) List(context.Context) []reconcile.Seen {
 
 func (r *recorder) Problems() []string { return []string{"the disk is full"} }
 
-func (r *recorder) Notes() []string { return []string{"tenant b is not heeded"} }
+func (r *recorder) Notes() []string { return []string{"tenant b is ignored"} }
 
-// tally of what was answered.
+// tally counts replies.
 type tally struct {
 	mutex sync.Mutex
 	codes map[string]int
@@ -99,7 +99,7 @@ func (tl *tally) Request(request, code string) {
 	tl.codes[request+" "+code]++
 }
 
-// serve the recorder to the users allowed, and give a connection to it.
+// serve serves the recorder to the allowed users and returns a connection to it.
 func serve(t testing.TB, network Network, allowed []uint32, options ...grpc.DialOption) (*grpc.ClientConn, *tally) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "own", "d.sock")
@@ -125,7 +125,7 @@ func serve(t testing.TB, network Network, allowed []uint32, options ...grpc.Dial
 	return connection, counted
 }
 
-// detailOf an error: the Problem that goes with it.
+// detailOf returns an error's Problem.
 func detailOf(t testing.TB, err error) *nodev1.Problem {
 	t.Helper()
 	for _, detail := range status.Convert(err).Details() {
@@ -137,7 +137,7 @@ func detailOf(t testing.TB, err error) *nodev1.Problem {
 	return nil
 }
 
-// goodAdd is a request that is served.
+// goodAdd returns a valid request.
 func goodAdd() *nodev1.AddRequest {
 	return &nodev1.AddRequest{
 		Key:   &nodev1.Key{Network: "mlnx-sriov-pf1", ContainerId: "c0ffee", Interface: "net1"},

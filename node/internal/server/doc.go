@@ -1,22 +1,22 @@
-// Package server answers the CNI plugins over a unix socket of the node: it checks who asks and what is asked, and lets
-// the reconciler do it.
+// Package server serves the CNI plugins over a unix socket of the node. It authenticates the caller, validates the
+// request and calls the reconciler.
 //
-// Every error is a gRPC status with a Problem as its detail, which carries what a CNI error has:
+// Every error is a gRPC status with a Problem as its detail, which has the fields of a CNI error:
 //
-//	CNI  gRPC                 when
-//	  4  INVALID_ARGUMENT     a name, path or identifier that the runtime gave is none
-//	  7  INVALID_ARGUMENT     what the plugins made of the configuration cannot be: parts, addresses, MAC, rate
-//	 11  UNAVAILABLE          try again later: Open vSwitch, FRR, the leaf or the tenant directory are away, the
-//	                          address is not released yet, the same attachment is being worked on
-//	100  -                    CHECK found differences (made by the plugin)
-//	101  ALREADY_EXISTS       the key is attached already, with another body
-//	102  ALREADY_EXISTS       the address or the host's interface is another pod's that lives
-//	103  FAILED_PRECONDITION  the host's interface is on no rail's bridge
+//	CNI  gRPC                 reason
+//	  4  INVALID_ARGUMENT     the runtime gave an invalid name, path or identifier
+//	  7  INVALID_ARGUMENT     the plugins' configuration has invalid parts, addresses, MAC or rate
+//	 11  UNAVAILABLE          try again later: Open vSwitch, FRR, the leaf or the tenant directory is unavailable, the
+//	                          address is not released yet, or another request uses the attachment
+//	100  -                    CHECK found differences (returned by the plugin)
+//	101  ALREADY_EXISTS       the key is already attached with different settings
+//	102  ALREADY_EXISTS       the address or the host interface belongs to another live pod
+//	103  FAILED_PRECONDITION  the host interface is on no rail's bridge
 //	104  FAILED_PRECONDITION  the rail does not carry the address's family
-//	105  FAILED_PRECONDITION  the address is in none of the prefixes of the rail or of the tenant
-//	106  RESOURCE_EXHAUSTED   the rail announces as much as it may, or the node has no number left
+//	105  FAILED_PRECONDITION  the address is outside the prefixes of the rail or of the tenant
+//	106  RESOURCE_EXHAUSTED   the rail has reached max_prefixes, or the node has no number left
 //	107  RESOURCE_EXHAUSTED   the attachment cannot be stored: the disk is full or broken
-//	108  FAILED_PRECONDITION  the network namespace is none, or the host's
+//	108  FAILED_PRECONDITION  the network namespace does not exist or is the host's
 //	109  FAILED_PRECONDITION  the pod's namespace is in no tenant, or in two
-//	999  INTERNAL             our own fault; the daemon's log has more
+//	999  INTERNAL             a bug; the daemon's log has more
 package server

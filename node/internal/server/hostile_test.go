@@ -19,10 +19,10 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// requestsEach RPC gets in the normal run.
+// requestsEach is the number of requests for each RPC in the normal run.
 const requestsEach = 10_000
 
-// hostile texts: of shells, of OVS, of vtysh, of JSON, of paths, and what is merely wrong.
+// hostile lists texts that are special to shells, OVS, vtysh, JSON or paths, or merely invalid.
 var hostile = []string{
 	"", " ", "\x00", "a;reboot", "$(reboot)", "`reboot`", "a\nflush", "a|b", "a&b", "*", "..", "../../etc/passwd", "/", "a/b",
 	"actions=NORMAL", "in_port=LOCAL,actions=drop", "priority=1", "br0 del-flows", "--help", "-O", "configure terminal",
@@ -32,8 +32,8 @@ var hostile = []string{
 	"tenant-a", "net1", "pf0vf1", "c0ffee",
 }
 
-// emptyRequests of every RPC, by name.
-func emptyRequests() map[string]func() proto.Message {
+// validRequests returns a constructor of a valid request for each RPC.
+func validRequests() map[string]func() proto.Message {
 	return map[string]func() proto.Message{
 		"Add":    func() proto.Message { return goodAdd() },
 		"Check":  func() proto.Message { return &nodev1.CheckRequest{Key: goodAdd().Key, Parts: goodAdd().Parts} },
@@ -46,7 +46,7 @@ func emptyRequests() map[string]func() proto.Message {
 	}
 }
 
-// rawCodec sends bytes as they are.
+// rawCodec sends bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -63,36 +63,37 @@ func TestTenThousandHostileRequestsOfEachRPC(t *testing.T) {
 	connection, counted := serve(t, network, []uint32{uint32(os.Geteuid())}, grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})))
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	for name, empty := range emptyRequests() {
+	for name, empty := range validRequests() {
 		random := rand.New(rand.NewPCG(7, 7))
 		for range requestsEach {
 			content := corrupted(random, empty)
 			var reply []byte
 			err := connection.Invoke(ctx, "/railwright.node.v1.NodeNetwork/"+name, &content, &reply)
-			checkAnswer(t, name, content, err)
+			checkReply(t, name, content, err)
 		}
 	}
-	for _, wanted := range network.attached {
-		checkWanted(t, wanted)
+	for _, want := range network.attached {
+		checkWanted(t, want)
 	}
 	for _, key := range network.detached {
 		checkKey(t, key)
 	}
 	if counted.codes["Add OK"] == 0 || counted.codes["Add InvalidArgument"] == 0 {
-		t.Errorf("neither good nor bad requests were made: %v", counted.codes)
+		t.Errorf("want both accepted and refused requests: %v", counted.codes)
 	}
 	t.Log(counted.codes)
 }
 
-// corrupted bytes of a request: hostile texts in its fields, and in some the bytes themselves changed, cut or repeated.
+// corrupted returns the bytes of a request with hostile texts in its fields and sometimes with changed, truncated or
+// repeated bytes.
 func corrupted(random *rand.Rand, empty func() proto.Message) []byte {
 	message := empty()
 	for range random.IntN(3) {
-		replaceOne(random, message.ProtoReflect())
+		mutateField(random, message.ProtoReflect())
 	}
 	content, err := proto.Marshal(message)
 	if err != nil || len(content) == 0 {
-		// Fields that the message does not have.
+		// The message has no fields.
 		return corrupted(random, func() proto.Message { return goodAdd() })
 	}
 	switch random.IntN(6) {
@@ -106,7 +107,7 @@ func corrupted(random *rand.Rand, empty func() proto.Message) []byte {
 	return content
 }
 
-func checkAnswer(t *testing.T, name string, content []byte, err error) {
+func checkReply(t *testing.T, name string, content []byte, err error) {
 	t.Helper()
 	switch status.Code(err) {
 	case codes.OK:
@@ -115,9 +116,9 @@ func checkAnswer(t *testing.T, name string, content []byte, err error) {
 			t.Fatalf("%s %x: %v", name, content, detail)
 		}
 	case codes.Internal:
-		// gRPC's own answer where the bytes are no message: ours would carry a Problem.
+		// gRPC itself returns this for bytes that are no message; our errors carry a Problem.
 		if len(status.Convert(err).Details()) != 0 {
-			t.Fatalf("%s %x made us fail: %v", name, content, err)
+			t.Fatalf("%s %x caused an internal error: %v", name, content, err)
 		}
 	default:
 		t.Fatalf("%s %x: %v", name, content, err)
@@ -129,24 +130,24 @@ var (
 	plainPath = regexp.MustCompile(`^(/[!-.0-~]+)+$`)
 )
 
-// checkWanted says again, in other words than the validation, what may come through.
-func checkWanted(t *testing.T, wanted attachment.Attachment) {
+// checkWanted repeats the validation independently.
+func checkWanted(t *testing.T, want attachment.Attachment) {
 	t.Helper()
-	checkKey(t, wanted.Key)
-	for _, text := range []string{wanted.Pod.Namespace, wanted.Pod.Name, wanted.Pod.UID, wanted.HostInterface, wanted.DeviceID} {
+	checkKey(t, want.Key)
+	for _, text := range []string{want.Pod.Namespace, want.Pod.Name, want.Pod.UID, want.HostInterface, want.DeviceID} {
 		if !plainText.MatchString(text) || len(text) > 255 {
-			t.Fatalf("came through: %q", text)
+			t.Fatalf("accepted: %q", text)
 		}
 	}
-	if !plainPath.MatchString(wanted.Netns) || wanted.Pod.Namespace == "" || wanted.HostInterface == "" || len(wanted.Part) == 0 {
-		t.Fatalf("came through: %+v", wanted)
+	if !plainPath.MatchString(want.Netns) || want.Pod.Namespace == "" || want.HostInterface == "" || len(want.Part) == 0 {
+		t.Fatalf("accepted: %+v", want)
 	}
-	if len(wanted.Addresses) == 0 || len(wanted.Addresses) > 2 || wanted.MAC[0]&1 != 0 {
-		t.Fatalf("came through: %+v", wanted)
+	if len(want.Addresses) == 0 || len(want.Addresses) > 2 || want.MAC[0]&1 != 0 {
+		t.Fatalf("accepted: %+v", want)
 	}
-	for _, address := range wanted.Addresses {
+	for _, address := range want.Addresses {
 		if !address.IsGlobalUnicast() || address.Zone() != "" || address.Is4In6() {
-			t.Fatalf("came through: %s", address)
+			t.Fatalf("accepted: %s", address)
 		}
 	}
 }
@@ -156,7 +157,7 @@ func checkKey(t *testing.T, key attachment.Key) {
 	interfaceName := regexp.MustCompile(`^[!-.0-9;-~]{1,15}$`)
 	if !plainText.MatchString(key.Network+key.ContainerID) || key.Network == "" || key.ContainerID == "" ||
 		!interfaceName.MatchString(key.Interface) {
-		t.Fatalf("came through: %q", key)
+		t.Fatalf("accepted: %q", key)
 	}
 }
 
@@ -178,10 +179,10 @@ func fuzz[Request proto.Message](f *testing.F, empty func() Request, call func(*
 		err := call(New(network, &tally{}, slog.New(slog.DiscardHandler)), request)
 		var bad *badRequest
 		if err != nil && !errors.As(err, &bad) {
-			t.Fatalf("%v is no refusal", err)
+			t.Fatalf("%v should be a badRequest", err)
 		}
-		for _, wanted := range network.attached {
-			checkWanted(t, wanted)
+		for _, want := range network.attached {
+			checkWanted(t, want)
 		}
 		for _, key := range network.detached {
 			checkKey(t, key)

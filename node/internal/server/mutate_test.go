@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// replaceOne field of a message, or of one within it, by something hostile.
-func replaceOne(random *rand.Rand, message protoreflect.Message) {
+// mutateField replaces a field of the message, or of a nested one, with a hostile value.
+func mutateField(random *rand.Rand, message protoreflect.Message) {
 	fields := message.Descriptor().Fields()
 	if fields.Len() == 0 {
 		return
@@ -20,7 +20,7 @@ func replaceOne(random *rand.Rand, message protoreflect.Message) {
 		if random.IntN(10) == 0 {
 			message.Clear(field)
 		} else {
-			replaceOne(random, message.Mutable(field).Message())
+			mutateField(random, message.Mutable(field).Message())
 		}
 	default:
 		message.Set(field, hostileValue(random, field))
@@ -33,7 +33,7 @@ func replaceElements(random *rand.Rand, list protoreflect.List, field protorefle
 		list.Truncate(0)
 	case 1, 2:
 		if field.Kind() == protoreflect.MessageKind {
-			replaceOne(random, list.AppendMutable().Message())
+			mutateField(random, list.AppendMutable().Message())
 		} else {
 			list.Append(hostileValue(random, field))
 		}
@@ -42,7 +42,7 @@ func replaceElements(random *rand.Rand, list protoreflect.List, field protorefle
 			return
 		}
 		if field.Kind() == protoreflect.MessageKind {
-			replaceOne(random, list.Get(random.IntN(list.Len())).Message())
+			mutateField(random, list.Get(random.IntN(list.Len())).Message())
 		} else {
 			list.Set(random.IntN(list.Len()), hostileValue(random, field))
 		}

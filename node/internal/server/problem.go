@@ -12,7 +12,7 @@ import (
 	"railwright/node/internal/reconcile"
 )
 
-// CNI's own codes that we use; the others are in the table of the package's documentation.
+// CNI codes with a name; the package's documentation lists the others.
 const (
 	cniBadEnvironment = 4
 	cniBadConfig      = 7
@@ -20,74 +20,74 @@ const (
 	cniInternal       = 999
 )
 
-// answer of a failure.
-type answer struct {
+// errorCodes holds the codes of a failure.
+type errorCodes struct {
 	code codes.Code
 	cni  uint32
 }
 
-var answers = map[reconcile.Kind]answer{
-	reconcile.Internal:      {codes.Internal, cniInternal},
-	reconcile.OtherBody:     {codes.AlreadyExists, 101},
-	reconcile.Taken:         {codes.AlreadyExists, 102},
-	reconcile.NotReleased:   {codes.Unavailable, cniTryAgain},
-	reconcile.Outside:       {codes.FailedPrecondition, 105},
-	reconcile.NoRail:        {codes.FailedPrecondition, 103},
-	reconcile.WrongFamily:   {codes.FailedPrecondition, 104},
-	reconcile.Full:          {codes.ResourceExhausted, 106},
-	reconcile.NotStored:     {codes.ResourceExhausted, 107},
-	reconcile.NoPod:         {codes.FailedPrecondition, 108},
-	reconcile.NoTenant:      {codes.FailedPrecondition, 109},
-	reconcile.SwitchAway:    {codes.Unavailable, cniTryAgain},
-	reconcile.RoutesAway:    {codes.Unavailable, cniTryAgain},
-	reconcile.NotAdvertised: {codes.Unavailable, cniTryAgain},
-	reconcile.NotForwarded:  {codes.Unavailable, cniTryAgain},
-	reconcile.DirectoryAway: {codes.Unavailable, cniTryAgain},
-	reconcile.Busy:          {codes.Unavailable, cniTryAgain},
+var codesOf = map[reconcile.Kind]errorCodes{
+	reconcile.Internal:             {codes.Internal, cniInternal},
+	reconcile.Conflicting:          {codes.AlreadyExists, 101},
+	reconcile.Taken:                {codes.AlreadyExists, 102},
+	reconcile.NotReleased:          {codes.Unavailable, cniTryAgain},
+	reconcile.OutsidePrefixes:      {codes.FailedPrecondition, 105},
+	reconcile.NoRail:               {codes.FailedPrecondition, 103},
+	reconcile.WrongFamily:          {codes.FailedPrecondition, 104},
+	reconcile.Full:                 {codes.ResourceExhausted, 106},
+	reconcile.NotStored:            {codes.ResourceExhausted, 107},
+	reconcile.NoPod:                {codes.FailedPrecondition, 108},
+	reconcile.NoTenant:             {codes.FailedPrecondition, 109},
+	reconcile.SwitchUnavailable:    {codes.Unavailable, cniTryAgain},
+	reconcile.RoutingUnavailable:   {codes.Unavailable, cniTryAgain},
+	reconcile.NotAdvertised:        {codes.Unavailable, cniTryAgain},
+	reconcile.NotForwarded:         {codes.Unavailable, cniTryAgain},
+	reconcile.DirectoryUnavailable: {codes.Unavailable, cniTryAgain},
+	reconcile.Busy:                 {codes.Unavailable, cniTryAgain},
 }
 
-// message of every failure, in a few words; the details have the cause.
-var messages = map[reconcile.Kind]string{
-	reconcile.Internal:      "railwrightd failed",
-	reconcile.OtherBody:     "already attached with another body",
-	reconcile.Taken:         "the address or interface is another pod's",
-	reconcile.NotReleased:   "the address is not released yet",
-	reconcile.Outside:       "the address is outside of the prefixes allowed",
-	reconcile.NoRail:        "the interface is on no rail",
-	reconcile.WrongFamily:   "the rail does not carry the address's family",
-	reconcile.Full:          "no room for another attachment",
-	reconcile.NotStored:     "the attachment cannot be stored",
-	reconcile.NoPod:         "the network namespace cannot be used",
-	reconcile.NoTenant:      "the namespace is no one tenant's",
-	reconcile.SwitchAway:    "the flows are not in place",
-	reconcile.RoutesAway:    "the routes are not announced",
-	reconcile.NotAdvertised: "the routes were not advertised to the leaf",
-	reconcile.NotForwarded:  "the leaf does not forward to the pod yet",
-	reconcile.DirectoryAway: "the tenant directory has not taken the addresses",
-	reconcile.Busy:          "not now",
+// messageOf holds a short message for each kind. The details have the cause.
+var messageOf = map[reconcile.Kind]string{
+	reconcile.Internal:             "internal error of railwrightd",
+	reconcile.Conflicting:          "interface is already attached with different settings",
+	reconcile.Taken:                "address or interface belongs to another pod",
+	reconcile.NotReleased:          "address is not released yet",
+	reconcile.OutsidePrefixes:      "address is outside the allowed prefixes",
+	reconcile.NoRail:               "interface is on no rail",
+	reconcile.WrongFamily:          "rail does not carry the address family",
+	reconcile.Full:                 "no room for another attachment",
+	reconcile.NotStored:            "cannot store the attachment",
+	reconcile.NoPod:                "invalid network namespace",
+	reconcile.NoTenant:             "namespace is not in exactly one tenant",
+	reconcile.SwitchUnavailable:    "flows are not in place",
+	reconcile.RoutingUnavailable:   "routes are not announced",
+	reconcile.NotAdvertised:        "routes were not advertised to the leaf",
+	reconcile.NotForwarded:         "leaf does not forward to the pod yet",
+	reconcile.DirectoryUnavailable: "tenant directory has not accepted the addresses",
+	reconcile.Busy:                 "busy, try again",
 }
 
-// problem of an error, as a gRPC status with its detail.
+// problem converts an error to a gRPC status with a Problem.
 func problem(err error) error {
 	var failure *reconcile.Failure
 	var bad *badRequest
 	switch {
 	case errors.As(err, &failure):
-		of := answers[failure.Kind]
-		return statusOf(of.code, messages[failure.Kind], &nodev1.Problem{
-			CniCode: of.cni, Details: failure.Error(), Hint: failure.Hint,
+		failed := codesOf[failure.Kind]
+		return statusOf(failed.code, messageOf[failure.Kind], &nodev1.Problem{
+			CniCode: failed.cni, Details: failure.Error(), Hint: failure.Hint,
 		})
 	case errors.As(err, &bad):
-		return statusOf(codes.InvalidArgument, "the request cannot be served", &nodev1.Problem{
+		return statusOf(codes.InvalidArgument, "invalid request", &nodev1.Problem{
 			CniCode: bad.cni, Details: bad.Error(), Hint: bad.hint,
 		})
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return statusOf(codes.Unavailable, messages[reconcile.Busy], &nodev1.Problem{
+		return statusOf(codes.Unavailable, messageOf[reconcile.Busy], &nodev1.Problem{
 			CniCode: cniTryAgain, Details: err.Error(), Hint: "try again",
 		})
 	}
-	return statusOf(codes.Internal, messages[reconcile.Internal], &nodev1.Problem{
-		CniCode: cniInternal, Details: err.Error(), Hint: "look at the daemon's log",
+	return statusOf(codes.Internal, messageOf[reconcile.Internal], &nodev1.Problem{
+		CniCode: cniInternal, Details: err.Error(), Hint: "check the daemon's log",
 	})
 }
 
@@ -99,18 +99,18 @@ func statusOf(code codes.Code, message string, detail *nodev1.Problem) error {
 	return made.Err()
 }
 
-// badRequest is one that no state of the node could serve.
+// badRequest is a request that is invalid in every state of the node.
 type badRequest struct {
-	cni        uint32
-	what, hint string
+	cni           uint32
+	message, hint string
 }
 
-func (b *badRequest) Error() string { return b.what }
+func (b *badRequest) Error() string { return b.message }
 
 func badName(format string, values ...any) error {
-	return &badRequest{cniBadEnvironment, fmt.Sprintf(format, values...), "look at what the runtime calls the plugins with"}
+	return &badRequest{cniBadEnvironment, fmt.Sprintf(format, values...), "check the arguments that the runtime calls the plugins with"}
 }
 
 func badConfig(format string, values ...any) error {
-	return &badRequest{cniBadConfig, fmt.Sprintf(format, values...), "look at the network's configuration and its IPAM"}
+	return &badRequest{cniBadConfig, fmt.Sprintf(format, values...), "check the network's configuration and its IPAM"}
 }

@@ -20,7 +20,7 @@ import (
 	"railwright/node/internal/reconcile"
 )
 
-// Bounds of the server.
+// Limits of the server.
 const (
 	mostBytes     = 4 << 20
 	mostRequests  = 512
@@ -29,24 +29,24 @@ const (
 	shutdownBound = 10 * time.Second
 )
 
-// Network is what the server asks of the reconciler.
+// Network is the server's interface to the reconciler.
 type Network interface {
-	Attach(ctx context.Context, wanted attachment.Attachment) (reconcile.Attached, error)
+	Attach(ctx context.Context, want attachment.Attachment) (reconcile.Attached, error)
 	Detach(ctx context.Context, key attachment.Key, parts []attachment.Part) error
 	Check(ctx context.Context, key attachment.Key, parts []attachment.Part) ([]string, error)
 	CollectGarbage(ctx context.Context, network string, valid []attachment.Key) ([]attachment.Key, error)
 	Rails(ctx context.Context, network string) []reconcile.RailState
-	List(ctx context.Context) []reconcile.Seen
+	List(ctx context.Context) []reconcile.Observed
 	Problems() []string
 	Notes() []string
 }
 
-// Counter counts what was answered.
+// Counter counts replies.
 type Counter interface {
 	Request(request, code string)
 }
 
-// Server of the plugins.
+// Server serves the plugins.
 type Server struct {
 	nodev1.UnimplementedNodeNetworkServer
 	network Network
@@ -54,27 +54,27 @@ type Server struct {
 	log     *slog.Logger
 }
 
-// New makes one.
+// New returns a Server.
 func New(network Network, counter Counter, log *slog.Logger) *Server {
 	return &Server{network: network, counter: counter, log: log}
 }
 
-// Serve the listener to processes of the user ids given, until ctx ends; requests that run then are finished.
+// Serve serves the listener to processes of the allowed user IDs until ctx ends, then waits for running requests.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, allowed []uint32) error {
-	door := grpc.NewServer(
+	grpcServer := grpc.NewServer(
 		grpc.Creds(peerCredentials{allowed}),
 		grpc.MaxRecvMsgSize(mostBytes), grpc.MaxConcurrentStreams(mostRequests), grpc.ConnectionTimeout(connectBound),
 		grpc.UnaryInterceptor(s.around),
 	)
-	nodev1.RegisterNodeNetworkServer(door, s)
+	nodev1.RegisterNodeNetworkServer(grpcServer, s)
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		timer := time.AfterFunc(shutdownBound, door.Stop)
+		timer := time.AfterFunc(shutdownBound, grpcServer.Stop)
 		defer timer.Stop()
-		door.GracefulStop()
+		grpcServer.GracefulStop()
 	})
-	err := door.Serve(listener)
+	err := grpcServer.Serve(listener)
 	if !stop() {
 		<-ended
 	}
@@ -84,7 +84,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, allowed []uin
 	return err
 }
 
-// around every request: its bound, its count, and a panic of ours costs that request alone.
+// around wraps every request: it sets the deadline, counts the reply, and confines a panic to its request.
 func (s *Server) around(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (reply any, err error) {
@@ -93,12 +93,12 @@ func (s *Server) around(
 	name := path.Base(info.FullMethod)
 	defer func() {
 		if caught := recover(); caught != nil {
-			s.log.Error("a request made us panic", "request", name, "panic", fmt.Sprint(caught),
+			s.log.Error("panic in a request", "request", name, "panic", fmt.Sprint(caught),
 				"stack", string(debug.Stack()))
-			reply, err = nil, errors.New("a fault of ours; nothing more is known about the request")
+			reply, err = nil, errors.New("internal error: the request panicked")
 		}
 		if err != nil {
-			s.log.Warn("refused", "request", name, "error", err)
+			s.log.Warn("request failed", "request", name, "error", err)
 			err = problem(err)
 		}
 		s.counter.Request(name, status.Code(err).String())
@@ -106,27 +106,27 @@ func (s *Server) around(
 	return handle(ctx, request)
 }
 
-// Add is of the API.
+// Add implements NodeNetwork.
 func (s *Server) Add(ctx context.Context, request *nodev1.AddRequest) (*nodev1.AddReply, error) {
-	wanted, err := wantedOf(request)
+	want, err := attachmentOf(request)
 	if err != nil {
 		return nil, err
 	}
 	failpoint.Reach(failpoint.AddAccepted)
-	attached, err := s.network.Attach(ctx, wanted)
+	attached, err := s.network.Attach(ctx, want)
 	if err != nil {
-		return nil, fmt.Errorf("pod %s/%s, %s: %w", wanted.Pod.Namespace, wanted.Pod.Name, wanted.Key.Interface, err)
+		return nil, fmt.Errorf("pod %s/%s, %s: %w", want.Pod.Namespace, want.Pod.Name, want.Key.Interface, err)
 	}
 	failpoint.Reach(failpoint.AddAnswered)
 	reply := &nodev1.AddReply{Rail: attached.Rail, Tenant: attached.Tenant, UnconfirmedNodes: attached.Unconfirmed}
-	if wanted.Has(attachment.Flows) && attached.GatewayMAC != (attachment.MAC{}) {
+	if want.Has(attachment.Flows) && attached.GatewayMAC != (attachment.MAC{}) {
 		reply.GatewayMac = attached.GatewayMAC.String()
 	}
-	reply.UserspaceDatapath = wanted.Has(attachment.Flows) && attached.Userspace
+	reply.UserspaceDatapath = want.Has(attachment.Flows) && attached.Userspace
 	return reply, nil
 }
 
-// Delete is of the API.
+// Delete implements NodeNetwork.
 func (s *Server) Delete(ctx context.Context, request *nodev1.DeleteRequest) (*nodev1.DeleteReply, error) {
 	key, parts, err := keyAndParts(request.GetKey(), request.GetParts())
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Server) Delete(ctx context.Context, request *nodev1.DeleteRequest) (*no
 	return &nodev1.DeleteReply{}, nil
 }
 
-// Check is of the API.
+// Check implements NodeNetwork.
 func (s *Server) Check(ctx context.Context, request *nodev1.CheckRequest) (*nodev1.CheckReply, error) {
 	key, parts, err := keyAndParts(request.GetKey(), request.GetParts())
 	if err != nil {
@@ -153,16 +153,16 @@ func (s *Server) Check(ctx context.Context, request *nodev1.CheckRequest) (*node
 	return &nodev1.CheckReply{Differences: differences}, nil
 }
 
-func keyAndParts(givenKey *nodev1.Key, givenParts []nodev1.Part) (attachment.Key, []attachment.Part, error) {
-	key, err := keyOf(givenKey)
+func keyAndParts(keyMessage *nodev1.Key, partMessages []nodev1.Part) (attachment.Key, []attachment.Part, error) {
+	key, err := keyOf(keyMessage)
 	if err != nil {
 		return attachment.Key{}, nil, err
 	}
-	parts, err := partsOf(givenParts)
+	parts, err := partsOf(partMessages)
 	return key, parts, err
 }
 
-// CollectGarbage is of the API.
+// CollectGarbage implements NodeNetwork.
 func (s *Server) CollectGarbage(
 	ctx context.Context, request *nodev1.CollectGarbageRequest,
 ) (*nodev1.CollectGarbageReply, error) {
@@ -170,11 +170,11 @@ func (s *Server) CollectGarbage(
 		return nil, err
 	}
 	if len(request.GetValid()) > mostKeys {
-		return nil, badConfig("%d valid attachments are listed, more than %d", len(request.GetValid()), mostKeys)
+		return nil, badConfig("valid attachments must be at most %d, got %d", mostKeys, len(request.GetValid()))
 	}
 	var valid []attachment.Key
-	for _, given := range request.GetValid() {
-		key, err := keyOf(given)
+	for _, message := range request.GetValid() {
+		key, err := keyOf(message)
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +191,7 @@ func (s *Server) CollectGarbage(
 	return reply, nil
 }
 
-// Status is of the API.
+// Status implements NodeNetwork.
 func (s *Server) Status(ctx context.Context, request *nodev1.StatusRequest) (*nodev1.StatusReply, error) {
 	if request.GetNetwork() != "" {
 		if err := checkNetwork(request.GetNetwork()); err != nil {
@@ -200,19 +200,19 @@ func (s *Server) Status(ctx context.Context, request *nodev1.StatusRequest) (*no
 	}
 	reply := &nodev1.StatusReply{Problems: s.network.Problems(), Notes: s.network.Notes()}
 	for _, rail := range s.network.Rails(ctx, request.GetNetwork()) {
-		one := &nodev1.RailStatus{
+		railStatus := &nodev1.RailStatus{
 			Rail: rail.Name, SwitchReady: rail.SwitchReady, UplinkUp: rail.UplinkUp,
 			SessionEstablished: rail.SessionEstablished, Problems: rail.Problems, Dropped: droppedTo(rail.Dropped),
 		}
 		for _, prefix := range rail.Prefixes {
-			one.Prefixes = append(one.Prefixes, prefix.String())
+			railStatus.Prefixes = append(railStatus.Prefixes, prefix.String())
 		}
-		reply.Rails = append(reply.Rails, one)
+		reply.Rails = append(reply.Rails, railStatus)
 	}
 	return reply, nil
 }
 
-// List is of the API.
+// List implements NodeNetwork.
 func (s *Server) List(ctx context.Context, _ *nodev1.ListRequest) (*nodev1.ListReply, error) {
 	reply := &nodev1.ListReply{}
 	for _, seen := range s.network.List(ctx) {
@@ -232,7 +232,7 @@ func keyTo(key attachment.Key) *nodev1.Key {
 	return &nodev1.Key{Network: key.Network, ContainerId: key.ContainerID, Interface: key.Interface}
 }
 
-func attachedTo(seen reconcile.Seen) *nodev1.Attached {
+func attachedTo(seen reconcile.Observed) *nodev1.Attached {
 	attached := &nodev1.Attached{
 		Key: keyTo(seen.Key), Rail: seen.Rail, Tenant: seen.Tenant, HostInterface: seen.HostInterface, Mac: seen.MAC.String(),
 		Pod:      &nodev1.Pod{Namespace: seen.Pod.Namespace, Name: seen.Pod.Name, Uid: seen.Pod.UID},
@@ -246,11 +246,11 @@ func attachedTo(seen reconcile.Seen) *nodev1.Attached {
 	for _, gateway := range seen.Gateways {
 		attached.Gateways = append(attached.Gateways, gateway.String())
 	}
-	words := map[attachment.Part]nodev1.Part{
+	names := map[attachment.Part]nodev1.Part{
 		attachment.Flows: nodev1.Part_PART_FLOWS, attachment.Routes: nodev1.Part_PART_ROUTES,
 	}
 	for _, part := range seen.Part {
-		attached.Parts = append(attached.Parts, words[part])
+		attached.Parts = append(attached.Parts, names[part])
 	}
 	for _, address := range seen.Addresses {
 		attached.Addresses = append(attached.Addresses, address.String())
@@ -259,9 +259,9 @@ func attachedTo(seen reconcile.Seen) *nodev1.Attached {
 }
 
 func droppedTo(dropped map[plan.Reason]uint64) map[string]uint64 {
-	told := map[string]uint64{}
+	counts := map[string]uint64{}
 	for reason, packets := range dropped {
-		told[reason.String()] = packets
+		counts[reason.String()] = packets
 	}
-	return told
+	return counts
 }

@@ -19,17 +19,17 @@ import (
 	"railwright/node/testlab"
 )
 
-func within(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func TestAGoodRequestComesThroughTyped(t *testing.T) {
+func TestValidRequestsReachTheNetwork(t *testing.T) {
 	network := &recorder{}
 	connection, counted := serve(t, network, []uint32{uint32(os.Geteuid())})
 	client := nodev1.NewNodeNetworkClient(connection)
-	reply, err := client.Add(within(t), goodAdd())
+	reply, err := client.Add(testContext(t), goodAdd())
 	if err != nil || reply.GetRail() != "rail0" || reply.GetUnconfirmedNodes()[0] != "node-2" ||
 		reply.GetGatewayMac() != "02:01:00:00:00:00" {
 		t.Fatal(reply, err)
@@ -41,22 +41,22 @@ func TestAGoodRequestComesThroughTyped(t *testing.T) {
 	}
 	key := goodAdd().GetKey()
 	both := goodAdd().GetParts()
-	check, err := client.Check(within(t), &nodev1.CheckRequest{Key: key, Parts: both})
+	check, err := client.Check(testContext(t), &nodev1.CheckRequest{Key: key, Parts: both})
 	if err != nil || check.GetDifferences()[0] != "a difference" {
 		t.Error(check, err)
 	}
-	if _, err := client.Delete(within(t), &nodev1.DeleteRequest{Key: key, Parts: both}); err != nil || len(network.detached) != 2 {
+	if _, err := client.Delete(testContext(t), &nodev1.DeleteRequest{Key: key, Parts: both}); err != nil || len(network.detached) != 2 {
 		t.Error(err, network.detached)
 	}
-	collected, err := client.CollectGarbage(within(t), &nodev1.CollectGarbageRequest{Network: "n", Valid: []*nodev1.Key{key}})
+	collected, err := client.CollectGarbage(testContext(t), &nodev1.CollectGarbageRequest{Network: "n", Valid: []*nodev1.Key{key}})
 	if err != nil || collected.GetDeleted()[0].GetContainerId() != "c0ffee" {
 		t.Error(collected, err)
 	}
-	told, err := client.Status(within(t), &nodev1.StatusRequest{})
-	if err != nil || !told.GetRails()[0].GetSwitchReady() || told.GetProblems()[0] != "the disk is full" || told.GetNotes()[0] != "tenant b is not heeded" {
-		t.Error(told, err)
+	status, err := client.Status(testContext(t), &nodev1.StatusRequest{})
+	if err != nil || !status.GetRails()[0].GetSwitchReady() || status.GetProblems()[0] != "the disk is full" || status.GetNotes()[0] != "tenant b is ignored" {
+		t.Error(status, err)
 	}
-	listed, err := client.List(within(t), &nodev1.ListRequest{})
+	listed, err := client.List(testContext(t), &nodev1.ListRequest{})
 	if err != nil || listed.GetAttached()[0].GetAddresses()[0] != "fd00::5" || listed.GetAttached()[0].GetFlowsInstalled() != 11 {
 		t.Error(listed, err)
 	}
@@ -65,13 +65,13 @@ func TestAGoodRequestComesThroughTyped(t *testing.T) {
 	}
 }
 
-func TestABadRequestIsToldWithTheValueSeen(t *testing.T) {
+func TestInvalidRequestsAreRefusedWithTheirValue(t *testing.T) {
 	network := &recorder{}
 	connection, _ := serve(t, network, []uint32{uint32(os.Geteuid())})
 	client := nodev1.NewNodeNetworkClient(connection)
 	long := strings.Repeat("x", 300)
 	for _, wrong := range []struct {
-		told string
+		want string
 		code uint32
 		make func(*nodev1.AddRequest)
 	}{
@@ -80,15 +80,15 @@ func TestABadRequestIsToldWithTheValueSeen(t *testing.T) {
 		{"container id", 4, func(add *nodev1.AddRequest) { add.Key.ContainerId = "../../etc" }},
 		{"container id", 4, func(add *nodev1.AddRequest) { add.Key.ContainerId = long }},
 		{"interface name", 4, func(add *nodev1.AddRequest) { add.Key.Interface = "net1\nflush" }},
-		{"no part", 7, func(add *nodev1.AddRequest) { add.Parts = nil }},
-		{"part 9", 7, func(add *nodev1.AddRequest) { add.Parts = []nodev1.Part{9} }},
+		{"parts must not be empty", 7, func(add *nodev1.AddRequest) { add.Parts = nil }},
+		{"got 9", 7, func(add *nodev1.AddRequest) { add.Parts = []nodev1.Part{9} }},
 		{"twice", 7, func(add *nodev1.AddRequest) { add.Parts = []nodev1.Part{1, 1} }},
 		{`"tenant_A"`, 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = "tenant_A" }},
 		{"K8S_POD_NAMESPACE", 4, func(add *nodev1.AddRequest) { add.Pod = nil }},
-		{`"-t" is no namespace`, 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = "-t" }},
-		{`"T" is no namespace`, 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = "T" }},
+		{`got "-t"`, 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = "-t" }},
+		{`got "T"`, 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = "T" }},
 		{"no more than 63", 4, func(add *nodev1.AddRequest) { add.Pod.Namespace = strings.Repeat("a", 64) }},
-		{`K8S_POD_NAME "a..b" is no pod's name: a lowercase RFC 1123 subdomain`, 4, func(add *nodev1.AddRequest) { add.Pod.Name = "a..b" }},
+		{`K8S_POD_NAME must be a pod's name, got "a..b": a lowercase RFC 1123 subdomain`, 4, func(add *nodev1.AddRequest) { add.Pod.Name = "a..b" }},
 		{`"$(reboot)"`, 4, func(add *nodev1.AddRequest) { add.Pod.Name = "$(reboot)" }},
 		{"K8S_POD_NAME", 4, func(add *nodev1.AddRequest) { add.Pod.Name = long }},
 		{`"a b"`, 4, func(add *nodev1.AddRequest) { add.Pod.Uid = "a b" }},
@@ -97,13 +97,13 @@ func TestABadRequestIsToldWithTheValueSeen(t *testing.T) {
 		{"CNI_NETNS", 4, func(add *nodev1.AddRequest) { add.Netns = "" }},
 		{"CNI_NETNS", 4, func(add *nodev1.AddRequest) { add.Netns = "/" + strings.Repeat("x", attachment.LongestPath) }},
 		{"actions=drop", 7, func(add *nodev1.AddRequest) { add.HostInterface = "a actions=drop" }},
-		{"host's interface", 7, func(add *nodev1.AddRequest) { add.HostInterface = "sixteen-letters-" }},
+		{"host interface", 7, func(add *nodev1.AddRequest) { add.HostInterface = "sixteen-letters-" }},
 		{"01:00:5e:00:00:01", 7, func(add *nodev1.AddRequest) { add.Mac = "01:00:5e:00:00:01" }},
 		{"mac", 7, func(add *nodev1.AddRequest) { add.Mac = "" }},
-		{"no address", 7, func(add *nodev1.AddRequest) { add.Addresses = nil }},
+		{"must have an address", 7, func(add *nodev1.AddRequest) { add.Addresses = nil }},
 		{"10.1.0.5/24", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"10.1.0.5/24"} }},
-		{"3 values", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"10.1.0.5", "fd00::5", "10.1.0.6"} }},
-		{"one family", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"10.1.0.5", "10.1.0.6"} }},
+		{"got 3", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"10.1.0.5", "fd00::5", "10.1.0.6"} }},
+		{"of one family", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"10.1.0.5", "10.1.0.6"} }},
 		{"link-local", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"fe80::5"} }},
 		{"link-local", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"169.254.1.1"} }},
 		{"::ffff:10.1.0.5", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"::ffff:10.1.0.5"} }},
@@ -111,41 +111,41 @@ func TestABadRequestIsToldWithTheValueSeen(t *testing.T) {
 		{"reserved", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"255.255.255.255"} }},
 		{"224.0.0.5", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"224.0.0.5"} }},
 		{"127.0.0.1", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"127.0.0.1"} }},
-		{"no address of", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"fd00::5"} }},
-		{"its gateway", 7, func(add *nodev1.AddRequest) { add.Gateways = []string{"10.1.0.5"} }},
+		{"has no address", 7, func(add *nodev1.AddRequest) { add.Addresses = []string{"fd00::5"} }},
+		{"and the gateway", 7, func(add *nodev1.AddRequest) { add.Gateways = []string{"10.1.0.5"} }},
 		{"PCI address", 7, func(add *nodev1.AddRequest) { add.DeviceId = "0000:01:10.0; rm" }},
 		{"bit/s", 7, func(add *nodev1.AddRequest) { add.MaxRateBitsPerS = 1 << 63 }},
 	} {
 		request := goodAdd()
 		wrong.make(request)
-		_, err := client.Add(within(t), request)
+		_, err := client.Add(testContext(t), request)
 		detail := detailOf(t, err)
 		if status.Code(err) != codes.InvalidArgument || detail.GetCniCode() != wrong.code || detail.GetHint() == "" ||
-			!strings.Contains(detail.GetDetails(), wrong.told) {
-			t.Errorf("%v: code %d, %q; want %d and %q", status.Code(err), detail.GetCniCode(), detail.GetDetails(), wrong.code, wrong.told)
+			!strings.Contains(detail.GetDetails(), wrong.want) {
+			t.Errorf("%v: code %d, %q; want %d and %q", status.Code(err), detail.GetCniCode(), detail.GetDetails(), wrong.code, wrong.want)
 		}
 	}
 	if len(network.attached) != 0 {
-		t.Errorf("served: %v", network.attached)
+		t.Errorf("accepted: %v", network.attached)
 	}
 }
 
-func TestEveryKindOfFailureHasItsCodeAndText(t *testing.T) {
+func TestEveryKindHasACodeAndAMessage(t *testing.T) {
 	seen := map[uint32]reconcile.Kind{}
 	for kind := reconcile.Internal; kind <= reconcile.Busy; kind++ {
-		of, known := answers[kind]
-		if !known || messages[kind] == "" {
-			t.Errorf("kind %d has no code or no text", kind)
+		failed, known := codesOf[kind]
+		if !known || messageOf[kind] == "" {
+			t.Errorf("kind %d has no code or no message", kind)
 		}
-		if other, twice := seen[of.cni]; twice && of.cni != cniTryAgain {
-			t.Errorf("kinds %d and %d have the code %d", kind, other, of.cni)
+		if other, twice := seen[failed.cni]; twice && failed.cni != cniTryAgain {
+			t.Errorf("kinds %d and %d share the code %d", kind, other, failed.cni)
 		}
-		seen[of.cni] = kind
+		seen[failed.cni] = kind
 	}
-	network := &recorder{fails: &reconcile.Failure{Kind: reconcile.Taken, Err: errors.New("10.1.0.5 is pod b's"), Hint: "DEL it"}}
+	network := &recorder{fails: &reconcile.Failure{Kind: reconcile.Taken, Err: errors.New("10.1.0.5 belongs to pod b"), Hint: "DEL it"}}
 	connection, counted := serve(t, network, []uint32{uint32(os.Geteuid())})
 	client := nodev1.NewNodeNetworkClient(connection)
-	_, err := client.Add(within(t), goodAdd())
+	_, err := client.Add(testContext(t), goodAdd())
 	if detail := detailOf(t, err); detail.GetCniCode() != 102 || detail.GetHint() != "DEL it" || status.Code(err) != codes.AlreadyExists {
 		t.Error(err, detail)
 	}
@@ -153,52 +153,52 @@ func TestEveryKindOfFailureHasItsCodeAndText(t *testing.T) {
 		t.Error(counted.codes)
 	}
 	network.fails = errors.New("surprise")
-	_, err = client.Add(within(t), goodAdd())
+	_, err = client.Add(testContext(t), goodAdd())
 	if detail := detailOf(t, err); detail.GetCniCode() != cniInternal {
 		t.Error(err, detail)
 	}
 }
 
-func TestAPanicCostsItsOwnRequestAlone(t *testing.T) {
+func TestPanicFailsOnlyItsRequest(t *testing.T) {
 	network := &recorder{panics: true}
 	connection, _ := serve(t, network, []uint32{uint32(os.Geteuid())})
 	client := nodev1.NewNodeNetworkClient(connection)
-	_, err := client.Add(within(t), goodAdd())
+	_, err := client.Add(testContext(t), goodAdd())
 	if detail := detailOf(t, err); detail.GetCniCode() != cniInternal || strings.Contains(detail.GetDetails(), "as the test says") {
 		t.Error(err, detail)
 	}
 	network.mutex.Lock()
 	network.panics = false
 	network.mutex.Unlock()
-	if _, err := client.Add(within(t), goodAdd()); err != nil {
+	if _, err := client.Add(testContext(t), goodAdd()); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestOnlyTheUsersListedAreLetIn(t *testing.T) {
+func TestOnlyAllowedUsersAreServed(t *testing.T) {
 	network := &recorder{}
 	connection, _ := serve(t, network, []uint32{uint32(os.Geteuid()) + 12345})
-	_, err := nodev1.NewNodeNetworkClient(connection).List(within(t), &nodev1.ListRequest{})
+	_, err := nodev1.NewNodeNetworkClient(connection).List(testContext(t), &nodev1.ListRequest{})
 	if status.Code(err) != codes.Unavailable {
-		t.Errorf("a stranger was answered: %v", err)
+		t.Errorf("another user got a reply: %v", err)
 	}
 }
 
-func TestAMessageThatIsTooLongIsRefused(t *testing.T) {
+func TestLongMessagesAreRefused(t *testing.T) {
 	connection, _ := serve(t, &recorder{}, []uint32{uint32(os.Geteuid())})
 	client := nodev1.NewNodeNetworkClient(connection)
 	request := goodAdd()
 	request.Netns = strings.Repeat("n", mostBytes)
-	if _, err := client.Add(within(t), request); status.Code(err) != codes.ResourceExhausted {
+	if _, err := client.Add(testContext(t), request); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
 	many := &nodev1.CollectGarbageRequest{Network: "n", Valid: make([]*nodev1.Key, mostKeys+1)}
-	if _, err := client.CollectGarbage(within(t), many); detailOf(t, err).GetCniCode() != cniBadConfig {
+	if _, err := client.CollectGarbage(testContext(t), many); detailOf(t, err).GetCniCode() != cniBadConfig {
 		t.Error(err)
 	}
 }
 
-func TestTheSocketIsClosedToOthers(t *testing.T) {
+func TestSocketIsPrivate(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "run")
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
@@ -216,14 +216,14 @@ func TestTheSocketIsClosedToOthers(t *testing.T) {
 	}
 	_ = listener.Close()
 	if status, _ := os.Stat(folder); status.Mode().Perm() != 0o700 {
-		t.Errorf("the folder is %s", status.Mode())
+		t.Errorf("folder has mode %s", status.Mode())
 	}
 	listener, err = Listen(context.Background(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if status, _ := os.Stat(path); status.Mode().Perm() != 0o600 {
-		t.Errorf("the socket is %s", status.Mode())
+		t.Errorf("socket has mode %s", status.Mode())
 	}
 	_ = listener.Close()
 
@@ -232,16 +232,16 @@ func TestTheSocketIsClosedToOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Listen(context.Background(), filepath.Join(shared, "d.sock")); err == nil || !strings.Contains(err.Error(), shared) {
-		t.Errorf("a folder of others was taken: %v", err)
+		t.Errorf("shared folder was accepted: %v", err)
 	}
 	if status, _ := os.Stat(shared); status.Mode().Perm() != 0o777 {
-		t.Error("a folder of others was changed")
+		t.Error("shared folder was changed")
 	}
 	plain := filepath.Join(folder, "plain.sock")
 	if err := os.WriteFile(plain, []byte("data"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Listen(context.Background(), plain); err == nil {
-		t.Error("a plain file was taken for a socket")
+		t.Error("plain file was replaced")
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// Bounds of what a request may hold.
+// Limits of a request.
 const (
 	mostKeys = 20_000
-	// mostRate is 10 Tbit/s, more than any port; what is above is a slip of units.
+	// mostRate is 10 Tbit/s, more than any port has. A higher value is a mistake of units.
 	mostRate = 10_000_000_000_000
 )
 
@@ -25,8 +25,8 @@ var (
 	hostLink = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}$`)
 )
 
-// wantedOf an ADD, every field of it bounded and typed. What the node decides is left out: rail, tenant, number.
-func wantedOf(request *nodev1.AddRequest) (attachment.Attachment, error) {
+// attachmentOf converts an ADD request, with every field validated. The node itself sets rail, tenant and number.
+func attachmentOf(request *nodev1.AddRequest) (attachment.Attachment, error) {
 	key, err := keyOf(request.GetKey())
 	if err != nil {
 		return attachment.Attachment{}, err
@@ -39,7 +39,7 @@ func wantedOf(request *nodev1.AddRequest) (attachment.Attachment, error) {
 	if err != nil {
 		return attachment.Attachment{}, err
 	}
-	if err := checkWhere(request); err != nil {
+	if err := checkLocation(request); err != nil {
 		return attachment.Attachment{}, err
 	}
 	mac, err := attachment.ParseMAC(request.GetMac())
@@ -51,8 +51,8 @@ func wantedOf(request *nodev1.AddRequest) (attachment.Attachment, error) {
 		return attachment.Attachment{}, err
 	}
 	if request.GetMaxRateBitsPerS() > mostRate {
-		return attachment.Attachment{}, badConfig("max_rate %d bit/s is above %d bit/s", request.GetMaxRateBitsPerS(),
-			uint64(mostRate))
+		return attachment.Attachment{}, badConfig("max_rate must be at most %d bit/s, got %d", uint64(mostRate),
+			request.GetMaxRateBitsPerS())
 	}
 	return attachment.Attachment{
 		Key: key, Part: parts, Pod: pod, Netns: request.GetNetns(), HostInterface: request.GetHostInterface(), MAC: mac,
@@ -60,9 +60,9 @@ func wantedOf(request *nodev1.AddRequest) (attachment.Attachment, error) {
 	}, nil
 }
 
-func keyOf(given *nodev1.Key) (attachment.Key, error) {
+func keyOf(message *nodev1.Key) (attachment.Key, error) {
 	key := attachment.Key{
-		Network: given.GetNetwork(), ContainerID: given.GetContainerId(), Interface: given.GetInterface(),
+		Network: message.GetNetwork(), ContainerID: message.GetContainerId(), Interface: message.GetInterface(),
 	}
 	if err := key.Check(); err != nil {
 		return attachment.Key{}, badName("%v", err)
@@ -70,54 +70,54 @@ func keyOf(given *nodev1.Key) (attachment.Key, error) {
 	return key, nil
 }
 
-func partsOf(given []nodev1.Part) ([]attachment.Part, error) {
+func partsOf(messages []nodev1.Part) ([]attachment.Part, error) {
 	var parts []attachment.Part
 	seen := map[nodev1.Part]bool{}
-	for _, part := range given {
+	for _, part := range messages {
 		switch {
 		case seen[part]:
-			return nil, badConfig("part %s is there twice", part)
+			return nil, badConfig("part %s is given twice", part)
 		case part == nodev1.Part_PART_FLOWS:
 			parts = append(parts, attachment.Flows)
 		case part == nodev1.Part_PART_ROUTES:
 			parts = append(parts, attachment.Routes)
 		default:
-			return nil, badConfig("part %d is none", part)
+			return nil, badConfig("part must be flows or routes, got %d", part)
 		}
 		seen[part] = true
 	}
 	if len(parts) == 0 {
-		return nil, badConfig("no part is asked for")
+		return nil, badConfig("parts must not be empty")
 	}
 	return parts, nil
 }
 
-func podOf(given *nodev1.Pod) (attachment.Pod, error) {
-	pod := attachment.Pod{Namespace: given.GetNamespace(), Name: given.GetName(), UID: given.GetUid()}
+func podOf(message *nodev1.Pod) (attachment.Pod, error) {
+	pod := attachment.Pod{Namespace: message.GetNamespace(), Name: message.GetName(), UID: message.GetUid()}
 	if broken := validation.IsDNS1123Label(pod.Namespace); len(broken) > 0 {
-		return attachment.Pod{}, badName("K8S_POD_NAMESPACE %.80q is no namespace, which decides the tenant: %s",
+		return attachment.Pod{}, badName("K8S_POD_NAMESPACE must be a namespace, got %.80q: %s",
 			pod.Namespace, strings.Join(broken, "; "))
 	}
 	if broken := validation.IsDNS1123Subdomain(pod.Name); len(broken) > 0 {
-		return attachment.Pod{}, badName("K8S_POD_NAME %.80q is no pod's name: %s", pod.Name, strings.Join(broken, "; "))
+		return attachment.Pod{}, badName("K8S_POD_NAME must be a pod's name, got %.80q: %s", pod.Name, strings.Join(broken, "; "))
 	}
 	if !podUID.MatchString(pod.UID) {
-		return attachment.Pod{}, badName("K8S_POD_UID %.80q is no pod's UID", pod.UID)
+		return attachment.Pod{}, badName("K8S_POD_UID must be a pod's UID, got %.80q", pod.UID)
 	}
 	return pod, nil
 }
 
-// checkWhere the attachment is: namespace, interface and device.
-func checkWhere(request *nodev1.AddRequest) error {
+// checkLocation validates the namespace, the interface and the device.
+func checkLocation(request *nodev1.AddRequest) error {
 	netns := request.GetNetns()
 	if !attachment.IsPath(netns) || filepath.Clean(netns) != netns {
-		return badName("CNI_NETNS %.120q is no path to a network namespace", netns)
+		return badName("CNI_NETNS must be the path of a network namespace, got %.120q", netns)
 	}
 	if !hostLink.MatchString(request.GetHostInterface()) {
-		return badConfig("the host's interface %.40q is no interface's name", request.GetHostInterface())
+		return badConfig("host interface must be an interface name, got %.40q", request.GetHostInterface())
 	}
 	if device := request.GetDeviceId(); device != "" && !attachment.IsPCI(device) {
-		return badConfig("deviceID %.40q is no PCI address like 0000:01:10.0", device)
+		return badConfig("deviceID must be a PCI address like 0000:01:10.0, got %.40q", device)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func addressesOf(request *nodev1.AddRequest) (addresses, gateways []netip.Addr, 
 		return nil, nil, err
 	}
 	if len(addresses) == 0 {
-		return nil, nil, badConfig("the pod's interface has no address")
+		return nil, nil, badConfig("the pod's interface must have an address")
 	}
 	gateways, err = eachFamilyOnce("gateway", request.GetGateways(), gatewayAddress)
 	if err != nil {
@@ -138,36 +138,36 @@ func addressesOf(request *nodev1.AddRequest) (addresses, gateways []netip.Addr, 
 		served := false
 		for _, address := range addresses {
 			if address == gateway {
-				return nil, nil, badConfig("%s is the pod's address and its gateway", address)
+				return nil, nil, badConfig("%s must not be both the pod's address and the gateway", address)
 			}
 			served = served || address.Is4() == gateway.Is4()
 		}
 		if !served {
-			return nil, nil, badConfig("the gateway %s is of a family that the pod has no address of", gateway)
+			return nil, nil, badConfig("gateway %s is of a family in which the pod has no address", gateway)
 		}
 	}
 	return addresses, gateways, nil
 }
 
-// eachFamilyOnce parses addresses; IPv4 comes first, so that the same ones always compare equal.
-func eachFamilyOnce(what string, given []string, check func(netip.Addr) string) ([]netip.Addr, error) {
-	if len(given) > 2 {
-		return nil, badConfig("%d values for %s: one of each family at most", len(given), what)
+// eachFamilyOnce parses addresses, at most one of each family. IPv4 comes first, so that equal sets compare equal.
+func eachFamilyOnce(name string, texts []string, check func(netip.Addr) string) ([]netip.Addr, error) {
+	if len(texts) > 2 {
+		return nil, badConfig("%s must have at most one value of each family, got %d", name, len(texts))
 	}
 	var parsed []netip.Addr
-	for _, text := range given {
+	for _, text := range texts {
 		address, err := parse(text)
 		if err != nil {
-			return nil, badConfig("%s %v", what, err)
+			return nil, badConfig("%s %v", name, err)
 		}
 		if wrong := check(address); wrong != "" {
-			return nil, badConfig("%s %s is %s", what, address, wrong)
+			return nil, badConfig("%s must be usable by a pod, got %s, which is %s", name, address, wrong)
 		}
 		parsed = append(parsed, address)
 	}
 	if len(parsed) == 2 {
 		if parsed[0].Is4() == parsed[1].Is4() {
-			return nil, badConfig("%s: %s and %s are of one family; one of each at most", what, parsed[0], parsed[1])
+			return nil, badConfig("%s must have at most one value of each family; %s and %s are of one family", name, parsed[0], parsed[1])
 		}
 		if parsed[1].Is4() {
 			parsed[0], parsed[1] = parsed[1], parsed[0]
@@ -179,31 +179,31 @@ func eachFamilyOnce(what string, given []string, check func(netip.Addr) string) 
 func parse(text string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil || address.Zone() != "" || address.Is4In6() {
-		return netip.Addr{}, fmt.Errorf("%.60q is no plain address like 10.1.0.5 or fd00::5", text)
+		return netip.Addr{}, fmt.Errorf("must be an address like 10.1.0.5 or fd00::5, got %.60q", text)
 	}
 	return address, nil
 }
 
 var (
-	// thisNetwork and reserved addresses are nobody's; the broadcast address is among the reserved.
+	// thisNetwork and reserved contain addresses that no interface can have; reserved includes the broadcast address.
 	thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 	reserved    = netip.MustParsePrefix("240.0.0.0/4")
 )
 
-// podAddress says why a pod cannot have the address; empty: it can.
+// podAddress returns why a pod cannot have the address, or "".
 func podAddress(address netip.Addr) string {
 	switch {
 	case address.IsLinkLocalUnicast():
-		return "link-local: it has no route"
+		return "link-local and has no route"
 	case address.IsLoopback(), address.IsUnspecified(), address.IsMulticast():
-		return "not the address of one interface"
+		return "not the address of a single interface"
 	case address.Is4() && (thisNetwork.Contains(address) || reserved.Contains(address)):
 		return "reserved"
 	}
 	return ""
 }
 
-// gatewayAddress may be link-local besides.
+// gatewayAddress returns why an address cannot be a gateway, or "". A gateway may be link-local.
 func gatewayAddress(address netip.Addr) string {
 	if address.IsLinkLocalUnicast() {
 		return ""

@@ -14,11 +14,12 @@ import (
 
 const writerEnvironment = "RAILWRIGHT_TEST_STORE"
 
-// TestWriter is the child of the test below: it does what its environment says in the folder given, and is killed there.
+// TestWriter is the child process of the test below. It performs the operation named in its environment and is killed
+// there.
 func TestWriter(t *testing.T) {
 	folder, verb := os.Getenv(writerEnvironment), os.Getenv("RAILWRIGHT_TEST_VERB")
 	if folder == "" {
-		t.Skip("this is the child of TestACrashLeavesTheOldOrTheNew")
+		t.Skip("runs only as the child of TestCrashLeavesOldOrNewRecord")
 	}
 	store := mustOpen(t, folder)
 	switch verb {
@@ -37,10 +38,10 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-func TestACrashLeavesTheOldOrTheNew(t *testing.T) {
+func TestCrashLeavesOldOrNewRecord(t *testing.T) {
 	writer := filepath.Join(t.TempDir(), "writer")
-	if told, err := exec.Command("go", "test", "-c", "-tags", "failpoints", "-o", writer, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, told)
+	if output, err := exec.Command("go", "test", "-c", "-tags", "failpoints", "-o", writer, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
 	}
 	writing := []failpoint.Name{failpoint.StoreWritten, failpoint.StoreSynced, failpoint.StoreRenamed}
 	steps := map[string][]failpoint.Name{"reserve": writing, "put": writing, "remove": {failpoint.StoreUnlinked}}
@@ -54,13 +55,13 @@ func TestACrashLeavesTheOldOrTheNew(t *testing.T) {
 				done := name == failpoint.StoreRenamed || name == failpoint.StoreUnlinked
 				want := map[string]map[bool]int{"reserve": {false: 1, true: 2}, "put": {false: 1, true: 1}, "remove": {true: 0}}
 				if len(all) != want[verb][done] {
-					t.Fatalf("found %d records: %v", len(all), all)
+					t.Fatalf("got %d records: %v", len(all), all)
 				}
 				if verb == "put" && (len(all[0].Part) == 1) != done {
-					t.Fatalf("killed at %s, found parts %v", name, all[0].Part)
+					t.Fatalf("killed at %s, got parts %v", name, all[0].Part)
 				}
 				if entries, _ := filepath.Glob(filepath.Join(folder, durable.TemporaryPrefix+"*")); len(entries) > 0 {
-					t.Fatalf("left behind: %v", entries)
+					t.Fatalf("temporary files left: %v", entries)
 				}
 			})
 		}
@@ -72,9 +73,9 @@ func killAt(t *testing.T, writer, folder, verb string, name failpoint.Name) {
 	child := exec.Command(writer, "-test.run", "^TestWriter$")
 	child.Env = append(os.Environ(), writerEnvironment+"="+folder, "RAILWRIGHT_TEST_VERB="+verb,
 		"RAILWRIGHT_FAILPOINT="+string(name))
-	told, err := child.CombinedOutput()
+	output, err := child.CombinedOutput()
 	status, ok := child.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("the writer was to be killed at %s: %v\n%s", name, err, told)
+		t.Fatalf("writer was not killed at %s: %v\n%s", name, err, output)
 	}
 }

@@ -23,7 +23,7 @@ const (
 	damagedFolder = "damaged"
 )
 
-// envelope around a record: Sum is SHA-256 over exactly the bytes of Record.
+// envelope wraps a record. Sum is the SHA-256 of exactly the bytes of Record.
 type envelope struct {
 	Version int             `json:"version"`
 	Sum     string          `json:"sha256"`
@@ -32,7 +32,7 @@ type envelope struct {
 
 func isTemporary(name string) bool { return strings.HasPrefix(name, durable.TemporaryPrefix) }
 
-// fileName holds nothing of what came from outside.
+// fileName hashes the key, so that no text from outside reaches a path.
 func fileName(key attachment.Key) string {
 	sum := sha256.Sum256([]byte(key.Network + "\x00" + key.ContainerID + "\x00" + key.Interface))
 	return hex.EncodeToString(sum[:16]) + ".json"
@@ -41,36 +41,36 @@ func fileName(key attachment.Key) string {
 func encode(record Record) ([]byte, error) {
 	inner, err := json.Marshal(record)
 	if err != nil {
-		return nil, fmt.Errorf("the record of %s cannot be written as JSON: %w", record.Key, err)
+		return nil, fmt.Errorf("encode record of %s: %w", record.Key, err)
 	}
 	outer, err := json.Marshal(envelope{formatVersion, durable.Sum(inner), inner})
 	if err != nil {
-		return nil, fmt.Errorf("the record of %s cannot be written as JSON: %w", record.Key, err)
+		return nil, fmt.Errorf("encode record of %s: %w", record.Key, err)
 	}
 	return append(outer, '\n'), nil
 }
 
-// steps of a record's file; the other writers of such files have none.
+// steps are the failpoints of a record's file. Other writers of durable files have none.
 var steps = durable.Steps{
 	Written: failpoint.StoreWritten, Synced: failpoint.StoreSynced, Renamed: failpoint.StoreRenamed,
 	Unlinked: failpoint.StoreUnlinked,
 }
 
-// writeFile leaves either the old file or the new one, whatever happens in between.
+// writeFile writes a record atomically: a crash leaves the old file or the new one.
 func writeFile(folder string, record Record) error {
 	content, err := encode(record)
 	if err != nil {
 		return err
 	}
 	if err := steps.Write(filepath.Join(folder, fileName(record.Key)), content, 0o600); err != nil {
-		return fmt.Errorf("the attachment cannot be stored: %w", err)
+		return fmt.Errorf("store attachment: %w", err)
 	}
 	return nil
 }
 
 func removeFile(folder string, key attachment.Key) error {
 	if err := steps.Remove(filepath.Join(folder, fileName(key))); err != nil {
-		return fmt.Errorf("the record of an attachment cannot be removed: %w", err)
+		return fmt.Errorf("remove record of attachment: %w", err)
 	}
 	return nil
 }
@@ -78,44 +78,44 @@ func removeFile(folder string, key attachment.Key) error {
 func readFile(path string) (Record, error) {
 	content, err := durable.Read(path, mostBytes)
 	if err != nil {
-		return Record{}, fmt.Errorf("it cannot be read: %w", err)
+		return Record{}, fmt.Errorf("read record: %w", err)
 	}
 	var outer envelope
-	if err := strictly(content, &outer); err != nil {
-		return Record{}, fmt.Errorf("it is not a record: %w", err)
+	if err := unmarshalStrict(content, &outer); err != nil {
+		return Record{}, fmt.Errorf("parse record: %w", err)
 	}
 	if outer.Version != formatVersion {
-		return Record{}, fmt.Errorf("its version is %d, this program knows %d", outer.Version, formatVersion)
+		return Record{}, fmt.Errorf("record version must be %d, got %d", formatVersion, outer.Version)
 	}
 	if durable.Sum(outer.Record) != outer.Sum {
-		return Record{}, errors.New("its checksum does not fit its content")
+		return Record{}, errors.New("checksum mismatch")
 	}
 	var record Record
-	if err := strictly(outer.Record, &record); err != nil {
-		return Record{}, fmt.Errorf("its record cannot be read: %w", err)
+	if err := unmarshalStrict(outer.Record, &record); err != nil {
+		return Record{}, fmt.Errorf("parse record: %w", err)
 	}
 	if expected := fileName(record.Key); filepath.Base(path) != expected {
-		return Record{}, fmt.Errorf("its record belongs into %s", expected)
+		return Record{}, fmt.Errorf("file name must be %s for this record", expected)
 	}
 	if len(record.Addresses) == 0 || record.Rail == "" || record.HostInterface == "" {
-		return Record{}, errors.New("its record lacks addresses, rail or host interface")
+		return Record{}, errors.New("record must have addresses, a rail and a host interface")
 	}
 	return record, nil
 }
 
-func strictly(content []byte, into any) error {
+func unmarshalStrict(content []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
 		return err
 	}
 	if decoder.More() {
-		return errors.New("something follows after its end")
+		return errors.New("unexpected data after the record")
 	}
 	return nil
 }
 
-// moveAway keeps a damaged file for whoever looks into it, under a name that no other has.
+// moveAway keeps a damaged file for inspection, under a unique name.
 func moveAway(path string) (string, error) {
 	folder := filepath.Join(filepath.Dir(path), damagedFolder)
 	stamp := time.Now().UTC().Format("20060102T150405.000000000")
@@ -126,15 +126,15 @@ func moveAway(path string) (string, error) {
 	return moved, nil
 }
 
-// probe writes as much as a record may take, and takes it away.
+// probe writes and deletes a file as large as a record.
 func probe(folder string) error {
 	temporary, err := os.CreateTemp(folder, durable.TemporaryPrefix+"*")
 	if err != nil {
-		return fmt.Errorf("the state folder cannot be written: %w", err)
+		return fmt.Errorf("write to state folder: %w", err)
 	}
 	_, err = temporary.Write(make([]byte, 4<<10))
 	if err := errors.Join(err, temporary.Close(), os.Remove(temporary.Name())); err != nil {
-		return fmt.Errorf("the state folder cannot be written: %w", err)
+		return fmt.Errorf("write to state folder: %w", err)
 	}
 	return nil
 }

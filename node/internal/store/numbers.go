@@ -1,10 +1,11 @@
 package store
 
-// numbers from 1 to 65535. Those given back come round last, so that a flow of an attachment that has just gone is not
-// taken for one of the next.
+// numbers allocates 1 to 65535. A released number is reused last, so that a stale flow of a deleted attachment is not
+// mistaken for a flow of the next.
 type numbers struct {
 	taken [1 << 16]bool
-	// last given out; after a start the count begins anew, which is fine: all flows are looked at then.
+	// last is the last number allocated. It starts at 0 again after a restart, which is harmless: the daemon then
+	// checks all flows.
 	last  uint16
 	count int
 }
@@ -31,7 +32,7 @@ func (n *numbers) take(number uint16) bool {
 	return true
 }
 
-func (n *numbers) give(number uint16) {
+func (n *numbers) release(number uint16) {
 	if n.taken[number] {
 		n.taken[number] = false
 		n.count--

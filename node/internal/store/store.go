@@ -1,8 +1,8 @@
-// Package store keeps the desired state of a node on its disk: one file for each attachment, written before anything of
-// it is programmed, so that no crash can leave a flow or a route that nobody owns.
+// Package store keeps the desired state of a node on disk: one file for each attachment, written before anything is
+// programmed, so that no crash leaves a flow or a route without an owner.
 //
-// A file has its final name only once all of it is on disk, and its content carries a checksum. A file that cannot be
-// trusted is moved to `damaged/` and told; it is neither deleted nor believed.
+// A file gets its final name only after its content is on disk, and carries a checksum. A damaged file is moved to
+// `damaged/` and reported; it is neither deleted nor used.
 package store
 
 import (
@@ -21,59 +21,59 @@ import (
 	"railwright/node/internal/durable"
 )
 
-// Record is what a file holds.
+// Record is the content of a file.
 type Record struct {
 	attachment.Attachment
-	// Boot of the kernel that the attachment was made under: no network namespace outlives it.
+	// Boot is the boot ID under which the attachment was created. No network namespace outlives a boot.
 	Boot string `json:"boot"`
 }
 
-// Leaving says that every part was given up: what is left is to undo it.
+// Leaving reports whether every part was released and only cleanup remains.
 func (r Record) Leaving() bool { return len(r.Part) == 0 }
 
-// Damaged file that was found at Open.
+// Damaged is a file that Open could not use.
 type Damaged struct {
-	// MovedTo is where it can be looked at.
+	// MovedTo is the file's new path.
 	MovedTo string
-	Why     error
+	Err     error
 }
 
-// Conflict is a record that cannot be because of another one.
+// Conflict is returned when another record holds a key, an address or a host interface.
 type Conflict struct {
-	What   string
-	Holder Record
+	Resource string
+	Holder   Record
 }
 
 func (c *Conflict) Error() string {
 	pod := c.Holder.Pod
-	return fmt.Sprintf("%s is held by %s of pod %s/%s", c.What, c.Holder.Key.Interface, pod.Namespace,
+	return fmt.Sprintf("%s is in use by %s of pod %s/%s", c.Resource, c.Holder.Key.Interface, pod.Namespace,
 		pod.Name)
 }
 
-// ErrNumbers is given where a node holds as many attachments as there are numbers for them.
-var ErrNumbers = errors.New("this node holds 65535 attachments, the most that flows can be told apart by")
+// ErrNumbers is returned when all attachment numbers of the node are in use.
+var ErrNumbers = errors.New("node already has 65535 attachments, the maximum")
 
-// Store is safe for concurrent use; whoever writes one key does so alone.
+// Store is safe for concurrent use, as long as each key has a single writer.
 type Store struct {
 	folder string
 
 	mutex   sync.Mutex
 	records map[attachment.Key]Record
 	numbers numbers
-	// pending are records reserved here whose file is not written yet: they hold their number and addresses, but are
-	// not seen by All.
+	// pending holds reserved records whose file is not yet written: they own their number and addresses, but All does
+	// not return them.
 	pending map[attachment.Key]Record
 }
 
-// Open the folder, made (0700) where it is not there, and read what it holds.
+// Open creates the folder (0700) if it is missing and reads its records.
 func Open(folder string) (*Store, []Damaged, error) {
 	if err := os.MkdirAll(filepath.Join(folder, damagedFolder), 0o700); err != nil {
-		return nil, nil, fmt.Errorf("the state folder cannot be made: %w", err)
+		return nil, nil, fmt.Errorf("create state folder: %w", err)
 	}
 	store := &Store{folder: folder, records: map[attachment.Key]Record{}, pending: map[attachment.Key]Record{}}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the state folder cannot be read: %w", err)
+		return nil, nil, fmt.Errorf("read state folder: %w", err)
 	}
 	var damaged []Damaged
 	for _, entry := range entries {
@@ -81,22 +81,22 @@ func Open(folder string) (*Store, []Damaged, error) {
 		switch {
 		case entry.IsDir():
 		case isTemporary(entry.Name()):
-			// A write that a crash cut off: its attachment was never answered for.
+			// A crash interrupted this write, so its request never got a reply.
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, nil, fmt.Errorf("a half-written file cannot be removed from the state folder: %w", err)
+				return nil, nil, fmt.Errorf("remove partial file from state folder: %w", err)
 			}
 		default:
-			if why := store.load(path); why != nil {
+			if cause := store.load(path); cause != nil {
 				moved, err := moveAway(path)
 				if err != nil {
-					return nil, nil, fmt.Errorf("%s is damaged (%w) and cannot be moved away: %w", path, why, err)
+					return nil, nil, fmt.Errorf("move damaged file %s (%w) away: %w", path, cause, err)
 				}
-				damaged = append(damaged, Damaged{moved, why})
+				damaged = append(damaged, Damaged{moved, cause})
 			}
 		}
 	}
 	if err := durable.SyncFolder(folder); err != nil {
-		return nil, nil, fmt.Errorf("the state folder cannot be synced to disk: %w", err)
+		return nil, nil, fmt.Errorf("sync state folder: %w", err)
 	}
 	return store, damaged, nil
 }
@@ -110,14 +110,14 @@ func (s *Store) load(path string) error {
 		return conflict
 	}
 	if !s.numbers.take(record.Number) {
-		return fmt.Errorf("its number %d is another attachment's", record.Number)
+		return fmt.Errorf("number %d belongs to another attachment", record.Number)
 	}
 	s.records[record.Key] = record
 	return nil
 }
 
-// Reserve takes in a new record, gives it a number and writes it. admit may refuse it in view of all the others, those
-// that are just being written included. A *Conflict where its key, an address or the host's interface is taken.
+// Reserve numbers a new record and writes it. admit may refuse it in view of all other records, including those being
+// written. Reserve returns a *Conflict if the key, an address or the host interface is in use.
 func (s *Store) Reserve(record Record, admit func(others iter.Seq[Record]) error) (Record, error) {
 	record, err := s.hold(record, admit)
 	if err != nil {
@@ -125,14 +125,14 @@ func (s *Store) Reserve(record Record, admit func(others iter.Seq[Record]) error
 	}
 	err = writeFile(s.folder, record)
 	if err != nil {
-		// It may be there under its name all the same, where only the folder's sync failed.
+		// If only the folder's sync failed, the file may exist under its name.
 		err = errors.Join(err, removeFile(s.folder, record.Key))
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.pending, record.Key)
 	if err != nil {
-		s.numbers.give(record.Number)
+		s.numbers.release(record.Number)
 		return Record{}, err
 	}
 	s.records[record.Key] = record
@@ -146,7 +146,7 @@ func (s *Store) hold(record Record, admit func(iter.Seq[Record]) error) (Record,
 		return Record{}, conflict
 	}
 	if admit != nil {
-		if err := admit(s.every()); err != nil {
+		if err := admit(s.allHeld()); err != nil {
 			return Record{}, err
 		}
 	}
@@ -159,11 +159,11 @@ func (s *Store) hold(record Record, admit func(iter.Seq[Record]) error) (Record,
 	return record, nil
 }
 
-// Put writes a record anew that is there; its number, addresses and host interface stay what they are. After an error
-// the old one holds, in memory and on disk.
+// Put rewrites an existing record. Its number, addresses and host interface must not change. On error the old record
+// remains in memory and on disk.
 func (s *Store) Put(record Record) error {
 	if _, found := s.Get(record.Key); !found {
-		return fmt.Errorf("there is no record of %s", record.Key)
+		return fmt.Errorf("no record of %s", record.Key)
 	}
 	if err := writeFile(s.folder, record); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *Store) Put(record Record) error {
 	return nil
 }
 
-// Remember a record in memory alone: for a full disk, where what leaves must still be undone.
+// Remember updates a record in memory only: on a full disk an attachment that leaves must still be undone.
 func (s *Store) Remember(record Record) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -181,7 +181,7 @@ func (s *Store) Remember(record Record) {
 	}
 }
 
-// Remove the record and its file; one that is not there is fine.
+// Remove deletes the record and its file. It is not an error if there is none.
 func (s *Store) Remove(key attachment.Key) error {
 	if err := removeFile(s.folder, key); err != nil {
 		return err
@@ -190,12 +190,12 @@ func (s *Store) Remove(key attachment.Key) error {
 	defer s.mutex.Unlock()
 	if record, found := s.records[key]; found {
 		delete(s.records, key)
-		s.numbers.give(record.Number)
+		s.numbers.release(record.Number)
 	}
 	return nil
 }
 
-// Get the record of the key.
+// Get returns the record of the key.
 func (s *Store) Get(key attachment.Key) (Record, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -203,7 +203,7 @@ func (s *Store) Get(key attachment.Key) (Record, bool) {
 	return record, found
 }
 
-// All records, sorted by number.
+// All returns the records sorted by number.
 func (s *Store) All() []Record {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -211,14 +211,14 @@ func (s *Store) All() []Record {
 	for _, record := range s.records {
 		all = append(all, record)
 	}
-	slices.SortFunc(all, func(one, other Record) int { return cmp.Compare(one.Number, other.Number) })
+	slices.SortFunc(all, func(a, other Record) int { return cmp.Compare(a.Number, other.Number) })
 	return all
 }
 
-// Probe says whether a record could be written now.
+// Probe reports whether a record could be written now.
 func (s *Store) Probe() error { return probe(s.folder) }
 
-func (s *Store) every() iter.Seq[Record] {
+func (s *Store) allHeld() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		for _, records := range []map[attachment.Key]Record{s.records, s.pending} {
 			for _, record := range records {
@@ -231,15 +231,15 @@ func (s *Store) every() iter.Seq[Record] {
 }
 
 func (s *Store) conflict(record Record) *Conflict {
-	for other := range s.every() {
+	for other := range s.allHeld() {
 		if other.Key == record.Key {
-			return &Conflict{"the key " + record.Key.String(), other}
+			return &Conflict{"key " + record.Key.String(), other}
 		}
 		if other.HostInterface == record.HostInterface {
-			return &Conflict{"the host's interface " + record.HostInterface, other}
+			return &Conflict{"host interface " + record.HostInterface, other}
 		}
 		if shared := sharedAddress(other.Addresses, record.Addresses); shared.IsValid() {
-			return &Conflict{"the address " + shared.String(), other}
+			return &Conflict{"address " + shared.String(), other}
 		}
 	}
 	return nil

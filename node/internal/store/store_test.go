@@ -14,7 +14,7 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// sample number i; no two share a key, an address or an interface.
+// sample returns record i. No two samples share a key, an address or an interface.
 func sample(i int) Record {
 	address := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
 	return Record{
@@ -47,7 +47,7 @@ func mustReserve(t *testing.T, store *Store, i int) Record {
 	return record
 }
 
-func TestWhatIsStoredIsThereAfterARestart(t *testing.T) {
+func TestRecordsSurviveARestart(t *testing.T) {
 	folder := t.TempDir()
 	store := mustOpen(t, folder)
 	kept, gone := mustReserve(t, store, 1), mustReserve(t, store, 2)
@@ -57,29 +57,29 @@ func TestWhatIsStoredIsThereAfterARestart(t *testing.T) {
 	}
 	all := mustOpen(t, folder).All()
 	if len(all) != 1 || fmt.Sprint(all[0]) != fmt.Sprint(kept) {
-		t.Fatalf("stored %v, found %v", kept, all)
+		t.Fatalf("stored %v, got %v", kept, all)
 	}
 }
 
-func TestOneKeyAddressAndInterfaceIsHeldOnce(t *testing.T) {
+func TestKeysAddressesAndInterfacesAreUnique(t *testing.T) {
 	store := mustOpen(t, t.TempDir())
 	mustReserve(t, store, 1)
-	for what, change := range map[string]func(*Record){
-		"the key rail0/c1/net1":         func(record *Record) { record.Key = sample(1).Key },
-		"the address 10.1.0.1":          func(record *Record) { record.Addresses = sample(1).Addresses },
-		"the host's interface veth1":    func(record *Record) { record.HostInterface = "veth1" },
-		"no conflict: all is different": func(*Record) {},
+	for name, change := range map[string]func(*Record){
+		"key rail0/c1/net1":          func(record *Record) { record.Key = sample(1).Key },
+		"address 10.1.0.1":           func(record *Record) { record.Addresses = sample(1).Addresses },
+		"host interface veth1":       func(record *Record) { record.HostInterface = "veth1" },
+		"no conflict: all different": func(*Record) {},
 	} {
 		record := sample(2)
 		change(&record)
 		_, err := store.Reserve(record, nil)
 		var conflict *Conflict
 		if errors.As(err, &conflict) {
-			if conflict.What != what || conflict.Holder.Key != sample(1).Key {
-				t.Errorf("%s: got %q of %s", what, conflict.What, conflict.Holder.Key)
+			if conflict.Resource != name || conflict.Holder.Key != sample(1).Key {
+				t.Errorf("%s: got %q of %s", name, conflict.Resource, conflict.Holder.Key)
 			}
-		} else if what != "no conflict: all is different" || err != nil {
-			t.Errorf("%s: got %v", what, err)
+		} else if name != "no conflict: all different" || err != nil {
+			t.Errorf("%s: got %v", name, err)
 		}
 		if err == nil {
 			if err := store.Remove(record.Key); err != nil {
@@ -89,7 +89,7 @@ func TestOneKeyAddressAndInterfaceIsHeldOnce(t *testing.T) {
 	}
 }
 
-func TestAdmissionSeesWhatIsBeingWritten(t *testing.T) {
+func TestAdmissionSeesPendingRecords(t *testing.T) {
 	store := mustOpen(t, t.TempDir())
 	full := errors.New("full")
 	atMost := func(others iter.Seq[Record]) error {
@@ -113,24 +113,24 @@ func TestAdmissionSeesWhatIsBeingWritten(t *testing.T) {
 	}
 	group.Wait()
 	if len(store.All()) != 10 || len(refused) != 40 || !errors.Is(<-refused, full) {
-		t.Fatalf("%d stored, %d refused; 10 were to be admitted of 50", len(store.All()), len(refused))
+		t.Fatalf("%d stored, %d refused; want 10 of 50 admitted", len(store.All()), len(refused))
 	}
 	seen := map[uint16]bool{}
 	for _, record := range store.All() {
 		if seen[record.Number] || record.Number == 0 {
-			t.Fatalf("number %d twice, or zero", record.Number)
+			t.Fatalf("number %d is zero or a duplicate", record.Number)
 		}
 		seen[record.Number] = true
 	}
 }
 
-func TestNumbersComeRoundLast(t *testing.T) {
+func TestReleasedNumbersAreReusedLast(t *testing.T) {
 	var numbers numbers
 	first, _ := numbers.next()
-	numbers.give(first)
+	numbers.release(first)
 	second, _ := numbers.next()
 	if first == second {
-		t.Fatalf("number %d was given again at once", first)
+		t.Fatalf("number %d was reused at once", first)
 	}
 	for range 65534 {
 		if _, found := numbers.next(); !found {
@@ -138,15 +138,15 @@ func TestNumbersComeRoundLast(t *testing.T) {
 		}
 	}
 	if number, found := numbers.next(); found {
-		t.Fatalf("number %d was given though all are taken", number)
+		t.Fatalf("got number %d, want none: all are in use", number)
 	}
-	numbers.give(777)
+	numbers.release(777)
 	if number, found := numbers.next(); !found || number != 777 {
-		t.Fatalf("the one free number is 777, got %d %v", number, found)
+		t.Fatalf("want the only free number 777, got %d %v", number, found)
 	}
 }
 
-func TestADamagedFileIsMovedAwayAndTold(t *testing.T) {
+func TestDamagedFilesAreMovedAwayAndReported(t *testing.T) {
 	folder := t.TempDir()
 	store := mustOpen(t, folder)
 	good := mustReserve(t, store, 1)
@@ -174,16 +174,16 @@ func TestADamagedFileIsMovedAwayAndTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(damaged) != 9 {
-		t.Errorf("9 files are damaged, told %d: %v", len(damaged), damaged)
+		t.Errorf("want 9 damaged files, got %d: %v", len(damaged), damaged)
 	}
 	for _, file := range damaged {
 		if _, err := os.Lstat(file.MovedTo); err != nil {
-			t.Errorf("%v is not kept: %v", file, err)
+			t.Errorf("%v was not kept: %v", file, err)
 		}
 	}
-	// Which of the twins is read first is up to their names; the other one is damaged.
+	// File names decide which twin is read first; the other is damaged.
 	if all := again.All(); len(all) != 1 || all[0].Number != good.Number {
-		t.Errorf("one good record was there, found %v", all)
+		t.Errorf("want one good record, got %v", all)
 	}
 	mustOpen(t, folder)
 }
@@ -200,14 +200,14 @@ func mustEncode(t *testing.T, record Record) []byte {
 	return content
 }
 
-// flipped has one bit of its content changed.
+// flipped returns an encoded record with one bit changed.
 func flipped(t *testing.T, record Record) []byte {
 	content := mustEncode(t, record)
 	content[len(content)/2] ^= 1
 	return content
 }
 
-func TestAFullDiskIsAnErrorAndLeavesWhatWas(t *testing.T) {
+func TestFullDiskIsAnErrorAndChangesNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}
@@ -220,32 +220,32 @@ func TestAFullDiskIsAnErrorAndLeavesWhatWas(t *testing.T) {
 	held := mustReserve(t, store, 1)
 	filler := filepath.Join(folder, damagedFolder, "filler")
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("the file system should be full: %v", err)
+		t.Fatalf("file system should be full: %v", err)
 	}
 	changed := held
 	changed.Part = nil
 	_, reserved := store.Reserve(sample(2), nil)
-	for what, err := range map[string]error{"reserve": reserved, "put": store.Put(changed), "probe": store.Probe()} {
+	for name, err := range map[string]error{"reserve": reserved, "put": store.Put(changed), "probe": store.Probe()} {
 		if !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("%s on a full disk: %v", what, err)
+			t.Errorf("%s on a full disk: %v", name, err)
 		}
 	}
 	if store.numbers.count != 1 {
-		t.Errorf("%d numbers are taken by one attachment", store.numbers.count)
+		t.Errorf("%d numbers in use, want 1", store.numbers.count)
 	}
 	if got, _ := store.Get(held.Key); got.Leaving() || len(store.All()) != 1 {
-		t.Errorf("memory has changed though the disk has not: %v", store.All())
+		t.Errorf("memory changed but the disk did not: %v", store.All())
 	}
 	if all := mustOpen(t, folder).All(); len(all) != 1 || all[0].Leaving() {
-		t.Errorf("the disk has %v, it had %v", all, held)
+		t.Errorf("disk has %v, want %v", all, held)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Probe(); err != nil {
-		t.Errorf("there is space again: %v", err)
+		t.Errorf("probe with free space: %v", err)
 	}
 	if record := mustReserve(t, store, 2); record.Number == held.Number {
-		t.Errorf("number %d is held twice", record.Number)
+		t.Errorf("number %d was allocated twice", record.Number)
 	}
 }

@@ -6,36 +6,36 @@ import (
 	"strings"
 )
 
-// Beyond tells of each prefix of a Tenant that does not lie in the pods' prefixes: what lies beyond is nobody's. Leaves and
-// hosts have their addresses there, and a pod of a tenant that held these would reach them, and they it. Without pods'
-// prefixes nothing is beyond them.
+// Beyond returns a Fault for each prefix of a Tenant that is not within the pods' prefixes. Addresses beyond them
+// belong to leaves and hosts, which a pod with such an address could reach; no tenant gets them. Without pods' prefixes
+// there are no faults.
 func Beyond(policy Policy, pods []netip.Prefix) []Fault {
 	var faults []Fault
 	for _, tenant := range policy.Tenants {
 		for _, prefix := range tenant.Prefixes {
-			if pods == nil || tenant.Fault != "" || CheckPrefix(prefix) != nil || within(prefix, pods) {
+			if pods == nil || tenant.Fault != "" || CheckPrefix(prefix) != nil || isWithin(prefix, pods) {
 				continue
 			}
-			faults = append(faults, Fault{tenant.Name, fmt.Sprintf("%s of tenant %.80s reaches beyond the pods' prefixes of the "+
-				"rails here (%s), where leaves and hosts are: that part is nobody's", prefix, tenant.Name, listed(pods))})
+			faults = append(faults, Fault{tenant.Name, fmt.Sprintf("prefix %s of tenant %.80s exceeds the pods' prefixes of the "+
+				"rails here (%s); the part beyond them is ignored", prefix, tenant.Name, summarize(pods))})
 		}
 	}
 	return faults
 }
 
-func within(prefix netip.Prefix, pods []netip.Prefix) bool {
+func isWithin(prefix netip.Prefix, pods []netip.Prefix) bool {
 	common := Common([]netip.Prefix{prefix}, pods)
 	return len(common) == 1 && common[0] == prefix
 }
 
-func listed(prefixes []netip.Prefix) string {
+func summarize(prefixes []netip.Prefix) string {
 	const most = 4
-	var words []string
+	var texts []string
 	for _, prefix := range prefixes[:min(len(prefixes), most)] {
-		words = append(words, prefix.String())
+		texts = append(texts, prefix.String())
 	}
 	if more := len(prefixes) - most; more > 0 {
-		words = append(words, fmt.Sprintf("%d more", more))
+		texts = append(texts, fmt.Sprintf("%d more", more))
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(texts, ", ")
 }

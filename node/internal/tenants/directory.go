@@ -8,36 +8,39 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// Directory is what the reconciler and Add need of tenants.
+// Directory is the reconciler's interface to the tenants.
 type Directory interface {
-	// TenantOf a namespace of Kubernetes: the namespace itself unless a Tenant groups it.
+	// TenantOf returns the tenant of a Kubernetes namespace: the namespace itself unless a Tenant groups it.
 	TenantOf(ctx context.Context, namespace string) (string, error)
-	// Claim publishes that the address belongs to the tenant and sits on this node. ErrTaken where another attachment
-	// holds it, ErrNotReleased where another tenant had it and a node may still let that one's packets in,
-	// ErrOutside where the tenant has prefixes and the address is in none of them.
+	// Claim publishes that the addresses belong to the tenant on this node. It returns ErrTaken if another attachment
+	// holds an address, ErrNotReleased if another tenant had it and a node may still admit that tenant's packets, and
+	// ErrOutside if the tenant has prefixes and the address is in none of them.
 	Claim(ctx context.Context, claim Claim) error
-	// Release is Claim's reverse; what is gone already is fine. It may return before others have seen it.
+	// Release undoes Claim. It ignores addresses that are not claimed. It can return before other nodes see the
+	// release.
 	Release(ctx context.Context, addresses []netip.Addr) error
-	// Hold addresses until Release though their pods are gone, so that no other node gives one to a pod: also those that
-	// a tenant's prefixes cover, which are not published otherwise. Without an error all nodes with pods of the tenant know.
+	// Hold reserves the addresses of a deleted pod until Release, so that no other node assigns them, including
+	// addresses within a tenant's prefixes, which are not published otherwise. If it succeeds, all nodes with pods of
+	// the tenant know.
 	Hold(ctx context.Context, addresses []netip.Addr) error
-	// Retain releases what owners hold that are not listed: claims whose attachment was lost with its state. For the
-	// daemon's start, once every attachment that is left has been claimed again.
+	// Retain releases the claims of all owners that are not listed: their attachments were lost with the state. The
+	// daemon calls it at its start, after it has claimed every remaining attachment again.
 	Retain(ctx context.Context, owners []string) error
-	// WaitConfirmed until every node that has pods of the tenant lets the addresses in, or ctx ends: then the nodes
-	// that did not confirm.
+	// WaitConfirmed waits until every node with pods of the tenant admits the addresses. When ctx ends first, it
+	// returns the nodes that have not confirmed.
 	WaitConfirmed(ctx context.Context, addresses []netip.Addr) (missing []string)
-	// View for the tenants that have pods here, and a channel that is closed once it has changed.
+	// View returns the tenants' state for the tenants with pods here, its version, and a channel that is closed at the
+	// next change.
 	View(local []string) (plan.Tenants, uint64, <-chan struct{})
-	// Confirm that the flows of that view are in place on this node.
+	// Confirm records that the flows of the view are in place on this node.
 	Confirm(ctx context.Context, version uint64) error
-	// Stopped: why no claim at all is granted, one sentence each; the directory cannot be reached, and since when.
+	// Stopped returns the reasons why no claim is granted at all, a sentence each, such as an unreachable directory.
 	Stopped() []string
-	// Problems of single records, tenants and addresses, one sentence each; others are served.
+	// Problems returns problems of single records, tenants and addresses, a sentence each. They affect nothing else.
 	Problems() []string
 }
 
-// Claim of addresses by a tenant on this node.
+// Claim is a request for addresses by a tenant on this node.
 type Claim struct {
 	Tenant    string
 	Rail      string
@@ -45,17 +48,17 @@ type Claim struct {
 	Addresses []netip.Addr
 }
 
-// Errors of Claim.
+// Errors of Directory.Claim.
 var (
-	ErrTaken       = errors.New("the address is another attachment's")
-	ErrNotReleased = errors.New("the address was another tenant's, and a node has not confirmed that it let go of it")
-	ErrOutside     = errors.New("the address is in none of the tenant's prefixes")
-	ErrUnreachable = errors.New("the tenant directory cannot be reached")
-	ErrNoTenant    = errors.New("the namespace belongs to no one tenant")
+	ErrTaken       = errors.New("address belongs to another attachment")
+	ErrNotReleased = errors.New("address belonged to another tenant, and a node has not confirmed its release")
+	ErrOutside     = errors.New("address is outside the tenant's prefixes")
+	ErrUnreachable = errors.New("tenant directory is unreachable")
+	ErrNoTenant    = errors.New("namespace is not in exactly one tenant")
 )
 
 // Errors of a Store.
 var (
-	ErrForeign = errors.New("somebody else writes this node's record")
-	ErrRemoved = errors.New("this node's record was taken away")
+	ErrForeign = errors.New("another process writes this node's record")
+	ErrRemoved = errors.New("this node's record was removed")
 )

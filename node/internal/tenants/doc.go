@@ -1,53 +1,35 @@
-// Package tenants knows which address belongs to which tenant, on this node and on the others.
+// Package tenants tracks which address belongs to which tenant, on this node and on the others.
 //
-// # What it promises
+// # Guarantees
 //
-// While a pod of one tenant can send from an address, or what it sent may still be on its way, no node's flows take that
-// address for another tenant's. Pods may start and end in any order on any nodes, addresses be used again, daemons be
-// killed, machines be cut off, switched off and come back: nothing is let in by mistake. What cannot be proven is let in
-// nowhere. So cut off from the directory a node keeps what it knew, gets no new address, and holds nobody else up, but for
-// the one thing that only it can say: that it has let go of an address which another tenant is to have.
+// While a pod of a tenant can send from an address, or its packets may still be on their way, no node's flows take that
+// address for another tenant's. Pods may start and end in any order on any nodes, addresses may be reused, daemons may
+// be killed, and machines may be cut off, switched off and restarted: nothing is admitted by mistake. An address that
+// is not proven is admitted nowhere. A node that is cut off from the directory therefore keeps what it knew, gets no
+// new address, and delays others in only one way: it alone can say that it has released an address that another tenant
+// wants.
 //
-// # How
+// # Protocol
 //
-// Each node writes one Record and reads all others'. Nothing is written by two, and no record has to agree with another.
+// Each node writes one Record and reads all others. No record has two writers, and no record has to agree with another.
 //
-//   - A node lets in what it has read: an address for the tenant that an active entry of some record names. An address
-//     with entries of two tenants is nobody's. It says in Seen from which generations of which records its flows are made,
-//     after they are in place, and keeps on disk what it says it has seen, before it says so: it never goes back. It says
-//     that it is about to go by a record (0) before it first does.
-//   - A claim is published as pending, which no node lets in. Only then the node reads what all others have published. It
-//     is granted if nobody else has the address, pending or active, and every node that has a record says that it has
-//     seen the release of any other tenant's pod from it. Of two that ask at once each sees the other, or one of them
-//     does: both read after they wrote. At most one is granted, the one whose name comes first.
-//   - A granted claim is published as active. So nobody ever lets in an address that is not proven.
-//   - A release leaves a Released entry with its generation, until every node has seen it. The node itself says that it
-//     has only when what the pod sent can no longer be on its way (ledger.Drain). The same tenant need not wait: who
-//     still lets the address in lets in nobody else.
-//   - "Every node" is known: a new one publishes its record before it reads the others' and goes by them. One that reads
-//     the others' after a release sees the release; one that read before it has a record when the release is looked at.
-//   - A tenant with prefixes is let in by them. A node publishes that it uses a prefix for a tenant before it reads the
-//     others' records, and goes by it but for what another record has in it for another tenant: an address, a prefix, a
-//     release that not all have seen. It stops publishing that only once no flow and no pod of it goes by the prefix. So
-//     of two nodes whose policies differ at most one acts by its own. This needs no confirmation from anybody, no
-//     publication for a pod, and flows in the number of prefixes.
-//   - A node that is off for good is said to be by somebody who knows (deleting the Node; kinds.Forget): its record is
-//     marked as leaving, its addresses are released, and it is removed once all others say that they go by nothing of it.
-//     A record deleted by hand is mourned likewise by those who knew it; a node that never did asks for what others say
-//     they have seen, and waits while that names a record it cannot find.
-//   - A node whose record was taken away lets nothing in, starts another record and proves all it holds anew.
+//   - A node admits an address for the tenant that an active entry of some record names. An address with entries of two tenants belongs to neither. In Seen the node publishes the generations of the records that its flows implement, after the flows are in place. It stores what it publishes in Seen on disk first, so that it never goes back. Before it first uses a record, it publishes that it is about to (0).
+//   - A claim is published as pending, which no node admits. Only afterwards does the node read what all others have published. The claim is granted if nobody else has the address, pending or active, and every node with a record has seen the release of any other tenant's pod with it. Of two concurrent claims at least one sees the other, because both read after they wrote. At most one is granted: that of the node whose name sorts first.
+//   - A granted claim is published as active. So no node ever admits an address that is not proven.
+//   - A release leaves a Released entry with its generation until every node has seen it. The node itself counts as having seen it only when no packet of the pod can be on its way (ledger.Drain). The same tenant does not have to wait: a node that still admits the address admits no other tenant.
+//   - The set of all nodes is known: a new node publishes its record before it reads the others' and uses them. A node that reads after a release sees the release; a node that read before it has a record when the release is checked.
+//   - A tenant with prefixes is admitted by its prefixes. A node publishes that it uses a prefix for a tenant before it reads the others' records. It uses the prefix except for parts that another record has for another tenant: an address, a prefix, or a release that not all nodes have seen. It stops publishing the use only once none of its flows and pods depends on the prefix. So of two nodes with different policies at most one acts by its own. This needs no confirmation, no publication for each pod, and a number of flows that depends only on the prefixes.
+//   - Somebody who knows declares a node permanently off (by deleting the Node, or with kinds.Forget). Its record is marked as leaving, its addresses are released, and it is removed once all others have published that they no longer use it. Nodes that knew a record that was deleted by hand treat it the same way. A node that never knew it checks what others publish as seen, and waits while that names a record that it cannot find.
+//   - A node whose record was removed admits nothing, starts another record and proves all its claims again.
 //
-// # What it relies on
+// # Assumptions
 //
-//   - The store shows a record to every reading that begins after its publication has succeeded, and to one node never an
-//     older state after a newer one. See Store.
-//   - Pods are stopped from sending (their flows are gone) before their address is released, and a claim is granted before
-//     they are programmed.
-//   - Whoever says that a node is off is right. The addresses of a running node that is declared off may be given to
-//     others while its pods still send.
-//   - Nodes tell the truth: who takes over a node can claim any address for any tenant from then on. In Kubernetes an
-//     admission policy keeps it to the record of that node.
+//   - The store shows a record to every read that begins after its publication succeeded, and never shows a node an older state after a newer one. See Store.
+//   - Pods can no longer send (their flows are gone) before their address is released, and a claim is granted before their flows are programmed.
+//   - A node that is declared off is off. Otherwise its addresses may be given to others while its pods still send.
+//   - Nodes tell the truth: an attacker who controls a node can claim any address for any tenant from then on. In Kubernetes an admission policy limits it to the record of that node.
 //   - No switch or router holds a packet longer than ledger.Drain.
 //
-// Peerings and the grouping of namespaces are policy, not proof: a node that is cut off goes by the last ones it read.
+// Peerings and the grouping of namespaces are policy and need no proof: a node that is cut off uses the last ones it
+// read.
 package tenants

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// namespacePrefix starts the name of a tenant that is one namespace alone. A resource's name has no colon, so that no
-// Tenant resource can ever be taken for a namespace.
+// namespacePrefix begins the name of a tenant that is a single namespace. Names of resources contain no colon, so no
+// Tenant resource can be mistaken for a namespace.
 const namespacePrefix = "ns:"
 
 var (
@@ -23,23 +23,24 @@ const (
 	longestRail  = 63
 )
 
-// NamespaceTenant is the tenant of a namespace that no Tenant resource groups.
+// NamespaceTenant returns the tenant of a namespace that no Tenant resource groups.
 func NamespaceTenant(namespace string) string { return namespacePrefix + namespace }
 
-// SingleNamespace that a tenant is; none where the name is that of a Tenant resource.
+// SingleNamespace returns the namespace of a tenant that is a single namespace. single is false for the name of a
+// Tenant resource.
 func SingleNamespace(tenant string) (namespace string, single bool) {
 	return strings.CutPrefix(tenant, namespacePrefix)
 }
 
-// CheckNamespace refuses what Kubernetes would not take as a namespace's name.
+// CheckNamespace checks that Kubernetes accepts the name as a namespace's.
 func CheckNamespace(name string) error {
 	if len(validation.IsDNS1123Label(name)) > 0 {
-		return fmt.Errorf("%.80q is not the name of a namespace (a-z, 0-9, -, at most 63)", name)
+		return fmt.Errorf("namespace must be a name of a-z, 0-9 and -, at most 63 characters, got %.80q", name)
 	}
 	return nil
 }
 
-// CheckTenant refuses what is neither a Tenant resource's name nor ns:NAMESPACE.
+// CheckTenant checks that the name is that of a Tenant resource or ns:NAMESPACE.
 func CheckTenant(name string) error {
 	if namespace, found := SingleNamespace(name); found {
 		return CheckNamespace(namespace)
@@ -47,12 +48,12 @@ func CheckTenant(name string) error {
 	return checkSubdomain("tenant", name)
 }
 
-// CheckNode refuses what Kubernetes would not take as a node's name.
+// CheckNode checks that Kubernetes accepts the name as a node's.
 func CheckNode(name string) error { return checkSubdomain("node", name) }
 
-func checkSubdomain(what, name string) error {
+func checkSubdomain(kind, name string) error {
 	if len(name) > longestName || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("%.80q is not the name of a %s (a-z, 0-9, - and ., at most %d)", name, what, longestName)
+		return fmt.Errorf("%s must be a name of a-z, 0-9, - and ., at most %d characters, got %.80q", kind, longestName, name)
 	}
 	return nil
 }

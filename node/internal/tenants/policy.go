@@ -5,31 +5,31 @@ import (
 	"net/netip"
 )
 
-// Policy is what people decided: which namespaces belong together, which addresses are whose, who may talk to whom.
+// Policy is configured by operators: the grouping of namespaces, the prefixes of tenants, and peerings.
 type Policy struct {
 	Tenants  []Tenant  `json:"tenants,omitempty"`
 	Peerings []Peering `json:"peerings,omitempty"`
 }
 
-// Tenant groups namespaces, and may have prefixes of its own: then its pods have addresses in them alone, and a node
-// needs to know nothing of them one by one.
+// Tenant groups namespaces, and may have its own prefixes. Its pods then have addresses only in them, and nodes do not
+// need to know the single addresses.
 type Tenant struct {
 	Name       string         `json:"name"`
 	Namespaces []string       `json:"namespaces,omitempty"`
 	Prefixes   []netip.Prefix `json:"prefixes,omitempty"`
-	// Fault says why the tenant cannot be read. Its namespaces then belong to no tenant: their pods do not start.
+	// Fault says why the tenant cannot be used. Its namespaces then belong to no tenant, and their pods do not start.
 	Fault string `json:"fault,omitempty"`
 }
 
-// Peering opens two tenants to each other, both directions.
+// Peering opens two tenants to each other in both directions.
 type Peering struct {
 	A string `json:"a"`
 	B string `json:"b"`
-	// Fault says why it opens nothing, though it can be read.
+	// Fault says why the peering has no effect although it can be parsed.
 	Fault string `json:"fault,omitempty"`
 }
 
-// Most of each in a policy.
+// Limits of a policy.
 const (
 	MostTenants    = 10000
 	MostNamespaces = 10000
@@ -37,19 +37,19 @@ const (
 	MostPeerings   = 20000
 )
 
-// shortest prefixes of a tenant: a slip of the hand like 0.0.0.0/0 would take every address from everybody.
+// Shortest prefixes of a tenant: a mistake like 0.0.0.0/0 would take every address from all others.
 const (
 	shortestIPv4 = 8
 	shortestIPv6 = 16
 )
 
-// Check refuses a tenant that cannot be meant.
+// Check checks that a tenant is valid.
 func (t Tenant) Check() error {
 	if err := checkSubdomain("tenant", t.Name); err != nil {
 		return err
 	}
 	if len(t.Namespaces) > MostNamespaces {
-		return fmt.Errorf("%d namespaces, at most %d", len(t.Namespaces), MostNamespaces)
+		return fmt.Errorf("namespaces must have at most %d entries, got %d", MostNamespaces, len(t.Namespaces))
 	}
 	for _, namespace := range t.Namespaces {
 		if err := CheckNamespace(namespace); err != nil {
@@ -57,7 +57,7 @@ func (t Tenant) Check() error {
 		}
 	}
 	if len(t.Prefixes) > MostPrefixes {
-		return fmt.Errorf("%d prefixes, at most %d", len(t.Prefixes), MostPrefixes)
+		return fmt.Errorf("prefixes must have at most %d entries, got %d", MostPrefixes, len(t.Prefixes))
 	}
 	for _, prefix := range t.Prefixes {
 		if err := CheckPrefix(prefix); err != nil {
@@ -67,7 +67,7 @@ func (t Tenant) Check() error {
 	return nil
 }
 
-// CheckPrefix refuses what no tenant can have for itself.
+// CheckPrefix checks that a tenant can have the prefix.
 func CheckPrefix(prefix netip.Prefix) error {
 	if err := checkMasked(prefix); err != nil {
 		return err
@@ -77,15 +77,15 @@ func CheckPrefix(prefix netip.Prefix) error {
 		shortest = shortestIPv6
 	}
 	if prefix.Bits() < shortest {
-		return fmt.Errorf("prefix %s is shorter than /%d", prefix, shortest)
+		return fmt.Errorf("prefix must be at least /%d, got %s", shortest, prefix)
 	}
 	if !prefix.Addr().IsGlobalUnicast() {
-		return fmt.Errorf("prefix %s is none of unicast addresses", prefix)
+		return fmt.Errorf("prefix must contain unicast addresses, got %s", prefix)
 	}
 	return nil
 }
 
-// Check refuses a peering that cannot be meant.
+// Check checks that a peering is valid.
 func (p Peering) Check() error {
 	if err := CheckTenant(p.A); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (p Peering) Check() error {
 		return err
 	}
 	if p.A == p.B {
-		return fmt.Errorf("tenant %s is open to itself anyway", p.A)
+		return fmt.Errorf("tenants of a peering must differ, got %s twice", p.A)
 	}
 	return nil
 }

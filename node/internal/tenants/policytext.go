@@ -9,11 +9,11 @@ import (
 	"net/netip"
 )
 
-// LongestPolicy of a file, in bytes.
+// LongestPolicy is the maximum size of a policy file in bytes.
 const LongestPolicy = 4 << 20
 
-// ParsePolicy reads a policy from JSON: {"tenants": [{"name", "namespaces", "prefixes"}], "peerings": [{"tenants": [a, b]}]}.
-// One fault, and none of it counts: half a policy would part what belongs together.
+// ParsePolicy parses a policy from JSON: {"tenants": [{"name", "namespaces", "prefixes"}], "peerings": [{"tenants": [a,
+// b]}]}. Any error invalidates the whole file: half a policy would separate what belongs together.
 func ParsePolicy(content []byte) (*Policy, error) {
 	var text struct {
 		Tenants []struct {
@@ -29,8 +29,8 @@ func ParsePolicy(content []byte) (*Policy, error) {
 		return nil, err
 	}
 	if len(text.Tenants) > MostTenants || len(text.Peerings) > MostPeerings {
-		return nil, fmt.Errorf("%d tenants and %d peerings, at most %d and %d",
-			len(text.Tenants), len(text.Peerings), MostTenants, MostPeerings)
+		return nil, fmt.Errorf("policy must have at most %d tenants and %d peerings, got %d and %d",
+			MostTenants, MostPeerings, len(text.Tenants), len(text.Peerings))
 	}
 	policy := &Policy{}
 	names := map[string]bool{}
@@ -40,14 +40,14 @@ func ParsePolicy(content []byte) (*Policy, error) {
 			return nil, fmt.Errorf("tenant %.80q: %w", entry.Name, err)
 		}
 		if names[entry.Name] {
-			return nil, fmt.Errorf("tenant %s is there twice", entry.Name)
+			return nil, fmt.Errorf("tenant %s is listed twice", entry.Name)
 		}
 		names[entry.Name] = true
 		policy.Tenants = append(policy.Tenants, tenant)
 	}
 	for _, entry := range text.Peerings {
 		if len(entry.Tenants) != 2 {
-			return nil, fmt.Errorf("a peering of %d tenants: give two", len(entry.Tenants))
+			return nil, fmt.Errorf("peering must have 2 tenants, got %d", len(entry.Tenants))
 		}
 		peering := Peering{A: entry.Tenants[0], B: entry.Tenants[1]}
 		if err := peering.Check(); err != nil {
@@ -58,7 +58,7 @@ func ParsePolicy(content []byte) (*Policy, error) {
 	return policy, nil
 }
 
-// UnmarshalStrict refuses fields that nobody knows, and what follows the value.
+// UnmarshalStrict parses JSON. It refuses unknown fields and data after the value.
 func UnmarshalStrict(content []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
@@ -66,7 +66,7 @@ func UnmarshalStrict(content []byte, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("there is more after the end of the JSON value")
+		return fmt.Errorf("unexpected data after the JSON value")
 	}
 	return nil
 }

@@ -7,17 +7,18 @@ import (
 	"go4.org/netipx"
 )
 
-// mostHoles in the prefixes of one tenant: more, and none of them is anybody's. A hole costs up to 24 (112) prefixes.
+// mostHoles limits the holes in the prefixes of a tenant. With more, none of them is used. A hole costs up to 24 (112)
+// prefixes.
 const mostHoles = 256
 
 // PrefixIndex finds the prefixes that contain an address or another prefix.
 type PrefixIndex struct {
 	tenants map[netip.Prefix][]string
-	// lengths that occur, ascending: IPv4, IPv6.
+	// lengths lists the prefix lengths that occur, ascending, for IPv4 and IPv6.
 	lengths [2][]int
 }
 
-// Add a prefix of a tenant.
+// Add adds a prefix of a tenant.
 func (p *PrefixIndex) Add(prefix netip.Prefix, tenant string) {
 	if p.tenants == nil {
 		p.tenants = map[netip.Prefix][]string{}
@@ -31,7 +32,7 @@ func (p *PrefixIndex) Add(prefix netip.Prefix, tenant string) {
 	}
 }
 
-// Around calls visit for every prefix that contains this one or is it, the widest first.
+// Around calls visit for every prefix that contains or equals prefix, the widest first.
 func (p *PrefixIndex) Around(prefix netip.Prefix, visit func(around netip.Prefix, tenant string)) {
 	for _, bits := range p.lengths[family(prefix.Addr())] {
 		if bits > prefix.Bits() {
@@ -47,13 +48,13 @@ func (p *PrefixIndex) Around(prefix netip.Prefix, visit func(around netip.Prefix
 	}
 }
 
-// Empty says that nothing was added.
+// Empty reports whether the index has no prefixes.
 func (p *PrefixIndex) Empty() bool { return len(p.tenants) == 0 }
 
-// Host is the prefix of one address.
+// Host returns the prefix of a single address.
 func Host(address netip.Addr) netip.Prefix { return netip.PrefixFrom(address, address.BitLen()) }
 
-// Without gives the prefixes less the holes, as few as there can be; nothing where there are too many holes.
+// Without returns the prefixes minus the holes, as few as possible, or nil if there are too many holes.
 func Without(prefixes, holes []netip.Prefix) []netip.Prefix {
 	if len(holes) > mostHoles {
 		return nil
@@ -72,13 +73,13 @@ func Without(prefixes, holes []netip.Prefix) []netip.Prefix {
 	return set.Prefixes()
 }
 
-// Common gives what is in both.
-func Common(some, others []netip.Prefix) []netip.Prefix {
+// Common returns the intersection of two sets of prefixes.
+func Common(a, b []netip.Prefix) []netip.Prefix {
 	var builder, other netipx.IPSetBuilder
-	for _, prefix := range some {
+	for _, prefix := range a {
 		builder.AddPrefix(prefix)
 	}
-	for _, prefix := range others {
+	for _, prefix := range b {
 		other.AddPrefix(prefix)
 	}
 	set, err := other.IPSet()

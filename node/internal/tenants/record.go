@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Gone is what a node says it has seen of a record once it acts by nothing of it, whatever the generation.
+// Gone is published in Seen by a node that no longer uses any generation of a record.
 const Gone int64 = -1
 
-// Most entries of each kind in one record: more is a fault or an attack. etcd takes 1.5 MB for an object.
+// Maximum number of entries of each kind in a record. More is a bug or an attack; etcd accepts 1.5 MB for an object.
 const (
 	MostAddresses = 4096
 	MostReleased  = 8192
@@ -22,77 +22,77 @@ const (
 	MostSeen      = 20000
 )
 
-// Record is what one node tells all others. It alone writes it. A node that lost its record, or whose record is
-// leaving, starts another one with another Instance: an old record never comes back to life.
+// Record is the state that a node publishes to all others. Only that node writes it. A node that lost its record, or
+// whose record is leaving, starts another one with a new Instance, so that an old record never comes back.
 type Record struct {
 	Node     string `json:"node"`
 	Instance string `json:"instance"`
-	// Generation grows when Addresses, Prefixes or Released change: what others confirm.
+	// Generation grows when Addresses, Prefixes or Released change. Other nodes confirm it.
 	Generation int64 `json:"generation"`
-	// Revision grows with every writing, also when only Seen has changed.
+	// Revision grows with every write, also if only Seen changed.
 	Revision int64 `json:"revision"`
-	// Leaving: somebody who has to know said that the node is off. All it held counts as released.
+	// Leaving means that the node was declared off. All its addresses count as released.
 	Leaving   bool       `json:"leaving,omitempty"`
 	Addresses []Address  `json:"addresses,omitempty"`
 	Prefixes  []Use      `json:"prefixes,omitempty"`
 	Released  []Released `json:"released,omitempty"`
-	// Seen: this node's flows are made from these generations (or later) of these records, by ID.
+	// Seen maps record IDs to the generations, or later ones, that this node's flows implement.
 	Seen map[string]int64 `json:"seen,omitempty"`
 }
 
-// Address that a pod of the node has.
+// Address is the address of a pod on the node.
 type Address struct {
 	Address netip.Addr `json:"address"`
 	Tenant  string     `json:"tenant"`
 	Rail    string     `json:"rail,omitempty"`
 	Owner   string     `json:"owner,omitempty"`
-	// Pending: asked for, but not yet known to be nobody else's. No node lets it in, and its pod does not run.
+	// Pending means that the claim is not granted yet. No node admits the address, and its pod does not run.
 	Pending bool `json:"pending,omitempty"`
 }
 
-// Use of a prefix: the node's flows may take every address in it for the tenant's.
+// Use is a prefix that the node's flows may take for the tenant's.
 type Use struct {
 	Prefix netip.Prefix `json:"prefix"`
 	Tenant string       `json:"tenant"`
 }
 
-// Released address: no pod of the tenant has it here since that generation of the record.
+// Released is an address that no pod of the tenant has on the node since that generation of the record.
 type Released struct {
 	Address    netip.Addr `json:"address"`
 	Tenant     string     `json:"tenant"`
 	Generation int64      `json:"generation"`
 }
 
-// NewInstance is a random name for a record.
+// NewInstance returns a random instance for a record.
 func NewInstance() string {
 	random := make([]byte, 4)
-	_, _ = rand.Read(random) // never fails: crypto/rand ends the program instead
+	_, _ = rand.Read(random) // crypto/rand never fails: it ends the program instead
 	return hex.EncodeToString(random)
 }
 
-// ID of the record among all records of all nodes.
+// ID returns the record's name among the records of all nodes.
 func (r *Record) ID() string { return r.Node + "." + r.Instance }
 
-// Check refuses what no node writes. Records come from outside: a shared folder, an API server.
+// Check checks that a node could have written the record. Records come from outside: a shared folder or an API server.
 func (r *Record) Check() error {
 	if err := CheckNode(r.Node); err != nil {
 		return err
 	}
 	if !instance.MatchString(r.Instance) {
-		return fmt.Errorf("instance %.40q is not 8 hexadecimal digits", r.Instance)
+		return fmt.Errorf("instance must be 8 hexadecimal digits, got %.40q", r.Instance)
 	}
 	if r.Generation < 1 || r.Revision < 1 {
-		return fmt.Errorf("generation %d with revision %d", r.Generation, r.Revision)
+		return fmt.Errorf("generation and revision must be at least 1, got %d and %d", r.Generation, r.Revision)
 	}
 	for _, count := range []struct {
-		what       string
+		name       string
 		have, most int
 	}{
 		{"addresses", len(r.Addresses), MostAddresses}, {"prefixes", len(r.Prefixes), MostUses},
 		{"released addresses", len(r.Released), MostReleased}, {"nodes seen", len(r.Seen), MostSeen},
 	} {
 		if count.have > count.most {
-			return fmt.Errorf("%d %s, at most %d", count.have, count.what, count.most)
+			return fmt.Errorf("%s must have at most %d entries, got %d", count.name, count.most, count.have)
 		}
 	}
 	return r.checkEntries()
@@ -122,12 +122,12 @@ func (r *Record) checkEntries() error {
 			return err
 		}
 		if entry.Generation < 1 || entry.Generation > r.Generation {
-			return fmt.Errorf("address %s was released in generation %d of %d", entry.Address, entry.Generation, r.Generation)
+			return fmt.Errorf("released generation of %s must be 1 to %d, got %d", entry.Address, r.Generation, entry.Generation)
 		}
 	}
 	for id, generation := range r.Seen {
 		if len(id) > longestName+9 || len(validation.IsDNS1123Subdomain(id)) > 0 || generation < Gone {
-			return fmt.Errorf("seen generation %d of record %.80q", generation, id)
+			return fmt.Errorf("seen must map record IDs to generations, got %d for %.80q", generation, id)
 		}
 	}
 	return nil
@@ -141,10 +141,10 @@ func (a Address) check() error {
 		return err
 	}
 	if len(a.Rail) > longestRail || a.Rail != "" && !printable.MatchString(a.Rail) {
-		return fmt.Errorf("rail %.80q of address %s", a.Rail, a.Address)
+		return fmt.Errorf("rail must be a short printable name, got %.80q for address %s", a.Rail, a.Address)
 	}
 	if len(a.Owner) > longestOwner || a.Owner != "" && !printable.MatchString(a.Owner) {
-		return fmt.Errorf("owner %.80q of address %s", a.Owner, a.Address)
+		return fmt.Errorf("owner must be a short printable key, got %.80q for address %s", a.Owner, a.Address)
 	}
 	return nil
 }
@@ -158,26 +158,26 @@ func checkUse(use Use) error {
 
 func checkMasked(prefix netip.Prefix) error {
 	if !prefix.IsValid() || prefix != prefix.Masked() || prefix.Addr().Is4In6() {
-		return fmt.Errorf("%.80q is not a prefix like 10.1.0.0/16 or fd00:1::/64", prefix)
+		return fmt.Errorf("prefix must look like 10.1.0.0/16 or fd00:1::/64, got %.80q", prefix)
 	}
 	return nil
 }
 
-// CheckAddress refuses what no interface of a pod can have as its own on a routed rail.
+// CheckAddress checks that a pod's interface on a routed rail can have the address.
 func CheckAddress(address netip.Addr) error {
 	if !address.IsValid() || address.Zone() != "" || address.Is4In6() || !address.IsGlobalUnicast() {
-		return fmt.Errorf("%.80q is not an address that a pod can have", address)
+		return fmt.Errorf("address must be usable by a pod, got %.80q", address)
 	}
 	return nil
 }
 
-// CheckClaim refuses a claim that no record could carry.
+// CheckClaim checks that a record can hold the claim.
 func CheckClaim(claim Claim) error {
 	if err := CheckTenant(claim.Tenant); err != nil {
 		return err
 	}
 	if len(claim.Addresses) == 0 {
-		return fmt.Errorf("a claim of no address")
+		return fmt.Errorf("claim must have an address")
 	}
 	for _, address := range claim.Addresses {
 		entry := Address{Address: address, Tenant: claim.Tenant, Rail: claim.Rail, Owner: claim.Owner}
@@ -188,7 +188,7 @@ func CheckClaim(claim Claim) error {
 	return nil
 }
 
-// Sort puts the entries into the one order that they are written in.
+// Sort sorts the entries, so that equal records are written equally.
 func (r *Record) Sort() {
 	slices.SortFunc(r.Addresses, func(a, b Address) int { return a.Address.Compare(b.Address) })
 	slices.SortFunc(r.Prefixes, func(a, b Use) int {

@@ -38,43 +38,43 @@ func TestRecordSurvivesJSON(t *testing.T) {
 	}
 }
 
-func TestRecordsThatNoNodeWritesAreRefused(t *testing.T) {
+func TestInvalidRecordsAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*Record){
-		"node":                   func(r *Record) { r.Node = "../../etc" },
-		"node, long":             func(r *Record) { r.Node = strings.Repeat("a", 300) },
-		"instance":               func(r *Record) { r.Instance = "0123ABCD" },
-		"generation":             func(r *Record) { r.Generation = 0 },
-		"revision":               func(r *Record) { r.Revision = -1 },
-		"multicast":              func(r *Record) { r.Addresses[0].Address = netip.MustParseAddr("224.0.0.1") },
-		"loopback":               func(r *Record) { r.Addresses[0].Address = netip.MustParseAddr("127.0.0.1") },
-		"mapped":                 func(r *Record) { r.Addresses[0].Address = netip.MustParseAddr("::ffff:10.1.0.1") },
-		"zone":                   func(r *Record) { r.Addresses[1].Address = netip.MustParseAddr("fd00::1%eth0") },
-		"link-local":             func(r *Record) { r.Addresses[1].Address = netip.MustParseAddr("fe80::1") },
-		"twice":                  func(r *Record) { r.Addresses[1].Address = r.Addresses[0].Address },
-		"tenant":                 func(r *Record) { r.Addresses[0].Tenant = "a,actions=output:1" },
-		"tenant, empty":          func(r *Record) { r.Addresses[0].Tenant = "" },
-		"rail":                   func(r *Record) { r.Addresses[0].Rail = "a\nb" },
-		"owner":                  func(r *Record) { r.Addresses[0].Owner = strings.Repeat("a", 600) },
-		"prefix":                 func(r *Record) { r.Prefixes[0].Prefix = netip.MustParsePrefix("10.2.0.1/16") },
-		"prefix of nobody":       func(r *Record) { r.Prefixes[0].Tenant = "$" },
-		"released later":         func(r *Record) { r.Released[0].Generation = 4 },
-		"released never":         func(r *Record) { r.Released[0].Generation = 0 },
-		"released by nobody":     func(r *Record) { r.Released[0].Tenant = "ns:" },
-		"seen":                   func(r *Record) { r.Seen["a b"] = 1 },
-		"seen, below":            func(r *Record) { r.Seen["a.00000000"] = -2 },
-		"addresses, more":        func(r *Record) { r.Addresses = make([]Address, MostAddresses+1) },
-		"released, more":         func(r *Record) { r.Released = make([]Released, MostReleased+1) },
-		"an address of no value": func(r *Record) { r.Addresses[0].Address = netip.Addr{} },
+		"node":               func(r *Record) { r.Node = "../../etc" },
+		"node, long":         func(r *Record) { r.Node = strings.Repeat("a", 300) },
+		"instance":           func(r *Record) { r.Instance = "0123ABCD" },
+		"generation":         func(r *Record) { r.Generation = 0 },
+		"revision":           func(r *Record) { r.Revision = -1 },
+		"multicast":          func(r *Record) { r.Addresses[0].Address = netip.MustParseAddr("224.0.0.1") },
+		"loopback":           func(r *Record) { r.Addresses[0].Address = netip.MustParseAddr("127.0.0.1") },
+		"mapped":             func(r *Record) { r.Addresses[0].Address = netip.MustParseAddr("::ffff:10.1.0.1") },
+		"zone":               func(r *Record) { r.Addresses[1].Address = netip.MustParseAddr("fd00::1%eth0") },
+		"link-local":         func(r *Record) { r.Addresses[1].Address = netip.MustParseAddr("fe80::1") },
+		"twice":              func(r *Record) { r.Addresses[1].Address = r.Addresses[0].Address },
+		"tenant":             func(r *Record) { r.Addresses[0].Tenant = "a,actions=output:1" },
+		"tenant, empty":      func(r *Record) { r.Addresses[0].Tenant = "" },
+		"rail":               func(r *Record) { r.Addresses[0].Rail = "a\nb" },
+		"owner":              func(r *Record) { r.Addresses[0].Owner = strings.Repeat("a", 600) },
+		"prefix":             func(r *Record) { r.Prefixes[0].Prefix = netip.MustParsePrefix("10.2.0.1/16") },
+		"prefix of nobody":   func(r *Record) { r.Prefixes[0].Tenant = "$" },
+		"released later":     func(r *Record) { r.Released[0].Generation = 4 },
+		"released never":     func(r *Record) { r.Released[0].Generation = 0 },
+		"released by nobody": func(r *Record) { r.Released[0].Tenant = "ns:" },
+		"seen":               func(r *Record) { r.Seen["a b"] = 1 },
+		"seen, below":        func(r *Record) { r.Seen["a.00000000"] = -2 },
+		"addresses, more":    func(r *Record) { r.Addresses = make([]Address, MostAddresses+1) },
+		"released, more":     func(r *Record) { r.Released = make([]Released, MostReleased+1) },
+		"zero address":       func(r *Record) { r.Addresses[0].Address = netip.Addr{} },
 	} {
 		record := sample()
 		spoil(record)
 		if record.Check() == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
-// FuzzRecord: whatever is in a file of the shared folder, it is refused or it is a record; never a panic.
+// FuzzRecord checks that a file of the shared folder is refused or is a valid record, and never causes a panic.
 func FuzzRecord(f *testing.F) {
 	content, _ := json.Marshal(sample())
 	f.Add(content)
@@ -92,12 +92,12 @@ func FuzzRecord(f *testing.F) {
 		}
 		read := &Record{}
 		if err := UnmarshalStrict(again, read); err != nil || read.Check() != nil {
-			t.Fatalf("%s was taken, %s is not: %v", content, again, err)
+			t.Fatalf("%s was accepted, but not %s: %v", content, again, err)
 		}
 	})
 }
 
-// FuzzPolicy: the same of tenants.json.
+// FuzzPolicy checks the same for tenants.json.
 func FuzzPolicy(f *testing.F) {
 	f.Add([]byte(`{"tenants":[{"name":"red","namespaces":["a"],"prefixes":["10.1.0.0/16"]}],"peerings":[{"tenants":["red","ns:b"]}]}`))
 	f.Add([]byte(`{"tenants":[{"name":"red","prefixes":["10.1.0.0/16"]},{"name":"blue","prefixes":["10.1.2.0/24","10.0.0.0/8"]}]}`))
@@ -107,12 +107,12 @@ func FuzzPolicy(f *testing.F) {
 			return
 		}
 		rules := NewRules(*policy)
-		for i, one := range policy.Tenants {
+		for i, tenant := range policy.Tenants {
 			for _, other := range policy.Tenants[i+1:] {
-				some, _ := rules.Prefixes(one.Name)
+				prefixes, _ := rules.Prefixes(tenant.Name)
 				others, _ := rules.Prefixes(other.Name)
-				if common := Common(some, others); len(common) > 0 {
-					t.Fatalf("%s and %s both have %v", one.Name, other.Name, common)
+				if common := Common(prefixes, others); len(common) > 0 {
+					t.Fatalf("%s and %s both have %v", tenant.Name, other.Name, common)
 				}
 			}
 		}

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// Rules are a policy made ready to be asked. Pure; never changed once made.
+// Rules is a policy prepared for queries. It is immutable and has no I/O.
 type Rules struct {
 	namespaces map[string]string
-	// disputed namespaces, and why they belong to nobody.
+	// disputed maps namespaces that belong to no tenant to the reason.
 	disputed map[string]string
-	// declared prefixes of a tenant as written; members: less what overlaps with another tenant's.
+	// declared holds the prefixes of a tenant as written, and members the same minus the overlaps with other tenants.
 	declared map[string][]netip.Prefix
 	members  map[string][]netip.Prefix
 	index    PrefixIndex
@@ -21,10 +21,10 @@ type Rules struct {
 	faults   []Fault
 }
 
-// Fault of a Tenant, which is not heeded, or not in all.
-type Fault struct{ Tenant, Why string }
+// Fault is a problem of a Tenant, which is ignored at least in part.
+type Fault struct{ Tenant, Reason string }
 
-// NewRules of a policy. What contradicts itself in it is nobody's, and a problem.
+// NewRules returns the rules of a policy. Contradictory parts belong to nobody and are problems.
 func NewRules(policy Policy) *Rules {
 	rules := &Rules{
 		namespaces: map[string]string{}, disputed: map[string]string{},
@@ -40,11 +40,11 @@ func NewRules(policy Policy) *Rules {
 			fault = err.Error()
 		}
 		if fault != "" {
-			rules.problems = append(rules.problems, "a peering is not heeded: "+fault)
+			rules.problems = append(rules.problems, "peering is ignored: "+fault)
 			continue
 		}
-		rules.open(peering.A, peering.B)
-		rules.open(peering.B, peering.A)
+		rules.addPeer(peering.A, peering.B)
+		rules.addPeer(peering.B, peering.A)
 	}
 	return rules
 }
@@ -55,20 +55,20 @@ func (r *Rules) addTenant(tenant Tenant) {
 		fault = err.Error()
 	}
 	if _, twice := r.declared[tenant.Name]; twice && fault == "" {
-		fault = "it is there twice"
+		fault = "it is listed twice"
 	}
 	if fault != "" {
-		r.problem(fmt.Sprintf("tenant %.80q is not heeded: %s", tenant.Name, fault), tenant.Name)
+		r.problem(fmt.Sprintf("tenant %.80q is ignored: %s", tenant.Name, fault), tenant.Name)
 		for _, namespace := range tenant.Namespaces {
-			r.disputed[namespace] = fmt.Sprintf("its tenant %.80q is not heeded: %s", tenant.Name, fault)
+			r.disputed[namespace] = fmt.Sprintf("its tenant %.80q is ignored: %s", tenant.Name, fault)
 		}
 		return
 	}
 	for _, namespace := range tenant.Namespaces {
 		if other, taken := r.namespaces[namespace]; taken && other != tenant.Name {
-			why := fmt.Sprintf("namespace %s is in two tenants, %s and %s", namespace, other, tenant.Name)
-			r.problem(why, other, tenant.Name)
-			r.disputed[namespace] = why
+			reason := fmt.Sprintf("namespace %s is in two tenants, %s and %s", namespace, other, tenant.Name)
+			r.problem(reason, other, tenant.Name)
+			r.disputed[namespace] = reason
 		}
 		r.namespaces[namespace] = tenant.Name
 	}
@@ -78,7 +78,7 @@ func (r *Rules) addTenant(tenant Tenant) {
 	}
 }
 
-// disjoin takes from each tenant's prefixes what another's overlap: that part is nobody's.
+// disjoin removes from each tenant's prefixes the overlaps with other tenants, which belong to nobody.
 func (r *Rules) disjoin() {
 	holes := map[string][]netip.Prefix{}
 	for _, tenant := range slices.Sorted(maps.Keys(r.declared)) {
@@ -90,7 +90,7 @@ func (r *Rules) disjoin() {
 				holes[tenant] = append(holes[tenant], prefix)
 				holes[other] = append(holes[other], prefix)
 				if around != prefix || other < tenant {
-					r.problem(fmt.Sprintf("%s of tenant %s lies in %s of tenant %s: it is neither's", prefix, tenant, around, other),
+					r.problem(fmt.Sprintf("prefix %s of tenant %s is in %s of tenant %s; it belongs to neither", prefix, tenant, around, other),
 						tenant, other)
 				}
 			})
@@ -101,20 +101,20 @@ func (r *Rules) disjoin() {
 	}
 }
 
-func (r *Rules) open(tenant, to string) {
+func (r *Rules) addPeer(tenant, to string) {
 	if !slices.Contains(r.peers[tenant], to) {
 		r.peers[tenant] = append(r.peers[tenant], to)
 		slices.Sort(r.peers[tenant])
 	}
 }
 
-// TenantOf a namespace, or why nobody can say.
+// TenantOf returns the tenant of a namespace. The error says why it has none.
 func (r *Rules) TenantOf(namespace string) (string, error) {
 	if err := CheckNamespace(namespace); err != nil {
 		return "", err
 	}
-	if why, disputed := r.disputed[namespace]; disputed {
-		return "", fmt.Errorf("%w: %s", ErrNoTenant, why)
+	if reason, disputed := r.disputed[namespace]; disputed {
+		return "", fmt.Errorf("%w: %s", ErrNoTenant, reason)
 	}
 	if tenant, found := r.namespaces[namespace]; found {
 		return tenant, nil
@@ -122,12 +122,12 @@ func (r *Rules) TenantOf(namespace string) (string, error) {
 	return NamespaceTenant(namespace), nil
 }
 
-// Prefixes of a tenant that are its own alone; ok says whether it has declared any.
+// Prefixes returns the prefixes that belong to the tenant only. ok reports whether it has declared any.
 func (r *Rules) Prefixes(tenant string) (members []netip.Prefix, ok bool) {
 	return r.members[tenant], len(r.declared[tenant]) > 0
 }
 
-// Owners are the tenants in whose prefixes the address lies.
+// Owners returns the tenants whose prefixes contain the address.
 func (r *Rules) Owners(address netip.Addr) []string {
 	var owners []string
 	r.index.Around(Host(address), func(_ netip.Prefix, tenant string) {
@@ -138,18 +138,18 @@ func (r *Rules) Owners(address netip.Addr) []string {
 	return owners
 }
 
-// Peers of a tenant, sorted.
+// Peers returns the tenants that are peered with the tenant, sorted.
 func (r *Rules) Peers(tenant string) []string { return r.peers[tenant] }
 
-func (r *Rules) problem(why string, concerned ...string) {
-	r.problems = append(r.problems, why)
+func (r *Rules) problem(reason string, concerned ...string) {
+	r.problems = append(r.problems, reason)
 	for _, tenant := range concerned {
-		r.faults = append(r.faults, Fault{tenant, why})
+		r.faults = append(r.faults, Fault{tenant, reason})
 	}
 }
 
-// Faults of single Tenants.
+// Faults returns the problems of single Tenants.
 func (r *Rules) Faults() []Fault { return r.faults }
 
-// Problems of the policy, one sentence each.
+// Problems returns the problems of the policy, a sentence each.
 func (r *Rules) Problems() []string { return r.problems }

@@ -17,7 +17,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return parsed
 }
 
-func TestNamespaceIsATenantUnlessOneGroupsIt(t *testing.T) {
+func TestNamespaceIsATenantUnlessGrouped(t *testing.T) {
 	rules := NewRules(Policy{Tenants: []Tenant{{Name: "red", Namespaces: []string{"a", "b"}}, {Name: "c"}}})
 	for namespace, want := range map[string]string{"a": "red", "b": "red", "c": "ns:c", "red": "ns:red"} {
 		if got, err := rules.TenantOf(namespace); err != nil || got != want {
@@ -31,7 +31,7 @@ func TestNamespaceIsATenantUnlessOneGroupsIt(t *testing.T) {
 	}
 }
 
-func TestNamespaceThatTwoTenantsGroupBelongsToNone(t *testing.T) {
+func TestNamespaceInTwoTenantsBelongsToNeither(t *testing.T) {
 	for name, policy := range map[string]Policy{
 		"two tenants":     {Tenants: []Tenant{{Name: "red", Namespaces: []string{"a"}}, {Name: "blue", Namespaces: []string{"a"}}}},
 		"a fault":         {Tenants: []Tenant{{Name: "red", Namespaces: []string{"a"}, Fault: "prefix 10.1"}}},
@@ -43,7 +43,7 @@ func TestNamespaceThatTwoTenantsGroupBelongsToNone(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 		if len(rules.Problems()) == 0 {
-			t.Errorf("%s: no problem is told", name)
+			t.Errorf("%s: no problem is reported", name)
 		}
 	}
 }
@@ -81,8 +81,8 @@ func TestOverlapBelongsToNobody(t *testing.T) {
 	}
 }
 
-// TestPrefixesNeverOverlap draws policies: whatever they say, no address has two tenants, and none has one that did
-// not declare it.
+// TestPrefixesNeverOverlap draws policies at random. No address may have two tenants or a tenant that did not declare
+// it.
 func TestPrefixesNeverOverlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -123,7 +123,7 @@ func covers(prefixes []netip.Prefix, address netip.Addr) bool {
 
 func TestPeeringsOpenBothWays(t *testing.T) {
 	rules := NewRules(Policy{Peerings: []Peering{
-		{A: "red", B: "ns:a"}, {A: "red", B: "red"}, {A: "red", B: "not a name"}, {A: "red", B: "blue"}, {A: "red", B: "green", Fault: "it is over"},
+		{A: "red", B: "ns:a"}, {A: "red", B: "red"}, {A: "red", B: "not a name"}, {A: "red", B: "blue"}, {A: "red", B: "green", Fault: "expired"},
 	}})
 	if got := rules.Peers("red"); !slices.Equal(got, []string{"blue", "ns:a"}) {
 		t.Errorf("peers of red: %v", got)
@@ -136,7 +136,7 @@ func TestPeeringsOpenBothWays(t *testing.T) {
 	}
 }
 
-func TestTooManyHolesTakeAwayThePrefix(t *testing.T) {
+func TestTooManyHolesRemoveThePrefix(t *testing.T) {
 	var holes []netip.Prefix
 	for i := range mostHoles + 1 {
 		holes = append(holes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 256), byte(i)}), 32))

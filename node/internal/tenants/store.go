@@ -5,38 +5,38 @@ import (
 	"time"
 )
 
-// Store is where nodes publish their records and people their policy: a shared folder, an API server. Records are each
-// written by one node alone, so that a store needs no transaction over two of them. What it must give is said at each
-// call; doc.go says why that is enough.
+// Store publishes the nodes' records and the operators' policy: a shared folder or an API server. Each record has a
+// single writer, so a store needs no transaction over two of them. Each method states what the store must guarantee;
+// the package's documentation says why that is enough.
 type Store interface {
-	// Publish makes this node's record what it is. Once it returns nil, every Read that any node starts later finds it.
-	// ErrForeign where the record was changed by somebody else, ErrRemoved where it is gone or leaving.
+	// Publish writes this node's record. After it returns nil, every Read that any node starts later returns the
+	// record. It returns ErrForeign if another process changed the record, and ErrRemoved if it is gone or leaving.
 	Publish(ctx context.Context, record *Record) error
-	// Read gives a snapshot with everything in it that was published, by any node, before this node's last Publish.
+	// Read returns a snapshot with everything that any node published before this node's last Publish.
 	Read(ctx context.Context) (Snapshot, error)
-	// Watch calls changed with a new snapshot when there may be one, and lost when it cannot hear, until ctx ends. What
-	// it gives is never older than what it or Read gave before, by Sequence.
+	// Watch calls changed with a new snapshot after possible changes, and lost when it cannot watch, until ctx ends.
+	// Its snapshots are never older, by Sequence, than those of earlier calls or of Read.
 	Watch(ctx context.Context, changed func(Snapshot), lost func(error))
-	// Remove takes away a leaving record that nobody acts by any more. What is gone already is fine.
+	// Remove removes a leaving record that no node uses. It ignores a record that is already gone.
 	Remove(ctx context.Context, record *Record) error
-	// Pace bounds how often a node writes.
+	// Pace limits how often a node writes.
 	Pace(nodes int) Pace
 }
 
-// Snapshot is all that is published, as one node has it.
+// Snapshot is everything that is published, as a node sees it.
 type Snapshot struct {
 	// Sequence orders the snapshots of one store.
 	Sequence uint64
-	// Records by ID. Read only: snapshots share them.
+	// Records maps IDs to records. They are shared and must not be changed.
 	Records map[string]*Record
-	// Unreadable records by name.
+	// Unreadable maps names to records that cannot be parsed.
 	Unreadable map[string]Unreadable
-	// Policy; nil where it could not be read, and why not.
+	// Policy is nil if it cannot be read; PolicyFault then says why.
 	Policy      *Policy
 	PolicyFault string
 }
 
-// Pace of writing: so many at once, and then one each Interval.
+// Pace is a rate of writes: a burst, then one in each interval.
 type Pace struct {
 	Burst    int
 	Interval time.Duration

@@ -7,21 +7,22 @@ import (
 	"strings"
 )
 
-// Unreadable record: no node writes one, so somebody else did, or a newer version of this program.
+// Unreadable is a record that cannot be parsed. No node writes such a record, so another program did, or a newer
+// version of this one.
 type Unreadable struct {
-	Why string
-	// Names every address and prefix that is written anywhere in it: it may hold these.
+	Reason string
+	// Names lists every address and prefix that occurs anywhere in it. It may hold them.
 	Names []netip.Prefix
-	// Unknown: it is no JSON at all, so that nobody knows what it holds.
+	// Unknown means that it is not JSON, so nothing is known about its content.
 	Unknown bool
 }
 
-// mostNamed prefixes of one record; with more of them nobody knows what it holds.
+// mostNamed limits the prefixes of a record. With more, its content counts as unknown.
 const mostNamed = MostAddresses + MostUses + MostReleased
 
-// Suspect what a record may hold that could not be read.
-func Suspect(content []byte, why error) Unreadable {
-	found := Unreadable{Why: why.Error()}
+// Suspect returns what an unreadable record may hold.
+func Suspect(content []byte, cause error) Unreadable {
+	found := Unreadable{Reason: cause.Error()}
 	var value any
 	if err := json.Unmarshal(content, &value); err != nil {
 		found.Unknown = true
@@ -34,13 +35,13 @@ func Suspect(content []byte, why error) Unreadable {
 	return found
 }
 
-// SuspectObject is Suspect for a value that was decoded already.
-func SuspectObject(value any, why error) Unreadable {
+// SuspectObject is Suspect for a decoded value.
+func SuspectObject(value any, cause error) Unreadable {
 	content, err := json.Marshal(value)
 	if err != nil {
-		return Unreadable{Why: why.Error(), Unknown: true}
+		return Unreadable{Reason: cause.Error(), Unknown: true}
 	}
-	return Suspect(content, why)
+	return Suspect(content, cause)
 }
 
 func (u *Unreadable) collect(value any) {
@@ -69,7 +70,7 @@ func (u *Unreadable) note(text string) {
 	}
 }
 
-// MayHold an address.
+// MayHold reports whether the record may hold the address.
 func (u Unreadable) MayHold(address netip.Addr) bool {
 	return slices.ContainsFunc(u.Names, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }

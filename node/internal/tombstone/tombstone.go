@@ -1,5 +1,5 @@
-// Package tombstone keeps the DELs that a plugin could not deliver, because railwrightd was away, until it is back and
-// does them. Without it a pod would hang in Terminating, or its routes would stay announced.
+// Package tombstone keeps DELs that a plugin could not deliver because railwrightd was not running. railwrightd
+// executes them when it starts. Otherwise a pod would hang in Terminating, or its routes would stay announced.
 package tombstone
 
 import (
@@ -20,7 +20,7 @@ import (
 	"railwright/node/internal/durable"
 )
 
-// DefaultFolder is on a disk, beside the daemon's state: a reboot must not lose it.
+// DefaultFolder is on disk, next to the daemon's state: tombstones must survive a reboot.
 const DefaultFolder = "/var/lib/railwright/tombstones"
 
 const (
@@ -28,35 +28,35 @@ const (
 	suffix    = ".json"
 )
 
-// Tombstone is one DEL to be done.
+// Tombstone is a pending DEL.
 type Tombstone struct {
 	Key   attachment.Key    `json:"key"`
 	Parts []attachment.Part `json:"parts"`
-	// Written is when the DEL came. An attachment of the same key that was added later is another one.
+	// Written is the time of the DEL. A later attachment with the same key is a different one.
 	Written time.Time `json:"written"`
 }
 
-// Check says what is wrong with one from a file.
+// Check validates a tombstone read from a file.
 func (t Tombstone) Check() error {
 	if err := t.Key.Check(); err != nil {
 		return err
 	}
 	if len(t.Parts) == 0 || len(t.Parts) > 2 {
-		return fmt.Errorf("%d parts, not 1 or 2", len(t.Parts))
+		return fmt.Errorf("parts must have 1 or 2 entries, got %d", len(t.Parts))
 	}
 	for _, part := range t.Parts {
 		if part != attachment.Flows && part != attachment.Routes {
-			return fmt.Errorf("part %.40q is neither %q nor %q", part, attachment.Flows, attachment.Routes)
+			return fmt.Errorf("part must be %q or %q, got %.40q", attachment.Flows, attachment.Routes, part)
 		}
 	}
 	if t.Written.IsZero() {
-		return errors.New("no time in written")
+		return errors.New("written must be a time, got none")
 	}
 	return nil
 }
 
-// Name of its file. The same key and parts have the same name, so that a DEL that is repeated makes one file; nothing of
-// the key itself gets into a path.
+// Name returns the file's name, a hash of key and parts: a repeated DEL makes one file, and no text of the key reaches
+// a path.
 func (t Tombstone) Name() string {
 	parts := slices.Sorted(slices.Values(t.Parts))
 	named, _ := json.Marshal([]any{t.Key, parts}) // strings only: cannot fail
@@ -64,8 +64,8 @@ func (t Tombstone) Name() string {
 	return hex.EncodeToString(sum[:16]) + suffix
 }
 
-// Write puts it into the folder (0700, made where it is missing), on disk when it returns. Readers see all of it or
-// nothing: temporary files begin with a dot.
+// Write stores a tombstone in the folder (created with 0700 if missing) and returns once it is on disk. Readers never
+// see a partial file: temporary files begin with a dot.
 func Write(folder string, stone Tombstone) error {
 	if err := stone.Check(); err != nil {
 		return fmt.Errorf("tombstone: %w", err)
@@ -83,7 +83,7 @@ func Write(folder string, stone Tombstone) error {
 	return nil
 }
 
-// Read one. A file that is too large, not ours or not to be understood is an error that names it.
+// Read reads a tombstone. Its errors name the file.
 func Read(path string) (Tombstone, error) {
 	text, err := durable.Read(path, mostBytes)
 	if err != nil {
@@ -101,7 +101,7 @@ func Read(path string) (Tombstone, error) {
 	return stone, nil
 }
 
-// List the folder's tombstones by path; none where there is no folder.
+// List returns the paths of the folder's tombstones, or none if there is no folder.
 func List(folder string) ([]string, error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {
@@ -119,7 +119,8 @@ func List(folder string) ([]string, error) {
 	return paths, nil
 }
 
-// openFolder makes it where it is missing, and refuses one that others may write to: what lies in it is undone.
+// openFolder creates the folder if it is missing. It refuses a folder that other users can write to, because its
+// tombstones are executed.
 func openFolder(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("tombstone folder: %w", err)
@@ -130,8 +131,8 @@ func openFolder(folder string) error {
 	}
 	owner := found.Sys().(*syscall.Stat_t).Uid
 	if !found.IsDir() || owner != uint32(os.Geteuid()) || found.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("tombstone folder %s is %s of user %d: it must be a folder that user %d alone writes to",
-			folder, found.Mode(), owner, os.Geteuid())
+		return fmt.Errorf("tombstone folder %s must be writable only by its owner, user %d, got mode %s and owner %d",
+			folder, os.Geteuid(), found.Mode(), owner)
 	}
 	return nil
 }

@@ -31,10 +31,10 @@ func listed(t *testing.T, folder string) []string {
 	return paths
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestWriteThenRead(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "state", "tombstones")
 	if paths := listed(t, folder); paths != nil {
-		t.Fatalf("%v before there is a folder", paths)
+		t.Fatalf("%v without a folder", paths)
 	}
 	if err := Write(folder, stone()); err != nil {
 		t.Fatal(err)
@@ -53,18 +53,18 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		}
 	}
 	if entries, _ := os.ReadDir(folder); len(entries) != 1 {
-		t.Errorf("left beside: %v", entries)
+		t.Errorf("extra files: %v", entries)
 	}
 }
 
-func TestTheSameDelAgainIsOneFileAndOtherPartsAreAnother(t *testing.T) {
+func TestRepeatedDelIsOneFileAndOtherPartsAreAnother(t *testing.T) {
 	folder := t.TempDir()
 	later, swapped, flows := stone(), stone(), stone()
 	later.Written = later.Written.Add(time.Hour)
 	swapped.Parts = []attachment.Part{attachment.Routes, attachment.Flows}
 	flows.Parts = flows.Parts[:1]
-	for _, one := range []Tombstone{stone(), swapped, later} {
-		if err := Write(folder, one); err != nil {
+	for _, tombstone := range []Tombstone{stone(), swapped, later} {
+		if err := Write(folder, tombstone); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,51 +79,51 @@ func TestTheSameDelAgainIsOneFileAndOtherPartsAreAnother(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyMayHaveWrittenIsRefused(t *testing.T) {
-	for words, change := range map[string]func(*Tombstone){
+func TestInvalidTombstonesAreRefused(t *testing.T) {
+	for want, change := range map[string]func(*Tombstone){
 		"network":        func(stone *Tombstone) { stone.Key.Network = "../../etc" },
 		"container id":   func(stone *Tombstone) { stone.Key.ContainerID = "" },
-		"has 256 bytes":  func(stone *Tombstone) { stone.Key.ContainerID = strings.Repeat("c", 256) },
+		"got 256":        func(stone *Tombstone) { stone.Key.ContainerID = strings.Repeat("c", 256) },
 		"interface name": func(stone *Tombstone) { stone.Key.Interface = "net1\n" },
 		"1 to 15":        func(stone *Tombstone) { stone.Key.Interface = ".." },
-		"0 parts":        func(stone *Tombstone) { stone.Parts = nil },
-		"neither":        func(stone *Tombstone) { stone.Parts[0] = "all" },
-		"no time":        func(stone *Tombstone) { stone.Written = time.Time{} },
+		"got 0":          func(stone *Tombstone) { stone.Parts = nil },
+		`got "all"`:      func(stone *Tombstone) { stone.Parts[0] = "all" },
+		"must be a time": func(stone *Tombstone) { stone.Written = time.Time{} },
 	} {
 		wrong := stone()
 		change(&wrong)
 		folder := t.TempDir()
-		if err := Write(folder, wrong); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("%s: %v", words, err)
+		if err := Write(folder, wrong); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 		if paths := listed(t, folder); paths != nil {
-			t.Errorf("%s: wrote %v", words, paths)
+			t.Errorf("%s: wrote %v", want, paths)
 		}
 	}
 }
 
-func TestDamagedFilesAreErrorsWithTheirName(t *testing.T) {
+func TestErrorsOfDamagedFilesNameTheFile(t *testing.T) {
 	folder := t.TempDir()
 	good := `{"key":{"network":"n","container_id":"c","interface":"i"},"parts":["flows"],"written":"2026-11-22T07:00:00Z"}`
 	path := filepath.Join(folder, "x.json")
-	for text, words := range map[string]string{
+	for text, want := range map[string]string{
 		good:                                    "",
 		"":                                      "EOF",
 		good[:40]:                               "EOF",
 		strings.Replace(good, "parts", "p", 1):  "unknown field",
 		strings.Replace(good, `"n"`, `"n;"`, 1): "network",
-		strings.Replace(good, `["flows"]`, `["flows","flows","flows"]`, 1): "3 parts",
-		good + strings.Repeat(" ", 64<<10):                                 "longer than 65536 bytes",
+		strings.Replace(good, `["flows"]`, `["flows","flows","flows"]`, 1): "got 3",
+		good + strings.Repeat(" ", 64<<10):                                 "at most 65536 bytes",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, err := Read(path)
-		told := ""
+		message := ""
 		if err != nil {
-			told = err.Error()
+			message = err.Error()
 		}
-		if (words == "") != (err == nil) || !strings.Contains(told, words) || err != nil && !strings.Contains(told, path) {
+		if (want == "") != (err == nil) || !strings.Contains(message, want) || err != nil && !strings.Contains(message, path) {
 			t.Errorf("%.60s: %v", text, err)
 		}
 	}
@@ -132,18 +132,18 @@ func TestDamagedFilesAreErrorsWithTheirName(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Read(path); !errors.Is(err, syscall.ELOOP) {
-		t.Errorf("a link: %v", err)
+		t.Errorf("link: %v", err)
 	}
 	_ = os.Remove(path)
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(path); err == nil {
-		t.Error("a pipe was read")
+		t.Error("pipe was read")
 	}
 }
 
-func TestAFolderThatOthersWriteToIsRefused(t *testing.T) {
+func TestFolderWritableByOthersIsRefused(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "tombstones")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestAFolderThatOthersWriteToIsRefused(t *testing.T) {
 	if err := os.Chmod(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(folder, stone()); err == nil || !strings.Contains(err.Error(), "alone writes to") {
+	if err := Write(folder, stone()); err == nil || !strings.Contains(err.Error(), "writable only by its owner") {
 		t.Errorf("%v", err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
@@ -159,14 +159,14 @@ func TestAFolderThatOthersWriteToIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Write(link, stone()); err == nil {
-		t.Error("a link was followed")
+		t.Error("link was followed")
 	}
 }
 
-func TestAFullDiskIsAnErrorAndLeavesTheOldOne(t *testing.T) {
+func TestFullDiskIsAnErrorAndKeepsTheOldTombstone(t *testing.T) {
 	folder := t.TempDir()
-	if told, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8k,mode=700", "tmpfs", folder).CombinedOutput(); err != nil {
-		t.Skipf("no small disk can be mounted: %v: %s", err, told)
+	if output, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8k,mode=700", "tmpfs", folder).CombinedOutput(); err != nil {
+		t.Skipf("cannot mount a small disk: %v: %s", err, output)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(folder, 0) })
 	if err := Write(folder, stone()); err != nil {
@@ -178,10 +178,10 @@ func TestAFullDiskIsAnErrorAndLeavesTheOldOne(t *testing.T) {
 	later := stone()
 	later.Written = later.Written.Add(time.Hour)
 	if err := Write(folder, later); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("on a full disk: %v", err)
+		t.Fatalf("full disk: %v", err)
 	}
 	if entries, _ := os.ReadDir(folder); len(entries) != 2 {
-		t.Errorf("left: %v", entries)
+		t.Errorf("files left: %v", entries)
 	}
 	if read, err := Read(listed(t, folder)[0]); err != nil || !reflect.DeepEqual(read, stone()) {
 		t.Errorf("%+v %v", read, err)

@@ -70,10 +70,10 @@ func withParts(request *nodev1.AddRequest, parts []nodev1.Part) *nodev1.AddReque
 
 func wantAsked(t *testing.T, lab *lab, want ...proto.Message) {
 	t.Helper()
-	asked := lab.daemon.Asked()
-	for index := range max(len(asked), len(want)) {
-		if index >= len(asked) || index >= len(want) || !proto.Equal(asked[index], want[index]) {
-			t.Fatalf("asked\n%v\nwant\n%v", asked, want)
+	requests := lab.daemon.Requests()
+	for index := range max(len(requests), len(want)) {
+		if index >= len(requests) || index >= len(want) || !proto.Equal(requests[index], want[index]) {
+			t.Fatalf("asked\n%v\nwant\n%v", requests, want)
 		}
 	}
 }
@@ -81,11 +81,11 @@ func wantAsked(t *testing.T, lab *lab, want ...proto.Message) {
 // must do a verb by cnitool.
 func (l *lab) must(t *testing.T, verb string, pod *testlab.Namespace) string {
 	t.Helper()
-	told, err := l.cnitool(verb, pod)
+	output, err := l.cnitool(verb, pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return told
+	return output
 }
 
 // gatewayReply has the plugin write the gateway's MAC into the pod.
@@ -102,18 +102,18 @@ func TestTheSourcesChainRunsUnchanged(t *testing.T) {
 	pod := lab.pods[0]
 	lab.write(t, lab.conflist(t, "0.4.0", sourceChain()...))
 	printed := lab.must(t, "add", pod)
-	asked := lab.daemon.Asked()
-	if len(asked) != 2 {
-		t.Fatalf("asked %v", asked)
+	requests := lab.daemon.Requests()
+	if len(requests) != 2 {
+		t.Fatalf("asked %v", requests)
 	}
-	key := asked[0].(*nodev1.AddRequest).GetKey()
+	key := requests[0].(*nodev1.AddRequest).GetKey()
 	if key.GetNetwork() != network || key.GetInterface() != "net1" || !strings.HasPrefix(key.GetContainerId(), "cnitool-") {
 		t.Errorf("key %v", key)
 	}
 	request := lab.seen(t, pod, key)
 	for index, parts := range [][]nodev1.Part{flows, routes} {
-		if want := withParts(request, parts); !proto.Equal(asked[index], want) {
-			t.Errorf("asked %v\nwant  %v", asked[index], want)
+		if want := withParts(request, parts); !proto.Equal(requests[index], want) {
+			t.Errorf("asked %v\nwant  %v", requests[index], want)
 		}
 	}
 	wantRecorded(t, "result-0.4.0.json", printed, request)
@@ -138,14 +138,14 @@ func TestBothPartsInOneCall(t *testing.T) {
 		"type": "railwright-cni", "maxRate": "10Gb/s", "routes": []map[string]string{{"dst": "fd00::/16"}},
 	}))
 	printed := lab.must(t, "add", pod)
-	asked := lab.daemon.Asked()
-	if len(asked) != 1 {
-		t.Fatalf("asked %v", asked)
+	requests := lab.daemon.Requests()
+	if len(requests) != 1 {
+		t.Fatalf("asked %v", requests)
 	}
-	want := withParts(lab.seen(t, pod, asked[0].(*nodev1.AddRequest).GetKey()), []nodev1.Part{flows[0], routes[0]})
+	want := withParts(lab.seen(t, pod, requests[0].(*nodev1.AddRequest).GetKey()), []nodev1.Part{flows[0], routes[0]})
 	want.MaxRateBitsPerS = 10_000_000_000
-	if !proto.Equal(asked[0], want) {
-		t.Errorf("asked %v\nwant  %v", asked[0], want)
+	if !proto.Equal(requests[0], want) {
+		t.Errorf("asked %v\nwant  %v", requests[0], want)
 	}
 	if found := pod.IP(t, "-6", "route"); !strings.Contains(found, "fd00::/16 via fd00:1::1 dev net1") {
 		t.Errorf("routes %s", found)
@@ -177,13 +177,13 @@ func wantRecorded(t *testing.T, name, printed string, request *nodev1.AddRequest
 	if err := json.Unmarshal([]byte(printed), &result); err != nil || len(result.Interfaces) != 2 {
 		t.Fatalf("%v: %s", err, printed)
 	}
-	told := strings.NewReplacer(
+	masked := strings.NewReplacer(
 		request.GetHostInterface(), "HOST-INTERFACE", request.GetNetns(), "NETNS",
 		result.Interfaces[0].Mac, "HOST-MAC", request.GetMac(), "POD-MAC",
 	).Replace(printed)
 	path := filepath.Join("..", "..", "internal", "cni", "testdata", name)
 	if os.Getenv("RAILWRIGHT_RECORD") != "" {
-		if err := os.WriteFile(path, []byte(told+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(masked+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +191,7 @@ func wantRecorded(t *testing.T, name, printed string, request *nodev1.AddRequest
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.TrimSpace(told) != strings.TrimSpace(string(recorded)) {
-		t.Errorf("%s has changed (RAILWRIGHT_RECORD=1 records it anew):\n%s", name, told)
+	if strings.TrimSpace(masked) != strings.TrimSpace(string(recorded)) {
+		t.Errorf("%s has changed (RAILWRIGHT_RECORD=1 records it anew):\n%s", name, masked)
 	}
 }

@@ -117,12 +117,12 @@ func (l *lab) cnitool(verb string, pod *testlab.Namespace) (string, error) {
 	command := exec.Command(l.bin("cnitool"), verb, network, pod.Path())
 	command.Env = append(os.Environ(), "CNI_PATH="+l.Path("bin"), "NETCONFPATH="+l.Path("net.d"),
 		"CNI_ARGS="+podArgs, "CNI_IFNAME=net1")
-	told, err := command.Output()
+	output, err := command.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		err = fmt.Errorf("cnitool %s: %w: %s\n%s", verb, err, told, exit.Stderr)
+		err = fmt.Errorf("cnitool %s: %w: %s\n%s", verb, err, output, exit.Stderr)
 	}
-	return string(told), err
+	return string(output), err
 }
 
 func (l *lab) ports(t *testing.T) []string {

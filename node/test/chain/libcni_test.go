@@ -34,13 +34,13 @@ func (l *lab) runtime(t *testing.T, pod int, conflist []byte) *runtime {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the plugins said:\n%s", said.String())
+			t.Logf("the plugins said:\n%s", stderr.String())
 		}
 	})
-	program := &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: &said}}
+	program := &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: &stderr}}
 	return &runtime{
 		libcni.NewCNIConfigWithCacheDir([]string{l.Path("bin")}, l.Path("cache"), program),
 		list,
@@ -63,11 +63,11 @@ func (r *runtime) deletes() []proto.Message {
 	}
 }
 
-func wantError(t *testing.T, err error, code uint, words string) {
+func wantError(t *testing.T, err error, code uint, want string) {
 	t.Helper()
-	var told *types.Error
-	if !errors.As(err, &told) || told.Code != code || !strings.Contains(told.Error(), words) {
-		t.Errorf("%v\nwant code %d and %q", err, code, words)
+	var cniError *types.Error
+	if !errors.As(err, &cniError) || cniError.Code != code || !strings.Contains(cniError.Error(), want) {
+		t.Errorf("%v\nwant code %d and %q", err, code, want)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestARefusedAddLeavesNothingOnceTheRuntimeHasCalledDel(t *testing.T) {
 	if !refused {
 		t.Error("it was another plugin that failed")
 	}
-	lab.daemon.Asked()
+	lab.daemon.Requests()
 	if err := runtime.DelNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
 		t.Error(err)
 	}
@@ -196,6 +196,6 @@ func TestAChainInTheWrongOrderIsToldSo(t *testing.T) {
 	runtime := lab.runtime(t, 0, lab.conflist(t, "0.4.0", map[string]any{"type": "railwright-cni"}))
 	runtime.list.Plugins = runtime.list.Plugins[1:]
 	_, err := runtime.AddNetworkList(t.Context(), runtime.list, runtime.pod)
-	wantError(t, err, 7, "there is no prevResult; hint: list this plugin after ovs")
+	wantError(t, err, 7, "prevResult is required")
 	wantAsked(t, lab)
 }

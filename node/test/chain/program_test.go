@@ -45,15 +45,15 @@ func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
 			t.Error("it needs a dynamic linker")
 		}
 	}
-	if told, err := exec.Command(filepath.Join(ours, "ovs-provider"), "--version").Output(); err != nil ||
-		string(told) != "railwright-cni "+release.Version+"\n" {
-		t.Errorf("--version: %v, %q", err, told)
+	if output, err := exec.Command(filepath.Join(ours, "ovs-provider"), "--version").Output(); err != nil ||
+		string(output) != "railwright-cni "+release.Version+"\n" {
+		t.Errorf("--version: %v, %q", err, output)
 	}
-	told, err := exec.Command("go", "list", "-deps", "../../cmd/railwright-cni").Output()
+	output, err := exec.Command("go", "list", "-deps", "../../cmd/railwright-cni").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dependency := range strings.Fields(string(told)) {
+	for _, dependency := range strings.Fields(string(output)) {
 		for _, unwanted := range []string{"k8s.io/", "libovsdb", "prometheus", "fsnotify"} {
 			if strings.Contains(dependency, unwanted) {
 				t.Errorf("it has %s in it", dependency)
@@ -109,9 +109,9 @@ func allocates(t *testing.T, argv ...string) int {
 	t.Helper()
 	command := exec.Command(argv[0], argv[1:]...)
 	command.Env = []string{"GODEBUG=inittrace=1", "CNI_COMMAND=VERSION"}
-	told, _ := command.CombinedOutput() // the plugin was given no network
+	output, _ := command.CombinedOutput() // the plugin was given no network
 	sum := 0
-	for _, found := range ofInit.FindAllSubmatch(told, -1) {
+	for _, found := range ofInit.FindAllSubmatch(output, -1) {
 		count, err := strconv.Atoi(string(found[1]))
 		if err != nil {
 			t.Fatal(err)

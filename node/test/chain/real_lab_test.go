@@ -26,14 +26,14 @@ func newRealLab(t *testing.T, pods int, release railnode.Release) *realLab {
 // flows of the bridge that name an address.
 func (r *realLab) flows(t *testing.T, address string) int {
 	t.Helper()
-	told := r.OVS.Ofctl(t, bridge, "dump-flows")
-	return strings.Count(told, address+" ") + strings.Count(told, address+",")
+	output := r.OVS.Ofctl(t, bridge, "dump-flows")
+	return strings.Count(output, address+" ") + strings.Count(output, address+",")
 }
 
 func reaches(pod *testlab.Namespace, address string) error {
-	told, err := pod.Try("ping", "-c", "3", "-i", "0.05", "-W", "1", address)
+	output, err := pod.Try("ping", "-c", "3", "-i", "0.05", "-W", "1", address)
 	if err != nil {
-		return errors.Join(err, errors.New(told))
+		return errors.Join(err, errors.New(output))
 	}
 	return nil
 }

@@ -29,12 +29,12 @@ func (c *cluster) operatorsNetworks(t *testing.T) {
 	}
 	c.kubectl(t, "create", "role", "-n", "tenant1", "everything", "--verb=*", "--resource=network-attachment-definitions.k8s.cni.cncf.io")
 	c.kubectl(t, "create", "rolebinding", "-n", "tenant1", "everything", "--role=everything", "--user=tenant1-admin")
-	if told, err := try(); err == nil || !strings.Contains(told, "railwright-network-writer") {
-		t.Errorf("a tenant may write networks: %s", told)
+	if output, err := try(); err == nil || !strings.Contains(output, "railwright-network-writer") {
+		t.Errorf("a tenant may write networks: %s", output)
 	}
 	c.kubectl(t, "create", "clusterrolebinding", "tried", "--clusterrole=railwright-network-writer", "--user=tenant1-admin")
-	if told, err := try(); err != nil {
-		t.Errorf("who is named by the operators may not write networks: %s", told)
+	if output, err := try(); err != nil {
+		t.Errorf("who is named by the operators may not write networks: %s", output)
 	}
 	c.kubectl(t, "delete", "clusterrolebinding/tried")
 	c.kubectl(t, "delete", "-n", "tenant1", "rolebinding/everything", "role/everything")
@@ -54,29 +54,29 @@ func (c *cluster) ownNodeOnly(t *testing.T) {
 		name := item["metadata"].(map[string]any)["name"].(string)
 		item.set("yes", "metadata", "labels", "tried")
 		for _, daemon := range c.nodes {
-			told, err := c.tryKubectl(item.text(t), "replace", "--dry-run=server", "-f", "-", daemonAccount,
+			output, err := c.tryKubectl(item.text(t), "replace", "--dry-run=server", "-f", "-", daemonAccount,
 				"--as-user-extra=authentication.kubernetes.io/node-name="+daemon.Name)
 			switch allowed := daemon.Name == owner; {
 			case allowed && err != nil:
-				t.Errorf("the daemon of %s may not write the addresses of its own node: %s", daemon.Name, told)
+				t.Errorf("the daemon of %s may not write the addresses of its own node: %s", daemon.Name, output)
 			case !allowed && err == nil:
 				t.Errorf("the daemon of %s may write the addresses of %s", daemon.Name, owner)
-			case !allowed && !strings.Contains(told, "of its own node only"):
-				t.Errorf("the daemon of %s is refused for another reason: %s", daemon.Name, told)
+			case !allowed && !strings.Contains(output, "of its own node, not those of"):
+				t.Errorf("the daemon of %s is refused for another reason: %s", daemon.Name, output)
 			}
 		}
-		told, err := c.tryKubectl("", "delete", "nodeaddresses", name, "--dry-run=server")
-		if err == nil || !strings.Contains(told, "deleted with their Node") {
-			t.Errorf("an administrator may delete the addresses of a node that runs: %s", told)
+		output, err := c.tryKubectl("", "delete", "nodeaddresses", name, "--dry-run=server")
+		if err == nil || !strings.Contains(output, "garbage-collected with their Node") {
+			t.Errorf("an administrator may delete the addresses of a node that runs: %s", output)
 		}
 	}
 	for _, question := range [][]string{
 		{"get", "secrets", "-A"}, {"list", "pods", "-A"}, {"create", "pods", "-A"}, {"update", "nodes"}, {"update", "tenants"},
 		{"create", "tenantpeerings"}, {"delete", "nodeaddresses"},
 	} {
-		told, _ := c.tryKubectl("", append([]string{"auth", "can-i", daemonAccount}, question...)...)
-		if !strings.HasPrefix(told, "no") {
-			t.Errorf("may railwrightd %s? %s", strings.Join(question, " "), told)
+		output, _ := c.tryKubectl("", append([]string{"auth", "can-i", daemonAccount}, question...)...)
+		if !strings.HasPrefix(output, "no") {
+			t.Errorf("may railwrightd %s? %s", strings.Join(question, " "), output)
 		}
 	}
 }

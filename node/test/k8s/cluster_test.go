@@ -98,10 +98,10 @@ func (c *cluster) addNode(t *testing.T, number int) {
 func (c *cluster) awaitDevices(t *testing.T, node *node) {
 	t.Helper()
 	awaitEvery(t, kubectlPause, "devices of "+node.Name, 30*time.Second, func() string {
-		told := c.kubectl(t, "get", "node", node.Name, "-o", `jsonpath={.status.allocatable}`)
+		output := c.kubectl(t, "get", "node", node.Name, "-o", `jsonpath={.status.allocatable}`)
 		for rail := range c.rails {
-			if !strings.Contains(told, fmt.Sprintf(`"nvidia.com/mlnx_sriov_pf%d_vf":"8"`, rail+1)) {
-				return told
+			if !strings.Contains(output, fmt.Sprintf(`"nvidia.com/mlnx_sriov_pf%d_vf":"8"`, rail+1)) {
+				return output
 			}
 		}
 		return ""
@@ -134,9 +134,9 @@ func (c *cluster) addImage(t *testing.T, image image) {
 }
 
 // tell how long after the start something is there.
-func (c *cluster) tell(t *testing.T, what string) {
+func (c *cluster) tell(t *testing.T, name string) {
 	t.Helper()
-	t.Logf("%6.2f s  %s", time.Since(c.started).Seconds(), what)
+	t.Logf("%6.2f s  %s", time.Since(c.started).Seconds(), name)
 }
 
 func (c *cluster) path() string {

@@ -63,9 +63,9 @@ func (c *cluster) startControlPlane(t *testing.T) {
 func (c *cluster) awaitAPI(t *testing.T) {
 	t.Helper()
 	awaitEvery(t, kubectlPause, "the API server", time.Minute, func() string {
-		told, err := c.tryKubectl("", "get", "--raw", "/readyz")
+		output, err := c.tryKubectl("", "get", "--raw", "/readyz")
 		if err != nil {
-			return told
+			return output
 		}
 		return ""
 	})
@@ -108,30 +108,30 @@ func (c *cluster) tryKubectl(input string, arguments ...string) (string, error) 
 		"--kubeconfig=" + c.keys.path("admin.kubeconfig"), "--request-timeout=30s"}, arguments...)
 	command := c.control.Command(argv...)
 	command.Stdin = strings.NewReader(input)
-	var told, complaints strings.Builder
-	command.Stdout, command.Stderr = &told, &complaints
+	var stdout, complaints strings.Builder
+	command.Stdout, command.Stderr = &stdout, &complaints
 	if err := command.Run(); err != nil {
-		return told.String() + complaints.String(), err
+		return stdout.String() + complaints.String(), err
 	}
-	return told.String(), nil
+	return stdout.String(), nil
 }
 
 // kubectl that must succeed; gives what it prints.
 func (c *cluster) kubectl(t *testing.T, arguments ...string) string {
 	t.Helper()
-	told, err := c.tryKubectl("", arguments...)
+	output, err := c.tryKubectl("", arguments...)
 	if err != nil {
-		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, told)
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
 	}
-	return told
+	return output
 }
 
 // apply manifests.
 func (c *cluster) apply(t *testing.T, manifests ...string) {
 	t.Helper()
-	told, err := c.tryKubectl(strings.Join(manifests, "\n---\n"), "apply", "-f", "-")
+	output, err := c.tryKubectl(strings.Join(manifests, "\n---\n"), "apply", "-f", "-")
 	if err != nil {
-		t.Fatalf("kubectl apply: %v\n%s", err, told)
+		t.Fatalf("kubectl apply: %v\n%s", err, output)
 	}
 }
 
@@ -140,9 +140,9 @@ func build(t *testing.T, script string) string {
 	t.Helper()
 	command := exec.Command(script)
 	command.Stderr = os.Stderr
-	told, err := command.Output()
+	output, err := command.Output()
 	if err != nil {
 		t.Fatalf("%s: %v\nhint: run it by hand to see all that it says", script, err)
 	}
-	return strings.TrimSpace(string(told))
+	return strings.TrimSpace(string(output))
 }

@@ -117,14 +117,14 @@ func (l *leaf) hostRoutes(t *testing.T) map[netip.Addr]string {
 	found := map[netip.Addr]string{}
 	for _, family := range []string{"-4", "-6"} {
 		for line := range strings.Lines(l.Namespace.IP(t, family, "route", "show", "proto", "bgp")) {
-			words := strings.Fields(line)
-			address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimSuffix(words[0], "/32"), "/128"))
+			fields := strings.Fields(line)
+			address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimSuffix(fields[0], "/32"), "/128"))
 			if err != nil {
 				continue
 			}
-			for i, word := range words[:len(words)-1] {
+			for i, word := range fields[:len(fields)-1] {
 				if word == "dev" {
-					found[address] = words[i+1]
+					found[address] = fields[i+1]
 				}
 			}
 		}

@@ -28,11 +28,11 @@ func (c *cluster) hostLocal(t *testing.T) {
 	before := c.settled(t)
 	const networks = "rail0,rail1"
 	pods := c.run(t,
-		wanted{Namespace: "tenant3", Name: "one", Node: c.nodes[0].Name, Networks: networks},
-		wanted{Namespace: "tenant3", Name: "same", Node: c.nodes[0].Name, Networks: networks},
-		wanted{Namespace: "tenant3", Name: "other", Node: c.nodes[1].Name, Networks: networks},
-		wanted{Namespace: "tenant4", Name: "same", Node: c.nodes[0].Name, Networks: networks},
-		wanted{Namespace: "tenant4", Name: "other", Node: c.nodes[1].Name, Networks: networks})
+		podSpec{Namespace: "tenant3", Name: "one", Node: c.nodes[0].Name, Networks: networks},
+		podSpec{Namespace: "tenant3", Name: "same", Node: c.nodes[0].Name, Networks: networks},
+		podSpec{Namespace: "tenant3", Name: "other", Node: c.nodes[1].Name, Networks: networks},
+		podSpec{Namespace: "tenant4", Name: "same", Node: c.nodes[0].Name, Networks: networks},
+		podSpec{Namespace: "tenant4", Name: "other", Node: c.nodes[1].Name, Networks: networks})
 	for _, pod := range pods {
 		for _, link := range []string{"net1", "net2"} {
 			if addresses := pod.Interfaces[link].Addresses; len(addresses) != 2 {

@@ -17,31 +17,31 @@ import (
 // restarts of what a node can restart, each while pods that nobody touches send to each other.
 func (c *cluster) restarts(t *testing.T) {
 	pods := c.run(t,
-		wanted{Namespace: "tenant1", Name: "steady-1", Node: c.nodes[0].Name},
-		wanted{Namespace: "tenant1", Name: "steady-2", Node: c.nodes[1].Name})
+		podSpec{Namespace: "tenant1", Name: "steady-1", Node: c.nodes[0].Name},
+		podSpec{Namespace: "tenant1", Name: "steady-2", Node: c.nodes[1].Name})
 	defer c.remove(t, pods...)
 	node := c.nodes[0]
 	for _, restart := range []struct {
-		what string
+		name string
 		do   func(t *testing.T)
 		// stops says that packets may be lost until soon after its return. An unnumbered session ends with the bridge's
 		// interface; the leaf keeps its routes, because the node alone opens it anew (docs/network.md, "When ovs-vswitchd
 		// ends").
 		stops bool
 	}{
-		{what: "kubelet", do: node.killKubelet},
-		{what: "containerd", do: func(t *testing.T) { node.Kill(t, "containerd"); node.Restart(t, "containerd") }},
-		{what: "the API server", do: func(t *testing.T) {
+		{name: "kubelet", do: node.killKubelet},
+		{name: "containerd", do: func(t *testing.T) { node.Kill(t, "containerd"); node.Restart(t, "containerd") }},
+		{name: "the API server", do: func(t *testing.T) {
 			c.kill("kube-apiserver")
 			c.start(t, "kube-apiserver")
 			c.awaitAPI(t)
 		}},
-		{what: "railwrightd, killed", do: node.killDaemon},
-		{what: "railwrightd, its pod deleted", do: func(t *testing.T) {
+		{name: "railwrightd, killed", do: node.killDaemon},
+		{name: "railwrightd, its pod deleted", do: func(t *testing.T) {
 			c.kubectl(t, "-n", "railwright", "delete", "pod", "--field-selector=spec.nodeName="+node.Name, "--timeout=40s")
 		}},
-		{what: "bgpd of the node", do: func(t *testing.T) { node.FRR.Kill(t, "bgpd"); node.FRR.Start(t, "bgpd") }},
-		{what: "ovs-vswitchd", do: func(t *testing.T) {
+		{name: "bgpd of the node", do: func(t *testing.T) { node.FRR.Kill(t, "bgpd"); node.FRR.Start(t, "bgpd") }},
+		{name: "ovs-vswitchd", do: func(t *testing.T) {
 			node.Switch.Kill(t, testlab.Switch)
 			node.Switch.Start(t, testlab.Switch)
 			for _, rail := range c.rails {
@@ -49,14 +49,14 @@ func (c *cluster) restarts(t *testing.T) {
 			}
 		}, stops: true},
 	} {
-		worked := t.Run(restart.what, func(t *testing.T) {
+		worked := t.Run(restart.name, func(t *testing.T) {
 			there := c.startFlow(t, pods[0], "net1", pods[1])
 			back := c.startFlow(t, pods[1], "net2", pods[0])
 			start := time.Now()
 			restart.do(t)
 			away := time.Since(start)
 			// A new pod shows that the part is there again, and that all works with it.
-			c.remove(t, c.run(t, wanted{Namespace: "tenant1", Name: "after", Node: node.Name})...)
+			c.remove(t, c.run(t, podSpec{Namespace: "tenant1", Name: "after", Node: node.Name})...)
 			t.Logf("a pod could come and go again %.1f s after it", time.Since(start).Seconds())
 			allowed := 0
 			if restart.stops {
@@ -64,9 +64,9 @@ func (c *cluster) restarts(t *testing.T) {
 			}
 			for _, flow := range []*flow{there, back} {
 				answered, lost := flow.end(t)
-				t.Logf("%s: %d answers, %d lost", flow.what, answered, lost)
+				t.Logf("%s: %d answers, %d lost", flow.name, answered, lost)
 				if lost > allowed || answered < 100 {
-					t.Errorf("%s: %d answers, %d lost, %d may be", flow.what, answered, lost, allowed)
+					t.Errorf("%s: %d answers, %d lost, %d may be", flow.name, answered, lost, allowed)
 				}
 			}
 		})
@@ -97,8 +97,8 @@ func (n *node) killDaemon(t *testing.T) {
 func (c *cluster) daemonAway(t *testing.T) {
 	before := c.settled(t)
 	pods := c.run(t,
-		wanted{Namespace: "tenant1", Name: "ends-1", Node: c.nodes[0].Name},
-		wanted{Namespace: "tenant1", Name: "ends-2", Node: c.nodes[1].Name})
+		podSpec{Namespace: "tenant1", Name: "ends-1", Node: c.nodes[0].Name},
+		podSpec{Namespace: "tenant1", Name: "ends-2", Node: c.nodes[1].Name})
 	nodes := func(selector string) {
 		c.kubectl(t, "-n", "railwright", "patch", "ds", "railwrightd", "--type=merge",
 			"-p", `{"spec":{"template":{"spec":{"nodeSelector":`+selector+`}}}}`)
@@ -115,7 +115,7 @@ func (c *cluster) daemonAway(t *testing.T) {
 		t.Errorf("without a daemon flows and tombstones were to be left, or else this shows nothing:\n%s", now)
 	}
 
-	waiting := wanted{Namespace: "tenant1", Name: "waits", Node: c.nodes[0].Name}
+	waiting := podSpec{Namespace: "tenant1", Name: "waits", Node: c.nodes[0].Name}
 	c.apply(t, waiting.manifest(t))
 	c.awaitEvent(t, waiting, "railwrightd")
 
@@ -154,16 +154,16 @@ func (c *cluster) cutOff(t *testing.T) {
 	before := c.settled(t)
 	here, away := c.nodes[0], c.nodes[1]
 	pods := c.run(t,
-		wanted{Namespace: "tenant1", Name: "leaves", Node: here.Name},
-		wanted{Namespace: "tenant1", Name: "stays", Node: away.Name})
+		podSpec{Namespace: "tenant1", Name: "leaves", Node: here.Name},
+		podSpec{Namespace: "tenant1", Name: "stays", Node: away.Name})
 	address := pods[0].Address("net1")
 	c.control.IP(t, "link", "set", away.Name, "down")
 	c.remove(t, pods[0])
-	next := wanted{Namespace: "tenant2", Name: "next", Node: here.Name}
+	next := podSpec{Namespace: "tenant2", Name: "next", Node: here.Name}
 	c.apply(t, next.manifest(t))
 	c.awaitEvent(t, next, address.String())
-	if told := c.kubectl(t, "get", "pod", "-n", "tenant2", "next", "-o", "jsonpath={.status.phase}"); told != "Pending" {
-		t.Errorf("a node still takes %s for tenant1's, and the pod of tenant2 that is to have it is %s", address, told)
+	if output := c.kubectl(t, "get", "pod", "-n", "tenant2", "next", "-o", "jsonpath={.status.phase}"); output != "Pending" {
+		t.Errorf("a node still takes %s for tenant1's, and the pod of tenant2 that is to have it is %s", address, output)
 	}
 
 	start := time.Now()
@@ -185,13 +185,13 @@ func (c *cluster) cutOff(t *testing.T) {
 }
 
 // awaitEvent of a pod that says why it waits.
-func (c *cluster) awaitEvent(t *testing.T, pod wanted, words string) {
+func (c *cluster) awaitEvent(t *testing.T, pod podSpec, want string) {
 	t.Helper()
 	awaitEvery(t, kubectlPause, "the event that says why the pod waits", 40*time.Second, func() string {
-		told := c.kubectl(t, "-n", pod.Namespace, "get", "events", "--field-selector=involvedObject.name="+pod.Name, "-o",
+		output := c.kubectl(t, "-n", pod.Namespace, "get", "events", "--field-selector=involvedObject.name="+pod.Name, "-o",
 			`jsonpath={range .items[?(@.type=="Warning")]}{.message}{"\n"}{end}`)
-		if !strings.Contains(told, words) {
-			return told
+		if !strings.Contains(output, want) {
+			return output
 		}
 		return ""
 	})

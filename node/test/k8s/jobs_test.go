@@ -104,24 +104,24 @@ type measured struct {
 // measuring is railwright at work in the control plane's network, as on an operator's machine.
 type measuring struct {
 	command *exec.Cmd
-	said    bytes.Buffer
+	stderr  bytes.Buffer
 	folder  string
 }
 
-func (c *cluster) measure(t *testing.T, words ...string) *measuring {
+func (c *cluster) measure(t *testing.T, arguments ...string) *measuring {
 	t.Helper()
-	return c.railwright(t, append(words, "--alone", "--force", "--silence", "300")...)
+	return c.railwright(t, append(arguments, "--alone", "--force", "--silence", "300")...)
 }
 
-func (c *cluster) railwright(t *testing.T, words ...string) *measuring {
+func (c *cluster) railwright(t *testing.T, arguments ...string) *measuring {
 	t.Helper()
 	program, err := filepath.Abs(command)
 	check(t, err)
 	run := &measuring{folder: t.TempDir()}
 	settings := []string{"env", "KUBECONFIG=" + c.keys.path("admin.kubeconfig"), "PATH=" + c.path(), "RAILWRIGHT_NOISE=off", program}
-	words = append(words, "-O", run.folder)
-	run.command = c.control.Command(append(settings, words...)...)
-	run.command.Stdout, run.command.Stderr = &run.said, &run.said
+	arguments = append(arguments, "-O", run.folder)
+	run.command = c.control.Command(append(settings, arguments...)...)
+	run.command.Stdout, run.command.Stderr = &run.stderr, &run.stderr
 	check(t, testlab.Start(run.command))
 	return run
 }
@@ -129,7 +129,7 @@ func (c *cluster) railwright(t *testing.T, words ...string) *measuring {
 func (m *measuring) wait(t *testing.T) measured {
 	t.Helper()
 	_ = m.command.Wait()
-	found := measured{Status: m.command.ProcessState.ExitCode(), Said: m.said.String()}
+	found := measured{Status: m.command.ProcessState.ExitCode(), Said: m.stderr.String()}
 	content, err := os.ReadFile(filepath.Join(m.folder, "results.jsonl"))
 	if err != nil {
 		return found
@@ -245,9 +245,9 @@ func (c *cluster) jobs(t *testing.T) {
 		})
 		second := strings.TrimSpace(c.kubectl(t, "get", "pods", "-n", "restricted", "-l", jobLabel+",batch.kubernetes.io/job-completion-index=1", "-o", "name"))
 		// The shell may be killed with its pod (137) before it has ended.
-		told, err := c.tryKubectl("", "exec", "-n", "restricted", second, "--", "/bin/sh", "-c", "kill -TERM 1")
-		if err != nil && !strings.Contains(told, "exit code 137") {
-			t.Fatalf("the pod cannot be killed: %v: %s", err, told)
+		output, err := c.tryKubectl("", "exec", "-n", "restricted", second, "--", "/bin/sh", "-c", "kill -TERM 1")
+		if err != nil && !strings.Contains(output, "exit code 137") {
+			t.Fatalf("the pod cannot be killed: %v: %s", err, output)
 		}
 		awaitEvery(t, kubectlPause, "the death of a pod", 3*time.Minute, func() string {
 			content, _ := os.ReadFile(filepath.Join(run.folder, "results.jsonl"))

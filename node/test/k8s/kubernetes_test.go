@@ -15,7 +15,7 @@ func TestKubernetes(t *testing.T) {
 
 func (c *cluster) parts(t *testing.T) {
 	for _, part := range []struct {
-		what string
+		name string
 		try  func(*testing.T)
 	}{
 		{"the pod of the source is ready with both rails, and leaves nothing", c.sourcesPod},
@@ -31,7 +31,7 @@ func (c *cluster) parts(t *testing.T) {
 		{"pods end while the daemon is away", c.daemonAway},
 		{"all of it can be removed", c.removal},
 	} {
-		if !t.Run(part.what, part.try) {
+		if !t.Run(part.name, part.try) {
 			t.Fatalf("the parts after this one were not tried\n%s", c.explain())
 		}
 	}

@@ -16,7 +16,7 @@ func (c *cluster) sourcesPod(t *testing.T) {
 	c.namespace(t, "tenant1", "whereabouts")
 	before := c.settled(t)
 	start := time.Now()
-	pods := c.run(t, wanted{Namespace: "tenant1", Name: "gpu-pod", GPUs: true})
+	pods := c.run(t, podSpec{Namespace: "tenant1", Name: "gpu-pod", GPUs: true})
 	t.Logf("Ready %.1f s after it was asked for, seen through kubectl", time.Since(start).Seconds())
 	pod := pods[0]
 	for number, leaf := range c.leaves {
@@ -29,9 +29,9 @@ func (c *cluster) sourcesPod(t *testing.T) {
 			t.Errorf("the pod is Ready, and %s's leaf sends packets for %s to %q, not to %s", leaf.Rail.Name, address, node, pod.Node.Name)
 		}
 	}
-	told := c.kubectl(t, "exec", "-n", "tenant1", "gpu-pod", "--", "env")
+	environment := c.kubectl(t, "exec", "-n", "tenant1", "gpu-pod", "--", "env")
 	for _, variable := range []string{"PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF1_VF=", "PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF2_VF="} {
-		if !strings.Contains(told, variable) {
+		if !strings.Contains(environment, variable) {
 			t.Errorf("%s has no %s", pod, variable)
 		}
 	}
@@ -44,9 +44,9 @@ func (c *cluster) sourcesPod(t *testing.T) {
 // examplesAccepted by the API server as they are.
 func (c *cluster) examplesAccepted(t *testing.T) {
 	for _, example := range []string{"nv-ipam/networks.yaml", "whereabouts/networks.yaml", "host-local/networks.yaml", "pod.yaml"} {
-		told, err := c.tryKubectl("", "apply", "--dry-run=server", "-n", "tenant1", "-f", deployFolder+"/examples/"+example)
+		output, err := c.tryKubectl("", "apply", "--dry-run=server", "-n", "tenant1", "-f", deployFolder+"/examples/"+example)
 		if err != nil {
-			t.Errorf("%s: %s", example, told)
+			t.Errorf("%s: %s", example, output)
 		}
 	}
 }
@@ -54,10 +54,10 @@ func (c *cluster) examplesAccepted(t *testing.T) {
 // tenantsApart: pods of two namespaces on each of two nodes. Each sends to each other on both rails.
 func (c *cluster) tenantsApart(t *testing.T) {
 	c.namespace(t, "tenant2", "whereabouts")
-	var wantedPods []wanted
+	var wantedPods []podSpec
 	for _, namespace := range []string{"tenant1", "tenant2"} {
 		for _, node := range c.nodes {
-			wantedPods = append(wantedPods, wanted{Namespace: namespace, Name: "on-" + node.Name, Node: node.Name})
+			wantedPods = append(wantedPods, podSpec{Namespace: namespace, Name: "on-" + node.Name, Node: node.Name})
 		}
 	}
 	pods := c.run(t, wantedPods...)
@@ -109,22 +109,22 @@ func (c *cluster) dropped(t *testing.T) int {
 
 // firstPackets: a pod's first command sends one packet to a pod on the other node; that it was sent too early would show.
 func (c *cluster) firstPackets(t *testing.T) {
-	target := c.run(t, wanted{Namespace: "tenant1", Name: "target", Node: c.nodes[0].Name})[0]
+	target := c.run(t, podSpec{Namespace: "tenant1", Name: "target", Node: c.nodes[0].Name})[0]
 	defer c.remove(t, target)
 	var manifests, names []string
 	for try := range 5 {
 		name := fmt.Sprintf("first-%d", try)
-		pod := wanted{Namespace: "tenant1", Name: name, Node: c.nodes[1].Name}.object(t)
+		pod := podSpec{Namespace: "tenant1", Name: name, Node: c.nodes[1].Name}.object(t)
 		pod.container().set([]string{"ping", "-c", "1", "-W", "1", "-I", "net1", target.Address("net1").String()}, "command")
 		pod.set("Never", "spec", "restartPolicy")
 		manifests, names = append(manifests, pod.text(t)), append(names, "pod/"+name)
 	}
 	c.apply(t, manifests...)
 	for _, name := range names {
-		told, err := c.tryKubectl("", "wait", "-n", "tenant1", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=40s", name)
+		output, err := c.tryKubectl("", "wait", "-n", "tenant1", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=40s", name)
 		if err != nil {
 			log, _ := c.tryKubectl("", "logs", "-n", "tenant1", name)
-			t.Errorf("the first packet of %s had no answer: %s\n%s", name, told, log)
+			t.Errorf("the first packet of %s had no answer: %s\n%s", name, output, log)
 		}
 	}
 	c.kubectl(t, append([]string{"delete", "-n", "tenant1", "--timeout=40s"}, names...)...)

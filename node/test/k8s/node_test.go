@@ -84,11 +84,11 @@ func (n *node) Command(argv ...string) *exec.Cmd {
 // Run a command in the node and give its output; a failure of it is the test's.
 func (n *node) Run(t *testing.T, argv ...string) string {
 	t.Helper()
-	told, err := n.Command(argv...).CombinedOutput()
+	output, err := n.Command(argv...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v: %v\n%s", n.Name, argv, err, told)
+		t.Fatalf("%s: %v: %v\n%s", n.Name, argv, err, output)
 	}
-	return string(told)
+	return string(output)
 }
 
 // path of a file as it is outside of the node.
@@ -221,13 +221,13 @@ func (n *node) pods() netip.Prefix {
 }
 
 // await until look finds nothing missing any more; it says what is.
-func await(t *testing.T, what string, most time.Duration, look func() (missing string)) time.Duration {
+func await(t *testing.T, name string, most time.Duration, look func() (missing string)) time.Duration {
 	t.Helper()
-	return awaitEvery(t, 20*time.Millisecond, what, most, look)
+	return awaitEvery(t, 20*time.Millisecond, name, most, look)
 }
 
 // awaitEvery is for looks that cost more than a little: kubectl alone takes a core for a tenth of a second.
-func awaitEvery(t *testing.T, pause time.Duration, what string, most time.Duration, look func() (missing string)) time.Duration {
+func awaitEvery(t *testing.T, pause time.Duration, name string, most time.Duration, look func() (missing string)) time.Duration {
 	t.Helper()
 	start := time.Now()
 	for {
@@ -236,7 +236,7 @@ func awaitEvery(t *testing.T, pause time.Duration, what string, most time.Durati
 			return time.Since(start)
 		}
 		if time.Since(start) > most {
-			t.Fatalf("%s: not after %v: %s", what, most, missing)
+			t.Fatalf("%s: not after %v: %s", name, most, missing)
 		}
 		time.Sleep(pause)
 	}

@@ -25,9 +25,9 @@ func readObjects(t *testing.T, name string) []object {
 	check(t, err)
 	var found []object
 	for text := range strings.SplitSeq(string(content), "\n---\n") {
-		var one object
-		check(t, yaml.Unmarshal([]byte(text), &one))
-		found = append(found, one)
+		var item object
+		check(t, yaml.Unmarshal([]byte(text), &item))
+		found = append(found, item)
 	}
 	return found
 }
@@ -80,8 +80,8 @@ func (c *cluster) networks(t *testing.T, example, namespace string) {
 
 var withoutRDMA = regexp.MustCompile(`\{\s*"type": "rdma"\s*\},\s*`)
 
-// wanted pod, of deploy/examples/pod.yaml.
-type wanted struct {
+// podSpec is a pod like that of deploy/examples/pod.yaml.
+type podSpec struct {
 	Namespace, Name, Node string
 	// Networks instead of the example's.
 	Networks string
@@ -89,12 +89,12 @@ type wanted struct {
 	GPUs bool
 }
 
-func (w wanted) manifest(t *testing.T) string {
+func (w podSpec) manifest(t *testing.T) string {
 	t.Helper()
 	return w.object(t).text(t)
 }
 
-func (w wanted) object(t *testing.T) object {
+func (w podSpec) object(t *testing.T) object {
 	t.Helper()
 	pod := readObjects(t, "examples/pod.yaml")[0]
 	pod.set(w.Namespace, "metadata", "namespace")
@@ -117,25 +117,25 @@ func (w wanted) object(t *testing.T) object {
 }
 
 // run pods and give them once all are Ready.
-func (c *cluster) run(t *testing.T, pods ...wanted) []*pod {
+func (c *cluster) run(t *testing.T, pods ...podSpec) []*pod {
 	t.Helper()
 	var manifests []string
-	for _, wanted := range pods {
-		manifests = append(manifests, wanted.manifest(t))
+	for _, spec := range pods {
+		manifests = append(manifests, spec.manifest(t))
 	}
 	c.apply(t, manifests...)
 	var found []*pod
-	for _, wanted := range pods {
-		found = append(found, c.awaitReady(t, wanted))
+	for _, spec := range pods {
+		found = append(found, c.awaitReady(t, spec))
 	}
 	return found
 }
 
-func (c *cluster) awaitReady(t *testing.T, pod wanted) *pod {
+func (c *cluster) awaitReady(t *testing.T, pod podSpec) *pod {
 	t.Helper()
-	told, err := c.tryKubectl("", "wait", "-n", pod.Namespace, "--for=condition=Ready", "--timeout=60s", "pod/"+pod.Name)
+	output, err := c.tryKubectl("", "wait", "-n", pod.Namespace, "--for=condition=Ready", "--timeout=60s", "pod/"+pod.Name)
 	if err != nil {
-		t.Fatalf("%s: %s\n%s", pod.Name, told, c.explain())
+		t.Fatalf("%s: %s\n%s", pod.Name, output, c.explain())
 	}
 	return c.pod(t, pod.Namespace, pod.Name)
 }
@@ -147,20 +147,20 @@ func (c *cluster) remove(t *testing.T, pods ...*pod) {
 		c.kubectl(t, "delete", "pod", "-n", pod.Namespace, pod.Name, "--wait=false")
 	}
 	for _, pod := range pods {
-		told, err := c.tryKubectl("", "wait", "--for=delete", "-n", pod.Namespace, "--timeout=40s", "pod/"+pod.Name)
+		output, err := c.tryKubectl("", "wait", "--for=delete", "-n", pod.Namespace, "--timeout=40s", "pod/"+pod.Name)
 		if err != nil {
-			t.Fatalf("%s is still there: %s\n%s", pod, told, c.explain())
+			t.Fatalf("%s is still there: %s\n%s", pod, output, c.explain())
 		}
 	}
 }
 
 // kindsAreServed waits until the API server serves definitions. kubectl itself gives up where one has no conditions yet.
-func (c *cluster) kindsAreServed(t *testing.T, which ...string) {
+func (c *cluster) kindsAreServed(t *testing.T, kinds ...string) {
 	t.Helper()
 	testlab.UntilRight(t, func() string {
-		words := append([]string{"wait", "--for=condition=Established", "--timeout=30s"}, which...)
-		if told, err := c.tryKubectl("", words...); err != nil {
-			return told + err.Error()
+		arguments := append([]string{"wait", "--for=condition=Established", "--timeout=30s"}, kinds...)
+		if output, err := c.tryKubectl("", arguments...); err != nil {
+			return output + err.Error()
 		}
 		return ""
 	})

@@ -43,7 +43,7 @@ func (p *pod) String() string { return p.Namespace + "/" + p.Name }
 // pod that is Ready, looked up.
 func (c *cluster) pod(t *testing.T, namespace, name string) *pod {
 	t.Helper()
-	var told struct {
+	var object struct {
 		Metadata struct {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
@@ -54,10 +54,10 @@ func (c *cluster) pod(t *testing.T, namespace, name string) *pod {
 			PodIP string `json:"podIP"`
 		} `json:"status"`
 	}
-	check(t, json.Unmarshal([]byte(c.kubectl(t, "get", "pod", "-n", namespace, name, "-o", "json")), &told))
+	check(t, json.Unmarshal([]byte(c.kubectl(t, "get", "pod", "-n", namespace, name, "-o", "json")), &object))
 	found := &pod{Namespace: namespace, Name: name, Interfaces: map[string]podInterface{}}
 	for _, node := range c.nodes {
-		if node.Name == told.Spec.NodeName {
+		if node.Name == object.Spec.NodeName {
 			found.Node = node
 		}
 	}
@@ -66,13 +66,13 @@ func (c *cluster) pod(t *testing.T, namespace, name string) *pod {
 		IPs                  []netip.Addr
 	}
 	const annotation = "k8s.v1.cni.cncf.io/network-status"
-	check(t, json.Unmarshal([]byte(told.Metadata.Annotations[annotation]), &networks))
+	check(t, json.Unmarshal([]byte(object.Metadata.Annotations[annotation]), &networks))
 	for _, network := range networks {
 		if strings.HasPrefix(network.Interface, "net") {
 			found.Interfaces[network.Interface] = podInterface{network.Name, network.MAC, network.IPs}
 		}
 	}
-	found.netns = found.Node.netnsOf(t, told.Status.PodIP)
+	found.netns = found.Node.netnsOf(t, object.Status.PodIP)
 	return found
 }
 
@@ -82,8 +82,8 @@ func (n *node) netnsOf(t *testing.T, address string) string {
 	files, err := filepath.Glob(n.path("/run/netns/*"))
 	check(t, err)
 	for _, file := range files {
-		told, err := exec.Command("nsenter", "--net="+file, "ip", "-4", "-o", "address", "show").Output()
-		if err == nil && strings.Contains(string(told), " "+address+"/") {
+		output, err := exec.Command("nsenter", "--net="+file, "ip", "-4", "-o", "address", "show").Output()
+		if err == nil && strings.Contains(string(output), " "+address+"/") {
 			return file
 		}
 	}
@@ -100,31 +100,31 @@ func (p *pod) Command(argv ...string) *exec.Cmd {
 
 func (p *pod) Run(t *testing.T, argv ...string) string {
 	t.Helper()
-	told, err := p.Command(argv...).CombinedOutput()
+	output, err := p.Command(argv...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v: %v\n%s", p, argv, err, told)
+		t.Fatalf("%s: %v: %v\n%s", p, argv, err, output)
 	}
-	return string(told)
+	return string(output)
 }
 
 // arrived counts the echo requests that the pod's kernel has been given, of both families.
 func (p *pod) arrived(t *testing.T) int {
 	t.Helper()
 	// /proc/net of the process that looks, which nsenter has put into the pod's network.
-	told := p.Run(t, "cat", "/proc/net/snmp", "/proc/net/snmp6")
+	counters := p.Run(t, "cat", "/proc/net/snmp", "/proc/net/snmp6")
 	count := 0
 	var names []string
-	for line := range strings.Lines(told) {
-		words := strings.Fields(line)
+	for line := range strings.Lines(counters) {
+		fields := strings.Fields(line)
 		switch {
-		case words[0] == "Icmp6InEchos":
-			count += number(t, words[1])
-		case words[0] == "Icmp:" && names == nil:
-			names = words
-		case words[0] == "Icmp:":
+		case fields[0] == "Icmp6InEchos":
+			count += number(t, fields[1])
+		case fields[0] == "Icmp:" && names == nil:
+			names = fields
+		case fields[0] == "Icmp:":
 			for i, name := range names {
 				if name == "InEchos" {
-					count += number(t, words[i])
+					count += number(t, fields[i])
 				}
 			}
 		}
@@ -157,17 +157,17 @@ func exchange(t *testing.T, pods []*pod, at pace, is func(from, to *pod) bool) s
 		total.Arrived -= to.arrived(t)
 	}
 	var running []*exec.Cmd
-	var told []*strings.Builder
+	var outputs []*strings.Builder
 	for _, from := range pods {
 		for _, to := range pods {
 			for link, far := range to.Interfaces {
 				for _, address := range far.Addresses {
 					if is(from, to) {
-						command := from.Command(at.words(link, address)...)
+						command := from.Command(at.arguments(link, address)...)
 						output := &strings.Builder{}
 						command.Stdout, command.Stderr = output, output
 						check(t, testlab.Start(command))
-						running, told = append(running, command), append(told, output)
+						running, outputs = append(running, command), append(outputs, output)
 					}
 				}
 			}
@@ -175,7 +175,7 @@ func exchange(t *testing.T, pods []*pod, at pace, is func(from, to *pod) bool) s
 	}
 	for i, command := range running {
 		_ = command.Wait() // fails where nothing answers, which may be what is wanted
-		sent, answered := pingSummary(t, told[i].String())
+		sent, answered := pingSummary(t, outputs[i].String())
 		total.Paths++
 		total.Sent, total.Answered = total.Sent+sent, total.Answered+answered
 		total.Worst = min(total.Worst, answered)
@@ -186,17 +186,17 @@ func exchange(t *testing.T, pods []*pod, at pace, is func(from, to *pod) bool) s
 	return total
 }
 
-// words of ping at this pace.
-func (p pace) words(link string, to netip.Addr, more ...string) []string {
-	words := []string{"ping", "-n", "-q", "-I", link, "-c", strconv.Itoa(p.count), "-i", p.pause, "-W", p.wait}
-	return append(append(words, more...), to.String())
+// arguments returns the arguments of ping for this pace.
+func (p pace) arguments(link string, to netip.Addr, more ...string) []string {
+	arguments := []string{"ping", "-n", "-q", "-I", link, "-c", strconv.Itoa(p.count), "-i", p.pause, "-W", p.wait}
+	return append(append(arguments, more...), to.String())
 }
 
-func pingSummary(t *testing.T, told string) (sent, answered int) {
+func pingSummary(t *testing.T, output string) (sent, answered int) {
 	t.Helper()
-	found := summary.FindStringSubmatch(told)
+	found := summary.FindStringSubmatch(output)
 	if found == nil {
-		t.Fatalf("ping: %s", told)
+		t.Fatalf("ping: %s", output)
 	}
 	return number(t, found[1]), number(t, found[2])
 }
@@ -205,13 +205,13 @@ func pingSummary(t *testing.T, told string) (sent, answered int) {
 func (p *pod) ping(t *testing.T, link string, to netip.Addr, count int, more ...string) (sent, answered int) {
 	t.Helper()
 	// It fails where nothing answers, which may be what is wanted.
-	told, _ := p.Command(pace{count, insistent.pause, insistent.wait}.words(link, to, more...)...).CombinedOutput()
-	return pingSummary(t, string(told))
+	output, _ := p.Command(pace{count, insistent.pause, insistent.wait}.arguments(link, to, more...)...).CombinedOutput()
+	return pingSummary(t, string(output))
 }
 
 // flow of echo requests that goes on until it is ended.
 type flow struct {
-	what    string
+	name    string
 	command *exec.Cmd
 	log     *os.File
 }
@@ -223,7 +223,7 @@ func (c *cluster) startFlow(t *testing.T, from *pod, link string, to *pod) *flow
 	t.Helper()
 	log, err := os.CreateTemp(c.folder, "flow-")
 	check(t, err)
-	flow := &flow{what: fmt.Sprintf("%s to %s on %s", from, to, link), log: log}
+	flow := &flow{name: fmt.Sprintf("%s to %s on %s", from, to, link), log: log}
 	flow.command = from.Command("ping", "-n", "-I", link, "-i", fmt.Sprint(flowInterval.Seconds()), to.Address(link).String())
 	flow.command.Stdout = log
 	check(t, testlab.Start(flow.command))
@@ -242,11 +242,11 @@ func (f *flow) end(t *testing.T) (answered, lost int) {
 	t.Helper()
 	check(t, f.command.Process.Signal(syscall.SIGINT))
 	_ = f.command.Wait()
-	told, err := os.ReadFile(f.log.Name())
+	output, err := os.ReadFile(f.log.Name())
 	check(t, err)
 	last := 0
 	seen := map[int]bool{}
-	for _, found := range answer.FindAllStringSubmatch(string(told), -1) {
+	for _, found := range answer.FindAllStringSubmatch(string(output), -1) {
 		sequence := number(t, found[1])
 		seen[sequence] = true
 		last = max(last, sequence)

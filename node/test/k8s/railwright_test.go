@@ -74,22 +74,22 @@ func (c *cluster) deploy(t *testing.T) {
 func (c *cluster) rollOut(t *testing.T) {
 	t.Helper()
 	const timeout = 60 * time.Second
-	told, err := c.tryKubectl("", "-n", "railwright", "rollout", "status", "--timeout="+timeout.String(), "ds/railwrightd")
+	output, err := c.tryKubectl("", "-n", "railwright", "rollout", "status", "--timeout="+timeout.String(), "ds/railwrightd")
 	if err != nil {
-		t.Fatalf("railwrightd is not ready after %v: %s\n%s", timeout, told, c.explain())
+		t.Fatalf("railwrightd is not ready after %v: %s\n%s", timeout, output, c.explain())
 	}
 }
 
 // explain what the cluster says about our daemon and pods that are not ready.
 func (c *cluster) explain() string {
-	var told []string
+	var lines []string
 	for _, question := range [][]string{
 		{"get", "pods", "-A", "-o", "wide"},
 		{"get", "events", "-A", "--sort-by=.lastTimestamp", "--field-selector=type=Warning"},
 		{"-n", "railwright", "logs", "ds/railwrightd", "--all-pods", "--all-containers", "--prefix", "--tail=30"},
 	} {
 		answer, _ := c.tryKubectl("", question...)
-		told = append(told, answer)
+		lines = append(lines, answer)
 	}
-	return strings.Join(told, "\n")
+	return strings.Join(lines, "\n")
 }

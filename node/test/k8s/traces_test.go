@@ -30,8 +30,8 @@ func (c *cluster) traces(t *testing.T) []string {
 			}
 			for _, family := range []string{"-4", "-6"} {
 				// A table that never had a route is an error to ip.
-				told, _ := node.Namespace.Try("ip", family, "route", "show", "table", strconv.Itoa(rail.Table))
-				for line := range strings.Lines(told) {
+				routes, _ := node.Namespace.Try("ip", family, "route", "show", "table", strconv.Itoa(rail.Table))
+				for line := range strings.Lines(routes) {
 					if !strings.HasPrefix(line, "Error:") && !strings.HasPrefix(line, "Dump terminated") {
 						add("%s: route %s", node.Name, strings.TrimSpace(line))
 					}

@@ -77,8 +77,8 @@ func (c cell) open() bool {
 	return to.face == nil // a host reaches leaves and hosts
 }
 
-func sameOrPeered(one, other *end) bool {
-	return one.tenant() == other.tenant() || peered(one.face, other.face)
+func sameOrPeered(a, other *end) bool {
+	return a.tenant() == other.tenant() || peered(a.face, other.face)
 }
 
 // leavesNode: the leaf of the node sees it pass.
@@ -169,7 +169,7 @@ func cells(t *testing.T, fabric *fabric) {
 	ends := fabric.ends(t)
 	speakers := fabric.speakers(t, ends)
 	keepQuiet(t, fabric, ends)
-	matrix := &cellMatrix{ends: ends, all: map[uint32]cell{}, wanted: map[counted]uint64{}}
+	matrix := &cellMatrix{ends: ends, all: map[uint32]cell{}, want: map[counted]uint64{}}
 	before := matrix.count(t, fabric)
 	for _, protocol := range protocols() {
 		for _, from := range speakers {
@@ -179,11 +179,11 @@ func cells(t *testing.T, fabric *fabric) {
 	matrix.settle(t, nil)
 	after := matrix.count(t, fabric)
 	crossed := 0
-	for what, want := range matrix.wanted {
-		if found := after[what] - before[what]; found != want {
-			t.Errorf("%s counted %d packets as %v of %q, want %d", what.node.Name(), found, what.reason, what.port, want)
+	for kind, want := range matrix.want {
+		if found := after[kind] - before[kind]; found != want {
+			t.Errorf("%s counted %d packets as %v of %q, want %d", kind.node.Name(), found, kind.reason, kind.port, want)
 		}
-		if what.reason != plan.Sent && what.reason != plan.Received {
+		if kind.reason != plan.Sent && kind.reason != plan.Received {
 			crossed += int(want)
 		}
 	}
@@ -195,7 +195,7 @@ func cells(t *testing.T, fabric *fabric) {
 type cellMatrix struct {
 	ends    []*end
 	all     map[uint32]cell
-	wanted  map[counted]uint64
+	want    map[counted]uint64
 	arrived int
 }
 
@@ -213,7 +213,7 @@ func cellOf(frame []byte) (uint32, bool) {
 // speak a protocol to all other ends, and see that what was sent is where it should be.
 func (m *cellMatrix) speak(t *testing.T, from speaker, protocol protocol) {
 	t.Helper()
-	var said []uint32
+	var replies []uint32
 	for _, to := range m.ends {
 		if to == from.at || to == from.as {
 			continue
@@ -221,18 +221,18 @@ func (m *cellMatrix) speak(t *testing.T, from speaker, protocol protocol) {
 		number := uint32(len(m.all) + 1)
 		made := cell{from, to, protocol}
 		m.all[number] = made
-		said = append(said, number)
-		for _, what := range made.counts() {
-			m.wanted[what] += framesOfACell
+		replies = append(replies, number)
+		for _, kind := range made.counts() {
+			m.want[kind] += framesOfACell
 		}
 		frame := protocol.make(from, to, binary.BigEndian.AppendUint32(slices.Clone(cellMagic), number))
 		for range framesOfACell {
 			from.at.wire.Send(t, frame)
 		}
-		m.settle(t, said[len(said)-1:])
+		m.settle(t, replies[len(replies)-1:])
 		from.at.workedOff(t)
 	}
-	for _, numbers := range m.settle(t, said) {
+	for _, numbers := range m.settle(t, replies) {
 		for _, count := range numbers {
 			m.arrived += count
 		}
@@ -243,11 +243,11 @@ func (m *cellMatrix) speak(t *testing.T, from speaker, protocol protocol) {
 }
 
 // settle: of these cells all has arrived that is to arrive; and nothing else of any cell.
-func (m *cellMatrix) settle(t *testing.T, said []uint32) (found map[*end]map[uint32]int) {
+func (m *cellMatrix) settle(t *testing.T, replies []uint32) (found map[*end]map[uint32]int) {
 	t.Helper()
-	missing := func() (what string) {
+	missing := func() (missingKind string) {
 		found = m.tally()
-		for _, number := range said {
+		for _, number := range replies {
 			for _, at := range m.ends {
 				if want := m.all[number].seen(at); found[at][number] < want {
 					return fmt.Sprintf("%d of %d frames of %v came to %s", found[at][number], want, m.all[number], at.name)
@@ -256,12 +256,12 @@ func (m *cellMatrix) settle(t *testing.T, said []uint32) (found map[*end]map[uin
 		}
 		return ""
 	}
-	what := missing()
-	for until := time.Now().Add(patience); what != "" && time.Now().Before(until); what = missing() {
+	name := missing()
+	for until := time.Now().Add(patience); name != "" && time.Now().Before(until); name = missing() {
 		time.Sleep(200 * time.Microsecond)
 	}
-	if what != "" {
-		t.Fatal(what)
+	if name != "" {
+		t.Fatal(name)
 	}
 	for at, numbers := range found {
 		for number, count := range numbers {
@@ -336,8 +336,8 @@ func (f *fabric) ends(t *testing.T) []*end {
 			ipv4: rail.LeafAddress(), ipv6: rail.LeafAddress6(), wire: testlab.OpenWire(t, leaf.Namespace, rail.LeafPort()),
 		})
 	}
-	for _, one := range made {
-		one.other = made[slices.IndexFunc(made, func(other *end) bool { return other.face != nil && other.tenant() != one.tenant() })]
+	for _, cell := range made {
+		cell.other = made[slices.IndexFunc(made, func(other *end) bool { return other.face != nil && other.tenant() != cell.tenant() })]
 	}
 	return made
 }
@@ -347,17 +347,17 @@ func (f *fabric) speakers(t *testing.T, ends []*end) []speaker {
 	t.Helper()
 	var made []speaker
 	leaf := map[*node]*end{}
-	for _, one := range ends {
-		if one.leaf {
-			leaf[one.node] = one
+	for _, e := range ends {
+		if e.leaf {
+			leaf[e.node] = e
 		}
 	}
-	for _, one := range ends {
-		next := mustMAC(t, one.node.Rails[0].BridgeMAC())
-		if one.host() {
-			next = leaf[one.node].mac
+	for _, e := range ends {
+		next := mustMAC(t, e.node.Rails[0].BridgeMAC())
+		if e.host() {
+			next = leaf[e.node].mac
 		}
-		made = append(made, speaker{one.name, one, one.mac, next, one.ipv4, one.ipv6, one})
+		made = append(made, speaker{e.name, e, e.mac, next, e.ipv4, e.ipv6, e})
 	}
 	first := leaf[f.nodes[0]]
 	next := mustMAC(t, f.nodes[0].Rails[0].BridgeMAC())

@@ -21,7 +21,7 @@ const (
 	podMTU      = 1400
 	// framing that tbf is told to add to each packet that it sees: FCS, preamble and gap; so that its rate is a line rate.
 	framing = 24
-	// What an Ethernet frame carries beside TCP's payload: its header with framing; IPv4, TCP and time stamps.
+	// Overhead of an Ethernet frame beside TCP's payload: header and framing; IPv4, TCP and timestamps.
 	frameBytes, tcpBytes = 14 + framing, 20 + 20 + 12
 	payloadLimit         = float64(pfRate) * (podMTU - tcpBytes) / (podMTU + frameBytes)
 )
@@ -94,7 +94,7 @@ func TestContention(t *testing.T) {
 	}
 	run.attach(t)
 	run.limit(t)
-	back := func(one flow) flow { return flow{one.name, one.to, one.from} }
+	back := func(f flow) flow { return flow{f.name, f.to, f.from} }
 	alone := run.phase(t, "a alone", true, run.free)
 	otherAlone := run.phase(t, "b alone", true, run.other)
 	both := run.phase(t, "a and b", true, run.free, run.other)
@@ -104,9 +104,9 @@ func TestContention(t *testing.T) {
 	railnode.Keep(t, run.record)
 	// No rate is held against a number here: the machine may have other work. Who stands in the way is told by the counter
 	// of what it dropped.
-	for _, one := range []phase{alone, otherAlone, both, into, beside} {
-		if one.Counts.DroppedByRate == 0 {
-			t.Errorf("%s: the PF's rate has dropped nothing, so it was not what bounded them", one.Name)
+	for _, p := range []phase{alone, otherAlone, both, into, beside} {
+		if p.Counts.DroppedByRate == 0 {
+			t.Errorf("%s: the PF's rate has dropped nothing, so it was not what bounded them", p.Name)
 		}
 	}
 	for _, together := range []phase{both, into, beside} {
@@ -116,9 +116,9 @@ func TestContention(t *testing.T) {
 			}
 		}
 	}
-	for _, one := range []phase{bounded, beside} {
-		if one.Counts.DroppedByBound == 0 {
-			t.Errorf("%s: the pod's own bound has dropped nothing", one.Name)
+	for _, p := range []phase{bounded, beside} {
+		if p.Counts.DroppedByBound == 0 {
+			t.Errorf("%s: the pod's own bound has dropped nothing", p.Name)
 		}
 	}
 	if dropped := alone.Counts.DroppedByBound + both.Counts.DroppedByBound; dropped != 0 {
@@ -167,22 +167,22 @@ func (c *crowd) phase(t *testing.T, name string, out bool, flows ...flow) phase 
 	t.Helper()
 	before := c.count(t, out, flows)
 	floods := make([]*flood, len(flows))
-	for n, one := range flows {
-		floods[n] = newFlood(t, one)
+	for n, f := range flows {
+		floods[n] = newFlood(t, f)
 	}
 	time.Sleep(c.warm)
 	began, first := time.Now(), received(floods)
 	time.Sleep(c.window)
 	took, last := time.Since(began).Seconds(), received(floods)
 	made := phase{Name: name}
-	for n, one := range flows {
+	for n, f := range flows {
 		rate := 8 * float64(last[n]-first[n]) / took
-		made.Pods = append(made.Pods, share{one.name, rate})
+		made.Pods = append(made.Pods, share{f.name, rate})
 		made.Sum += rate
 	}
 	var sent, got uint64
-	for _, one := range floods {
-		sentByOne, gotByOne := one.stop(t)
+	for _, running := range floods {
+		sentByOne, gotByOne := running.stop(t)
 		sent, got = sent+sentByOne, got+gotByOne
 	}
 	made.Counts = c.count(t, out, flows).since(before)
@@ -203,9 +203,9 @@ func (c *crowd) count(t *testing.T, out bool, flows []flow) counts {
 		found.ByPF, found.DroppedByRate = pf.in, look(t, leaf.Namespace, near.Rails[crowdedRail].LeafPort()).dropped
 	}
 	found.DroppedByBound = near.metered(t, crowdedRail)
-	for _, one := range flows {
-		found.SentByPods = found.SentByPods.and(look(t, one.from.pod.Namespace, faceOf(crowdedRail)).out)
-		found.GotByPods = found.GotByPods.and(look(t, one.to.pod.Namespace, faceOf(crowdedRail)).in)
+	for _, f := range flows {
+		found.SentByPods = found.SentByPods.and(look(t, f.from.pod.Namespace, faceOf(crowdedRail)).out)
+		found.GotByPods = found.GotByPods.and(look(t, f.to.pod.Namespace, faceOf(crowdedRail)).in)
 	}
 	return found
 }
@@ -224,8 +224,8 @@ var droppedByBand = regexp.MustCompile(`\b0: packet_count:(\d+)`)
 // metered away so far: packets that the meters of the rail's pods have dropped.
 func (nd *node) metered(t *testing.T, rail int) (sum uint64) {
 	t.Helper()
-	told := nd.OVS.Ofctl(t, bridgeOf(rail), "meter-stats")
-	for _, found := range droppedByBand.FindAllStringSubmatch(told, -1) {
+	stats := nd.OVS.Ofctl(t, bridgeOf(rail), "meter-stats")
+	for _, found := range droppedByBand.FindAllStringSubmatch(stats, -1) {
 		count, err := strconv.ParseUint(found[1], 10, 64)
 		if err != nil {
 			t.Fatal(err)

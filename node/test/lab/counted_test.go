@@ -17,14 +17,14 @@ func (m *cellMatrix) count(t *testing.T, fabric *fabric) map[counted]uint64 {
 	found := map[counted]uint64{}
 	for _, node := range fabric.nodes {
 		node.OVS.Appctl(t, "revalidator/purge") // what the datapath still holds is told to the tables
-		told := node.OVS.Ofctl(t, bridgeOf(0), "dump-flows", "--no-names")
+		flows := node.OVS.Ofctl(t, bridgeOf(0), "dump-flows", "--no-names")
 		ports := map[uint16]string{0: ""}
-		for _, one := range m.ends {
-			if one.face != nil && one.node == node {
-				ports[numberOf(t, told, one)] = one.face.port
+		for _, end := range m.ends {
+			if end.face != nil && end.node == node {
+				ports[numberOf(t, flows, end)] = end.face.port
 			}
 		}
-		for cookie, packets := range testlab.Counted(t, told) {
+		for cookie, packets := range testlab.Counted(t, flows) {
 			number, reason, _ := plan.ParseCookie(cookie)
 			if port, known := ports[number]; known {
 				found[counted{node, port, reason}] += packets
@@ -35,9 +35,9 @@ func (m *cellMatrix) count(t *testing.T, fabric *fabric) map[counted]uint64 {
 }
 
 // numberOf a pod's attachment: what delivers to its address has it in its cookie.
-func numberOf(t *testing.T, told string, pod *end) uint16 {
+func numberOf(t *testing.T, flows string, pod *end) uint16 {
 	t.Helper()
-	for line := range strings.Lines(told) {
+	for line := range strings.Lines(flows) {
 		if strings.Contains(line, "table=40,") && strings.Contains(line, "nw_dst="+pod.ipv4.String()+" ") {
 			for cookie := range testlab.Counted(t, line) {
 				number, _, _ := plan.ParseCookie(cookie)
@@ -45,7 +45,7 @@ func numberOf(t *testing.T, told string, pod *end) uint16 {
 			}
 		}
 	}
-	t.Fatalf("no flow delivers to %s:\n%s", pod.name, told)
+	t.Fatalf("no flow delivers to %s:\n%s", pod.name, flows)
 	return 0
 }
 
@@ -67,11 +67,11 @@ func macOfFace(t *testing.T, namespace *testlab.Namespace, face string) attachme
 func keepQuiet(t *testing.T, fabric *fabric, ends []*end) {
 	t.Helper()
 	namespaces := map[*testlab.Namespace]bool{fabric.leaves[0].Namespace: true}
-	for _, one := range ends {
-		if one.face != nil {
-			namespaces[one.face.pod.Namespace] = true
-		} else if one.host() {
-			namespaces[one.node.Host] = true
+	for _, e := range ends {
+		if e.face != nil {
+			namespaces[e.face.pod.Namespace] = true
+		} else if e.host() {
+			namespaces[e.node.Host] = true
 		}
 	}
 	for namespace := range maps.Keys(namespaces) {
@@ -84,8 +84,8 @@ add chain inet cells out { type filter hook output priority 0; policy accept; }
 add rule inet cells out icmp type redirect drop
 add rule inet cells out icmpv6 type nd-redirect drop
 `, cellDSCP))
-		if told, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("nft: %v\n%s", err, told)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("nft: %v\n%s", err, output)
 		}
 		t.Cleanup(func() { _, _ = namespace.Try("nft", "delete", "table", "inet", "cells") })
 	}

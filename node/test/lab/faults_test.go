@@ -18,7 +18,7 @@ type fault struct {
 	// loss that is allowed: none, of pods of two nodes only, or until soon after the component's restart.
 	loss loss
 	// told by the daemon's log: what it repaired, and why; empty: that is not looked at.
-	told string
+	log string
 }
 
 type loss int
@@ -146,8 +146,8 @@ func matrix(t *testing.T, fabric *fabric) {
 					t.Errorf("BGP sessions did not outlive %v: leaves by how often one began: %v, before %v", near.outage, begun, sessions)
 				}
 			}
-			if told := node.Log(t)[logged:]; strings.Count(told, fault.told) < rails && fault.told != "" {
-				t.Errorf("the repair of each rail is not told: %s", told)
+			if log := node.Log(t)[logged:]; strings.Count(log, fault.log) < rails && fault.log != "" {
+				t.Errorf("the repair of each rail is not told: %s", log)
 			}
 			for rail, face := range pods.here.rail {
 				for _, family := range []int{4, 6} {
@@ -166,13 +166,13 @@ func reboot(t *testing.T, fabric *fabric) {
 	stays := other.attachedPod(t, "red-1")
 	var gone []*pod
 	for range 3 {
-		one := node.newPod(t, "red-1")
+		p := node.newPod(t, "red-1")
 		for rail := range rails {
-			if err := one.attach(t, rail); err != nil {
+			if err := p.attach(t, rail); err != nil {
 				t.Fatal(err)
 			}
 		}
-		gone = append(gone, one)
+		gone = append(gone, p)
 	}
 	fabric.mustSettle(t)
 	node.Kill(t)
@@ -181,10 +181,10 @@ func reboot(t *testing.T, fabric *fabric) {
 	}
 	node.OVS.Kill(t, testlab.Switch)
 	node.OVS.Kill(t, testlab.Database)
-	for _, one := range gone {
-		testlab.Run(t, "ip", "netns", "delete", one.Name)
+	for _, p := range gone {
+		testlab.Run(t, "ip", "netns", "delete", p.Name)
 		for rail := range rails {
-			one.forget(rail)
+			p.forget(rail)
 		}
 	}
 	node.flushRoutes(t)

@@ -26,11 +26,11 @@ type flood struct {
 	ended     sync.WaitGroup
 }
 
-func newFlood(t testing.TB, one flow) *flood {
+func newFlood(t testing.TB, f flow) *flood {
 	t.Helper()
 	made := &flood{}
 	for range streamsOfAFlood {
-		out, in := connect(t, one.from, one.to)
+		out, in := connect(t, f.from, f.to)
 		_ = out.SetWriteBuffer(floodBuffer) // what waits here must get through before the next flood
 		made.out, made.in = append(made.out, out), append(made.in, in)
 	}
@@ -79,8 +79,8 @@ func (f *flood) stop(t testing.TB) (sent, got uint64) {
 // received so far, by each.
 func received(floods []*flood) []uint64 {
 	var found []uint64
-	for _, one := range floods {
-		found = append(found, one.got.Load())
+	for _, f := range floods {
+		found = append(found, f.got.Load())
 	}
 	return found
 }
@@ -120,13 +120,13 @@ func look(t testing.TB, namespace *testlab.Namespace, face string) seen {
 	return seen{in: links[0].Counters.RX, out: links[0].Counters.TX, dropped: queues[0].Drops}
 }
 
-func ask(t testing.TB, answer any, words ...string) {
+func ask(t testing.TB, answer any, arguments ...string) {
 	t.Helper()
-	told, err := exec.Command(words[0], words[1:]...).Output()
+	output, err := exec.Command(arguments[0], arguments[1:]...).Output()
 	if err == nil {
-		err = json.Unmarshal(told, answer)
+		err = json.Unmarshal(output, answer)
 	}
 	if err != nil {
-		t.Fatalf("%v: %v: %s", words, err, told)
+		t.Fatalf("%v: %v: %s", arguments, err, output)
 	}
 }

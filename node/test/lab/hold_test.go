@@ -99,11 +99,11 @@ func TestHold(t *testing.T) {
 	if os.Getenv("RAILWRIGHT_HOLD_FRR") == "8" {
 		of.Release = railnode.OldFRR
 	}
-	if wanted := os.Getenv("RAILWRIGHT_HOLD_NODES"); wanted != "" {
+	if want := os.Getenv("RAILWRIGHT_HOLD_NODES"); want != "" {
 		var err error
-		of.nodes, err = strconv.Atoi(wanted)
+		of.nodes, err = strconv.Atoi(want)
 		if err != nil || of.nodes < 2 || of.nodes > 8 {
-			t.Fatalf("RAILWRIGHT_HOLD_NODES=%q, not 2 to 8", wanted)
+			t.Fatalf("RAILWRIGHT_HOLD_NODES=%q, not 2 to 8", want)
 		}
 	}
 	fabric := newFabric(t, of)
@@ -131,26 +131,26 @@ func (f *fabric) held(t *testing.T, pods []*pod) heldFabric {
 		told.Leaves = append(told.Leaves, heldLeaf{railName(leaf.Rail), leaf.Name, held(t, leaf.FRR)})
 	}
 	for _, node := range f.nodes {
-		one := heldNode{
+		heldNode1 := heldNode{
 			node.Name(), node.Host.Name, node.Config(), node.Socket(), node.State(), node.Pid(),
 			heldOVS{node.OVS.Folder, node.OVS.DatabaseSocket()}, held(t, node.FRR), nil,
 		}
 		for number, rail := range node.Rails {
-			one.Rails = append(one.Rails, heldRail{
+			heldNode1.Rails = append(heldNode1.Rails, heldRail{
 				rail.Name(), rail.Bridge(), rail.BridgeMAC(), rail.Uplink(), rail.Address(), rail.LeafAddress(),
 				f.leaves[number].Name, rail.LeafPort(), rail.Table(), rail.Prefixes(),
 			})
 		}
-		told.Nodes = append(told.Nodes, one)
+		told.Nodes = append(told.Nodes, heldNode1)
 	}
 	for _, pod := range pods {
-		one := heldPod{pod.name, pod.namespace, tenantOf(pod.rail[0]), pod.node.Name(), pod.Name, pod.id, nil}
+		record := heldPod{pod.name, pod.namespace, tenantOf(pod.rail[0]), pod.node.Name(), pod.Name, pod.id, nil}
 		for rail, face := range pod.rail {
-			one.Interfaces = append(one.Interfaces, heldInterface{
+			record.Interfaces = append(record.Interfaces, heldInterface{
 				faceOf(rail), railName(rail), face.port, fmt.Sprint(face.mac), face.ipv4, face.ipv6,
 			})
 		}
-		told.Pods = append(told.Pods, one)
+		told.Pods = append(told.Pods, record)
 	}
 	return told
 }

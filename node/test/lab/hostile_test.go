@@ -39,13 +39,13 @@ func attackers(t *testing.T, fabric *fabric) {
 	before := node.settled(t)
 	t.Run("the whole chain", func(t *testing.T) {
 		for _, text := range hostileTexts(trace) {
-			one := node.newPod(t, "red-1")
-			one.namespace, one.name = text, "name"
-			one.mustBeRefused(t, 1)
+			pod := node.newPod(t, "red-1")
+			pod.namespace, pod.name = text, "name"
+			pod.mustBeRefused(t, 1)
 		}
-		one := node.newPod(t, "red-1")
-		one.name = hostileTexts(trace)[1]
-		one.mustBeRefused(t, 0)
+		pod := node.newPod(t, "red-1")
+		pod.name = hostileTexts(trace)[1]
+		pod.mustBeRefused(t, 0)
 	})
 	t.Run("our plugin alone", func(t *testing.T) {
 		call, undo := node.readyForPlugin(t)
@@ -79,7 +79,7 @@ func attackers(t *testing.T, fabric *fabric) {
 	}
 }
 
-// What an ADD may have hostile text in: where only other plugins look, and where any word of these letters will do.
+// Fields in which an ADD may contain hostile text: those read by other plugins only, and those without a grammar.
 const (
 	notLookedAt = "an annotation's cni-args"
 	wordForWord = "pod's uid"
@@ -111,8 +111,8 @@ func becomes(honest *nodev1.Attached, field, text string) *nodev1.Attached {
 func (p *pod) mustBeRefused(t *testing.T, rail int) {
 	t.Helper()
 	_, err := p.add(t, rail)
-	var told *types.Error
-	if !errors.As(err, &told) || told.Code == types.ErrTryAgainLater || !strings.Contains(told.Error(), "ARGS") && !strings.Contains(told.Error(), "K8S_POD_NAME") {
+	var cniError *types.Error
+	if !errors.As(err, &cniError) || cniError.Code == types.ErrTryAgainLater || !strings.Contains(cniError.Error(), "ARGS") && !strings.Contains(cniError.Error(), "K8S_POD_NAME") {
 		t.Errorf("ADD of %.40q/%.40q: %v", p.namespace, p.name, err)
 	}
 	if found := p.node.attachmentOf(t, p.id); found != nil {
@@ -158,10 +158,10 @@ func (nd *node) attachmentOf(t *testing.T, container string) *nodev1.Attached {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range reply.GetAttached() {
-		if one.GetKey().GetContainerId() == container {
-			one.FlowsWanted, one.FlowsInstalled, one.Advertised, one.Dropped, one.Counted = 0, 0, false, nil, false
-			return one
+	for _, attached := range reply.GetAttached() {
+		if attached.GetKey().GetContainerId() == container {
+			attached.FlowsWanted, attached.FlowsInstalled, attached.Advertised, attached.Dropped, attached.Counted = 0, 0, false, nil, false
+			return attached
 		}
 	}
 	return nil
@@ -171,28 +171,28 @@ func (nd *node) attachmentOf(t *testing.T, container string) *nodev1.Attached {
 func (nd *node) settled(t *testing.T) string {
 	t.Helper()
 	nd.fabric.mustSettle(t)
-	told := nd.FRR.Show(t, "show running-config") + nd.OVS.Vsctl(t, "--columns=name,fail_mode,controller,other_config", "list", "bridge")
+	state := nd.FRR.Show(t, "show running-config") + nd.OVS.Vsctl(t, "--columns=name,fail_mode,controller,other_config", "list", "bridge")
 	for rail := range rails {
-		told += fmt.Sprintln(strings.Count(strings.ToUpper(nd.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")), "NORMAL"))
+		state += fmt.Sprintln(strings.Count(strings.ToUpper(nd.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")), "NORMAL"))
 	}
-	return told
+	return state
 }
 
 // readyForPlugin: an interface that ovs made, and a call of our plugin for it.
 func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 	t.Helper()
-	one := nd.newPod(t, "red-1")
+	pod := nd.newPod(t, "red-1")
 	list, err := libcni.ConfListFromBytes(nd.conflist(t, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := bounded(t)
 	defer cancel()
-	told, err := nd.runtime.cni.AddNetworkList(ctx, list, one.conf(1))
+	cniResult, err := nd.runtime.cni.AddNetworkList(ctx, list, pod.conf(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := types100.NewResultFromResult(told)
+	result, err := types100.NewResultFromResult(cniResult)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,15 +201,15 @@ func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 		t.Fatal(err)
 	}
 	call := cnitest.Call{
-		Program: filepath.Join(railnode.Plugins(t), "railwright-cni"), Command: "ADD", ContainerID: one.id, Interface: faceOf(1),
-		Netns: one.Path(), Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=red-1;K8S_POD_NAME=p;K8S_POD_UID=u",
+		Program: filepath.Join(railnode.Plugins(t), "railwright-cni"), Command: "ADD", ContainerID: pod.id, Interface: faceOf(1),
+		Netns: pod.Path(), Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=red-1;K8S_POD_NAME=p;K8S_POD_UID=u",
 		Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"railwright-cni","socket":%q,"stateDir":%q,"prevResult":%s}`,
 			railName(1), nd.Path("run/d.sock"), nd.Path("state"), previous),
 	}
 	return call, func() {
 		ctx, cancel := bounded(t)
 		defer cancel()
-		if err := nd.runtime.cni.DelNetworkList(ctx, list, one.conf(1)); err != nil {
+		if err := nd.runtime.cni.DelNetworkList(ctx, list, pod.conf(1)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -35,7 +35,7 @@ func (by *bystanders) talk(t *testing.T) *untouched {
 		made.streams = append(made.streams, newStream(t, here, by.far.rail[rail]))
 	}
 	testlab.Eventually(t, "untouched pods reach each other before anything is done", func() bool {
-		return !slices.ContainsFunc(slices.Concat(made.near, made.far), func(one *probe) bool { return one.answered() == 0 })
+		return !slices.ContainsFunc(slices.Concat(made.near, made.far), func(p *probe) bool { return p.answered() == 0 })
 	})
 	return made
 }
@@ -70,9 +70,9 @@ func total(probes []*probe, patience time.Duration) tally {
 	var sum tally
 	var mutex sync.Mutex
 	var group sync.WaitGroup
-	for _, one := range probes {
+	for _, p := range probes {
 		group.Go(func() {
-			found := one.stop(patience)
+			found := p.stop(patience)
 			mutex.Lock()
 			defer mutex.Unlock()
 			sum = tally{sum.sent + found.sent, sum.arrived + found.arrived, sum.back + found.back, max(sum.outage, found.outage)}
@@ -87,15 +87,15 @@ func total(probes []*probe, patience time.Duration) tally {
 func killsInADD(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name) {
 	node := fabric.nodes[0]
 	for _, step := range steps {
-		one := node.newPod(t, "red-1")
+		pod := node.newPod(t, "red-1")
 		node.Kill(t)
 		node.Start(t, step)
 		node.Ready(t)
-		if _, err := one.add(t, rail); err == nil {
+		if _, err := pod.add(t, rail); err == nil {
 			t.Fatalf("%s: ADD succeeded: it does not come by", step)
 		}
 		node.MustBeKilled(t, step)
-		if err := node.runtime.delete(t, node.runtime.impatient[rail], one.conf(rail)); err != nil {
+		if err := node.runtime.delete(t, node.runtime.impatient[rail], pod.conf(rail)); err != nil {
 			t.Fatalf("%s: DEL while the daemon is away: %v", step, err)
 		}
 		node.Restart(t)
@@ -107,14 +107,14 @@ func killsInADD(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name)
 func killsInDEL(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name) {
 	node := fabric.nodes[0]
 	for _, step := range steps {
-		one := node.newPod(t, "red-1")
-		if err := one.attach(t, rail); err != nil {
+		pod := node.newPod(t, "red-1")
+		if err := pod.attach(t, rail); err != nil {
 			t.Fatal(err)
 		}
 		node.Kill(t)
 		node.Start(t, step)
 		node.Ready(t)
-		if err := one.detach(t, rail); err != nil {
+		if err := pod.detach(t, rail); err != nil {
 			t.Fatalf("%s: DEL: %v", step, err)
 		}
 		node.MustBeKilled(t, step)
@@ -130,8 +130,8 @@ func kills(t *testing.T, fabric *fabric) {
 	traffic := pods.talk(t)
 	// Rail 1's chain asks once, for both parts: all steps are tried there. Rail 0's asks twice, for flows and for routes:
 	// what differs is where the one ends and the other has not begun.
-	t.Run("in ADD, asked once", func(t *testing.T) { killsInADD(t, fabric, 1, failpoint.OfAdd()...) })
-	t.Run("in DEL, asked once", func(t *testing.T) { killsInDEL(t, fabric, 1, failpoint.OfDelete()...) })
+	t.Run("in ADD, asked once", func(t *testing.T) { killsInADD(t, fabric, 1, failpoint.AddSteps()...) })
+	t.Run("in DEL, asked once", func(t *testing.T) { killsInDEL(t, fabric, 1, failpoint.DeleteSteps()...) })
 	t.Run("in ADD, asked twice", func(t *testing.T) { killsInADD(t, fabric, 0, failpoint.AddFlows, failpoint.AddAdvertised) })
 	t.Run("in DEL, asked twice", func(t *testing.T) {
 		killsInDEL(t, fabric, 0, failpoint.DeleteWithdrawn, failpoint.DeleteFlows, failpoint.DeleteRemoved)

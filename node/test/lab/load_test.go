@@ -36,15 +36,15 @@ var shortLoad = load{Held: 20, Cycles: 20, Starts: 3}
 
 func wantedLoad(t *testing.T) load {
 	t.Helper()
-	told := os.Getenv("RAILWRIGHT_MEASURE_LOAD")
-	if told == "" {
+	setting := os.Getenv("RAILWRIGHT_MEASURE_LOAD")
+	if setting == "" {
 		return shortLoad
 	}
-	var wanted load
-	if err := json.Unmarshal([]byte(told), &wanted); err != nil || wanted.Held < 1 || wanted.Cycles < rails || wanted.Starts < 1 {
-		t.Fatalf("RAILWRIGHT_MEASURE_LOAD=%q: %v", told, err)
+	var plan load
+	if err := json.Unmarshal([]byte(setting), &plan); err != nil || plan.Held < 1 || plan.Cycles < rails || plan.Starts < 1 {
+		t.Fatalf("RAILWRIGHT_MEASURE_LOAD=%q: %v", setting, err)
 	}
-	return wanted
+	return plan
 }
 
 // record of a run of the load; times in seconds.
@@ -90,12 +90,12 @@ func TestLoad(t *testing.T) {
 	run.restarts(t)
 	run.starts(t)
 	run.note(t)
-	for what, took := range run.node.runtime.spent {
-		run.record.Plugins[what] = seconds(took)
+	for name, took := range run.node.runtime.spent {
+		run.record.Plugins[name] = seconds(took)
 	}
 	run.check(t)
 	railnode.Keep(t, run.record)
-	run.each(t, func(one *pod) error { return one.detach(t, 0) })
+	run.each(t, func(p *pod) error { return p.detach(t, 0) })
 	fabric.mustSettle(t)
 }
 
@@ -109,19 +109,19 @@ type loadRun struct {
 
 func seconds(times []time.Duration) []float64 {
 	found := make([]float64, 0, len(times))
-	for _, one := range times {
-		found = append(found, one.Seconds())
+	for _, t := range times {
+		found = append(found, t.Seconds())
 	}
 	return found
 }
 
 func (l *loadRun) note(t *testing.T) {
 	t.Helper()
-	told, err := os.ReadFile("/proc/loadavg")
+	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.record.LoadAverage = append(l.record.LoadAverage, strings.TrimSpace(string(told)))
+	l.record.LoadAverage = append(l.record.LoadAverage, strings.TrimSpace(string(text)))
 }
 
 const mostAgain = 3
@@ -133,12 +133,12 @@ func (l *loadRun) hold(t *testing.T) {
 	for range l.record.Held {
 		l.held = append(l.held, l.node.newPod(t, "red-1"))
 	}
-	l.each(t, func(one *pod) error {
-		err := one.attach(t, 0)
+	l.each(t, func(p *pod) error {
+		err := p.attach(t, 0)
 		// As kubelet does. A disk that stalls for seconds keeps a claim from being published in time.
 		for again := 0; err != nil && again < mostAgain; again++ {
 			t.Logf("tried again: %v", err)
-			err = one.attach(t, 0)
+			err = p.attach(t, 0)
 		}
 		return err
 	})
@@ -149,11 +149,11 @@ func (l *loadRun) hold(t *testing.T) {
 // each of those that are held, some at once to be through sooner: this is not what is timed.
 func (l *loadRun) each(t *testing.T, act func(*pod) error) {
 	t.Helper()
-	for some := range slices.Chunk(l.held, 8) {
+	for batch := range slices.Chunk(l.held, 8) {
 		var tasks []func()
-		for _, one := range some {
+		for _, p := range batch {
 			tasks = append(tasks, func() {
-				if err := act(one); err != nil {
+				if err := act(p); err != nil {
 					t.Error(err)
 				}
 			})
@@ -165,12 +165,12 @@ func (l *loadRun) each(t *testing.T, act func(*pod) error) {
 func (l *loadRun) cycles(t *testing.T) {
 	t.Helper()
 	chains := [rails]string{"ovs + tuning + ovs-provider + frr-provider", "ovs + railwright-cni"}
-	one := l.node.newPod(t, "red-2")
+	pod := l.node.newPod(t, "red-2")
 	for cycle := range l.record.Cycles {
 		rail := cycle % rails
-		one.id = fmt.Sprintf("cycle%d", cycle)
+		pod.id = fmt.Sprintf("cycle%d", cycle)
 		began := time.Now()
-		face, err := one.add(t, rail)
+		face, err := pod.add(t, rail)
 		returned := time.Now()
 		if err != nil {
 			t.Fatalf("cycle %d: %v", cycle, err)
@@ -178,7 +178,7 @@ func (l *loadRun) cycles(t *testing.T) {
 		l.record.ADD[chains[rail]] = append(l.record.ADD[chains[rail]], returned.Sub(began).Seconds())
 		l.record.LeafAfterADD = append(l.record.LeafAfterADD, l.arrivals.last(t, began, face.addresses()...).Sub(returned).Seconds())
 		began = time.Now()
-		if err := one.del(t, rail); err != nil {
+		if err := pod.del(t, rail); err != nil {
 			t.Fatalf("cycle %d: %v", cycle, err)
 		}
 		l.record.DEL[chains[rail]] = append(l.record.DEL[chains[rail]], time.Since(began).Seconds())
@@ -220,15 +220,15 @@ func (l *loadRun) starts(t *testing.T) {
 // check what holds on any machine; times are shown, and judged by who reads the record.
 func (l *loadRun) check(t *testing.T) {
 	t.Helper()
-	show := func(what string, times []float64) {
+	show := func(name string, times []float64) {
 		sorted := slices.Sorted(slices.Values(times))
-		t.Logf("%-50s %4d times: p50 %6.1f ms, p99 %6.1f ms", what, len(sorted), 1e3*sorted[len(sorted)/2], 1e3*sorted[len(sorted)*99/100])
+		t.Logf("%-50s %4d times: p50 %6.1f ms, p99 %6.1f ms", name, len(sorted), 1e3*sorted[len(sorted)/2], 1e3*sorted[len(sorted)*99/100])
 	}
 	for chain, times := range l.record.ADD {
 		show("ADD of "+chain, times)
 	}
-	for what, times := range l.record.Plugins {
-		show(what, times)
+	for name, times := range l.record.Plugins {
+		show(name, times)
 	}
 	show("leaf has the routes after ADD's return", l.record.LeafAfterADD)
 	show(fmt.Sprintf("restart with %d held", len(l.held)), l.record.Restart)

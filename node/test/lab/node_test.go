@@ -22,7 +22,7 @@ func tableOf(rail int) int     { return railnode.Rail{Number: rail}.Table() }
 func (f *fabric) newNode(t testing.TB, n int) *node {
 	t.Helper()
 	made := &node{Node: railnode.New(t, n, rails, f.leaves[:]...), fabric: f}
-	// What is /var/lib for the plugins.
+	// /var/lib of the plugins.
 	if err := os.MkdirAll(made.Path("lib"), 0o755); err != nil {
 		t.Fatal(err)
 	}

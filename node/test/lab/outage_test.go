@@ -8,7 +8,7 @@ import (
 // TestAnOutageIsNotTheWaitForWhatDoesNotCome: a few datagrams that are lost are no second without an answer.
 func TestAnOutageIsNotTheWaitForWhatDoesNotCome(t *testing.T) {
 	began := time.Now()
-	for what, given := range map[string]struct {
+	for name, test := range map[string]struct {
 		lost func(number int) bool
 		want time.Duration
 	}{
@@ -21,12 +21,12 @@ func TestAnOutageIsNotTheWaitForWhatDoesNotCome(t *testing.T) {
 		const sent = 100
 		ceased, back := began.Add(sent*probeEvery), map[uint64]time.Time{}
 		for number := 1; number <= sent; number++ {
-			if !given.lost(number) {
+			if !test.lost(number) {
 				back[uint64(number)] = began.Add(time.Duration(number) * probeEvery)
 			}
 		}
-		if found := outage(began, ceased, sent, back); found != given.want {
-			t.Errorf("%s: %v without an answer, want %v", what, found, given.want)
+		if found := outage(began, ceased, sent, back); found != test.want {
+			t.Errorf("%s: %v without an answer, want %v", name, found, test.want)
 		}
 	}
 	if found := outage(began, began.Add(time.Second), 1, map[uint64]time.Time{1: began.Add(3 * time.Second)}); found != 3*time.Second {

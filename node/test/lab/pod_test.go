@@ -50,8 +50,8 @@ func (l *liveSet) list() []*attached {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	var found []*attached
-	for _, one := range l.all {
-		found = append(found, one)
+	for _, att := range l.all {
+		found = append(found, att)
 	}
 	return found
 }
@@ -109,11 +109,11 @@ func (p *pod) add(t testing.TB, rail int) (*attached, error) {
 	ctx, cancel := bounded(t)
 	defer cancel()
 	runtime := p.node.runtime
-	told, err := runtime.cni.AddNetworkList(ctx, runtime.lists[rail], p.conf(rail))
+	cniResult, err := runtime.cni.AddNetworkList(ctx, runtime.lists[rail], p.conf(rail))
 	if err != nil {
 		return nil, err
 	}
-	result, err := types100.NewResultFromResult(told)
+	result, err := types100.NewResultFromResult(cniResult)
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +169,8 @@ func (p *pod) finish(rail int) error {
 		fmt.Sprintf("ip -6 route add default via fd00:%d:%d::1 dev %s table %s", rail+1, p.node.N, face, table),
 	}
 	for _, line := range lines {
-		if told, err := p.Try(strings.Fields(line)...); err != nil {
-			return fmt.Errorf("%s: %w: %s", line, err, told)
+		if output, err := p.Try(strings.Fields(line)...); err != nil {
+			return fmt.Errorf("%s: %w: %s", line, err, output)
 		}
 	}
 	return nil

@@ -29,12 +29,12 @@ func (nd *node) emptyIPAM(t *testing.T) {
 func oddRuntimes(t *testing.T, fabric *fabric) {
 	node := fabric.nodes[0]
 	t.Run("DEL twice", func(t *testing.T) {
-		one := node.newPod(t, "red-1")
-		if err := one.attach(t, 0); err != nil {
+		pod := node.newPod(t, "red-1")
+		if err := pod.attach(t, 0); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := one.detach(t, 0); err != nil {
+			if err := pod.detach(t, 0); err != nil {
 				t.Error(err)
 			}
 			fabric.mustSettle(t)
@@ -49,8 +49,8 @@ func oddRuntimes(t *testing.T, fabric *fabric) {
 		fabric.mustSettle(t)
 	})
 	t.Run("DEL after the runtime lost its cache", func(t *testing.T) {
-		one := node.newPod(t, "red-1")
-		if err := one.attach(t, 1); err != nil {
+		pod := node.newPod(t, "red-1")
+		if err := pod.attach(t, 1); err != nil {
 			t.Fatal(err)
 		}
 		for _, folder := range []string{"cache", "lib/cni"} {
@@ -58,8 +58,8 @@ func oddRuntimes(t *testing.T, fabric *fabric) {
 				t.Fatal(err)
 			}
 		}
-		port := one.rail[1].port
-		if err := one.detach(t, 1); err != nil {
+		port := pod.rail[1].port
+		if err := pod.detach(t, 1); err != nil {
 			t.Error(err)
 		}
 		// ovs-cni without its cache leaves the port. It is the pod's end that says that nobody needs it.
@@ -78,15 +78,15 @@ func oddRuntimes(t *testing.T, fabric *fabric) {
 
 // addTwice the same: our plugin answers the same again, and refuses another pod under the same key.
 func addTwice(t *testing.T, node *node) {
-	one := node.attachedPod(t, "red-1", 1)
-	face := one.rail[1]
+	pod := node.attachedPod(t, "red-1", 1)
+	face := pod.rail[1]
 	call := cnitest.Call{
-		Program: filepath.Join(railnode.Plugins(t), "railwright-cni"), Command: "ADD", ContainerID: one.id, Interface: faceOf(1),
-		Netns: one.Path(), Args: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=u-%s", one.namespace, one.name, one.id),
+		Program: filepath.Join(railnode.Plugins(t), "railwright-cni"), Command: "ADD", ContainerID: pod.id, Interface: faceOf(1),
+		Netns: pod.Path(), Args: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=u-%s", pod.namespace, pod.name, pod.id),
 		Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"railwright-cni","socket":%q,"stateDir":%q,"prevResult":{
 "cniVersion":"1.0.0","interfaces":[{"name":%q},{"name":%q,"mac":%q,"sandbox":%q}],
 "ips":[{"address":"%s/24","gateway":"10.2.%d.1","interface":1},{"address":"%s/64","gateway":"fd00:2:%d::1","interface":1}]}}`,
-			railName(1), node.Path("run/d.sock"), node.Path("state"), face.port, faceOf(1), face.mac, one.Path(),
+			railName(1), node.Path("run/d.sock"), node.Path("state"), face.port, faceOf(1), face.mac, pod.Path(),
 			face.ipv4, node.N, face.ipv6, node.N),
 	}
 	for range 2 {
@@ -94,7 +94,7 @@ func addTwice(t *testing.T, node *node) {
 			t.Errorf("the same ADD again: %v %s", outcome.Err, outcome.Stderr)
 		}
 	}
-	call.Args = strings.ReplaceAll(call.Args, one.name, "somebody-else")
+	call.Args = strings.ReplaceAll(call.Args, pod.name, "somebody-else")
 	if outcome := call.Do(t); outcome.Err == nil {
 		t.Error("another pod's ADD under the same key was taken")
 	}
@@ -108,20 +108,20 @@ func manyAtOnce(t *testing.T, fabric *fabric) {
 	for range many {
 		pods = append(pods, node.newPod(t, "red-1"))
 	}
-	each := func(act func(one *pod, rail int) error) {
+	each := func(act func(p *pod, rail int) error) {
 		var group sync.WaitGroup
-		for n, one := range pods {
+		for n, p := range pods {
 			group.Go(func() {
-				if err := act(one, n%rails); err != nil {
-					t.Errorf("%s: %v", one.name, err)
+				if err := act(p, n%rails); err != nil {
+					t.Errorf("%s: %v", p.name, err)
 				}
 			})
 		}
 		group.Wait()
 		fabric.mustSettle(t)
 	}
-	each(func(one *pod, rail int) error { return one.attach(t, rail) })
-	each(func(one *pod, rail int) error { return one.detach(t, rail) })
+	each(func(p *pod, rail int) error { return p.attach(t, rail) })
+	each(func(p *pod, rail int) error { return p.detach(t, rail) })
 }
 
 // moveOnto a small file system of its own, with what is there: a daemon that finds nothing is another one to its tenant
@@ -157,7 +157,7 @@ func badDisks(t *testing.T, fabric *fabric) {
 		node.Restart(t)
 	})
 	node.Restart(t)
-	one, two, three := node.attachedPod(t, "red-1", 0), node.newPod(t, "red-1"), node.newPod(t, "red-1")
+	pod, two, three := node.attachedPod(t, "red-1", 0), node.newPod(t, "red-1"), node.newPod(t, "red-1")
 	if err := three.attach(t, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func badDisks(t *testing.T, fabric *fabric) {
 	if kept, _ := filepath.Glob(filepath.Join(state, "attachments", "damaged", "*")); len(kept) != 1 {
 		t.Errorf("the damaged record is not kept: %v", kept)
 	}
-	if err := one.detach(t, 0); err != nil {
+	if err := pod.detach(t, 0); err != nil {
 		t.Errorf("DEL of what the damaged record was about: %v", err)
 	}
 	fabric.mustSettle(t)

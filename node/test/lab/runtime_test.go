@@ -159,9 +159,9 @@ func (r *runtime) start(command *exec.Cmd) error {
 
 // ExecPlugin runs a plugin on the node, and keeps how long it took.
 func (r *runtime) ExecPlugin(ctx context.Context, path string, input []byte, environment []string) ([]byte, error) {
-	var told, complaint bytes.Buffer
+	var stdout, complaint bytes.Buffer
 	command := exec.CommandContext(ctx, path)
-	command.Env, command.Stdin, command.Stdout, command.Stderr = environment, bytes.NewReader(input), &told, &complaint
+	command.Env, command.Stdin, command.Stdout, command.Stderr = environment, bytes.NewReader(input), &stdout, &complaint
 	began := time.Now()
 	if err := r.start(command); err != nil {
 		return nil, err
@@ -169,17 +169,17 @@ func (r *runtime) ExecPlugin(ctx context.Context, path string, input []byte, env
 	err := command.Wait()
 	took := time.Since(began)
 	r.mutex.Lock()
-	what := filepath.Base(path) + " " + verbOf(environment)
-	r.spent[what] = append(r.spent[what], took)
+	name := filepath.Base(path) + " " + verbOf(environment)
+	r.spent[name] = append(r.spent[name], took)
 	r.mutex.Unlock()
 	if err == nil {
-		return told.Bytes(), nil
+		return stdout.Bytes(), nil
 	}
 	refusal := &types.Error{}
-	if json.Unmarshal(told.Bytes(), refusal) == nil && refusal.Code > 0 {
+	if json.Unmarshal(stdout.Bytes(), refusal) == nil && refusal.Code > 0 {
 		return nil, refusal
 	}
-	return nil, fmt.Errorf("%s: %w: %s%s", filepath.Base(path), err, told.String(), complaint.String())
+	return nil, fmt.Errorf("%s: %w: %s%s", filepath.Base(path), err, stdout.String(), complaint.String())
 }
 
 func verbOf(environment []string) string {

@@ -40,11 +40,11 @@ func (f *fabric) mustSettle(t testing.TB) time.Duration {
 // differences between what should be and what is.
 func (f *fabric) differences(t testing.TB) []string {
 	t.Helper()
-	wanted := map[netip.Addr]bool{}
+	expected := map[netip.Addr]bool{}
 	live := f.live.list()
-	for _, one := range live {
-		for _, address := range one.addresses() {
-			wanted[address] = true
+	for _, pod := range live {
+		for _, address := range pod.addresses() {
+			expected[address] = true
 		}
 	}
 	var left []string
@@ -61,18 +61,18 @@ func (f *fabric) differences(t testing.TB) []string {
 		}
 	}
 	for _, leaf := range f.leaves {
-		compare("routes of the leaf of "+railName(leaf.Rail), leaf.Routes(), wanted)
+		compare("routes of the leaf of "+railName(leaf.Rail), leaf.Routes(), expected)
 	}
-	compare("claims", f.claims(t), wanted)
+	compare("claims", f.claims(t), expected)
 	for _, node := range f.nodes {
 		own := map[netip.Addr]bool{}
-		for _, one := range live {
-			if one.pod.node == node {
-				own[one.ipv4], own[one.ipv6] = true, true
+		for _, pod := range live {
+			if pod.pod.node == node {
+				own[pod.ipv4], own[pod.ipv6] = true, true
 			}
 		}
-		compare("IPAM of "+node.Name(), node.given(), own)
-		left = append(left, node.differences(t, live, wanted, own)...)
+		compare("IPAM of "+node.Name(), node.assigned(), own)
+		left = append(left, node.differences(t, live, expected, own)...)
 	}
 	return left
 }
@@ -98,8 +98,8 @@ func (f *fabric) claims(t testing.TB) map[netip.Addr]bool {
 	return found
 }
 
-// given by the node's IPAM.
-func (nd *node) given() map[netip.Addr]bool {
+// assigned returns the addresses assigned by the node's IPAM.
+func (nd *node) assigned() map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
 	files, _ := filepath.Glob(nd.Path("ipam/*/*"))
 	for _, file := range files {
@@ -113,7 +113,7 @@ func (nd *node) given() map[netip.Addr]bool {
 var addressInFlow = regexp.MustCompile(`(?:nw_src|nw_dst|ipv6_src|ipv6_dst|arp_spa|nd_target)=([0-9a-f.:]+)[, /]`)
 
 // differences on one node: the daemon's own view, ports, flows, records, tombstones, routes.
-func (nd *node) differences(t testing.TB, live []*attached, wanted, own map[netip.Addr]bool) []string {
+func (nd *node) differences(t testing.TB, live []*attached, expected, own map[netip.Addr]bool) []string {
 	t.Helper()
 	var left []string
 	tell := func(format string, values ...any) {
@@ -123,9 +123,9 @@ func (nd *node) differences(t testing.TB, live []*attached, wanted, own map[neti
 	for rail := range rails {
 		ports = append(ports, map[string]bool{uplinkOf(rail): true})
 	}
-	for _, one := range live {
-		if one.pod.node == nd {
-			ports[one.rail][one.port] = true
+	for _, pod := range live {
+		if pod.pod.node == nd {
+			ports[pod.rail][pod.port] = true
 		}
 	}
 	for rail := range rails {
@@ -133,10 +133,10 @@ func (nd *node) differences(t testing.TB, live []*attached, wanted, own map[neti
 		if len(found) != len(ports[rail]) || slices.ContainsFunc(found, func(port string) bool { return !ports[rail][port] }) {
 			tell("ports %v, want %v", found, ports[rail])
 		}
-		told := nd.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")
-		for _, match := range addressInFlow.FindAllStringSubmatch(told, -1) {
+		output := nd.OVS.Ofctl(t, bridgeOf(rail), "dump-flows")
+		for _, match := range addressInFlow.FindAllStringSubmatch(output, -1) {
 			address, err := netip.ParseAddr(match[1])
-			if err == nil && inPodPrefix(address) && !wanted[address] && !isGateway(address) {
+			if err == nil && inPodPrefix(address) && !expected[address] && !isGateway(address) {
 				tell("a flow of %s names %s", bridgeOf(rail), address)
 				break
 			}
@@ -160,8 +160,8 @@ func (nd *node) announced(t testing.TB, rail int) int {
 	t.Helper()
 	count := 0
 	for _, family := range []string{"-4", "-6"} {
-		told, _ := nd.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(tableOf(rail)))
-		count += strings.Count(told, "blackhole")
+		routes, _ := nd.Host.Try("ip", family, "route", "show", "table", fmt.Sprint(tableOf(rail)))
+		count += strings.Count(routes, "blackhole")
 	}
 	return count
 }
@@ -179,9 +179,9 @@ func (nd *node) listed(t testing.TB, want int) []string {
 	if len(reply.GetAttached()) != want {
 		left = append(left, fmt.Sprintf("%s: %d attachments are listed, want %d", nd.Name(), len(reply.GetAttached()), want))
 	}
-	for _, one := range reply.GetAttached() {
-		if one.GetFlowsWanted() == 0 || one.GetFlowsInstalled() != one.GetFlowsWanted() || !one.GetAdvertised() {
-			left = append(left, fmt.Sprintf("%s: %v", nd.Name(), one))
+	for _, attached := range reply.GetAttached() {
+		if attached.GetFlowsWanted() == 0 || attached.GetFlowsInstalled() != attached.GetFlowsWanted() || !attached.GetAdvertised() {
+			left = append(left, fmt.Sprintf("%s: %v", nd.Name(), attached))
 		}
 	}
 	return left

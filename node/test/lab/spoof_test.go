@@ -84,12 +84,12 @@ func seenWhereHonest(t *testing.T, i *impostor.Impostor, mine *testlab.Wire, wat
 // received frames of the pod's port, by Open vSwitch's own count.
 func (p *pod) received(t *testing.T) int {
 	t.Helper()
-	told := p.node.OVS.Ofctl(t, bridgeOf(0), "dump-ports", p.rail[0].port)
-	_, rest, _ := strings.Cut(told, "rx pkts=")
+	counters := p.node.OVS.Ofctl(t, bridgeOf(0), "dump-ports", p.rail[0].port)
+	_, rest, _ := strings.Cut(counters, "rx pkts=")
 	number, _, _ := strings.Cut(rest, ",")
 	count, err := strconv.Atoi(number)
 	if err != nil {
-		t.Fatalf("%q: %v", told, err)
+		t.Fatalf("%q: %v", counters, err)
 	}
 	return count
 }

@@ -45,33 +45,33 @@ const seenFor = 6 * time.Second
 // TestSwitchRestarts is a measurement: scripts/measured/node-network/measure-switch-restarts says in JSON what it wants. What must hold is in
 // the matrix of faults.
 func TestSwitchRestarts(t *testing.T) {
-	told := os.Getenv("RAILWRIGHT_MEASURE_RESTARTS")
-	if told == "" {
+	setting := os.Getenv("RAILWRIGHT_MEASURE_RESTARTS")
+	if setting == "" {
 		t.Skip("this is a measurement: scripts/measured/node-network/measure-switch-restarts")
 	}
-	var wanted struct {
+	var plan struct {
 		FRR                  testlab.FRRVersion `json:"frr"`
 		FastExternalFailover bool               `json:"fast_external_failover"`
 		ActiveLeaves         bool               `json:"active_leaves"`
 		Times                int                `json:"times"`
 	}
-	err := json.Unmarshal([]byte(told), &wanted)
-	release, known := map[testlab.FRRVersion]railnode.Release{testlab.FRR8: railnode.OldFRR, testlab.FRR10: railnode.NewFRR}[wanted.FRR]
-	if err != nil || !known || wanted.Times < 1 {
-		t.Fatalf("RAILWRIGHT_MEASURE_RESTARTS=%q: %v", told, err)
+	err := json.Unmarshal([]byte(setting), &plan)
+	release, known := map[testlab.FRRVersion]railnode.Release{testlab.FRR8: railnode.OldFRR, testlab.FRR10: railnode.NewFRR}[plan.FRR]
+	if err != nil || !known || plan.Times < 1 {
+		t.Fatalf("RAILWRIGHT_MEASURE_RESTARTS=%q: %v", setting, err)
 	}
 	fabric := newFabric(t, shape{nodes: 2, Release: release})
 	node, pods, routes := fabric.nodes[onNode], newBystanders(t, fabric), watchRoutes(t, fabric)
-	if wanted.FastExternalFailover {
+	if plan.FastExternalFailover {
 		node.FRR.Show(t, "configure terminal", "router bgp", "bgp fast-external-failover")
 	}
 	for _, leaf := range fabric.leaves {
-		if wanted.ActiveLeaves {
+		if plan.ActiveLeaves {
 			leaf.FRR.Show(t, "configure terminal", "router bgp", "no neighbor NODES passive")
 		}
 	}
-	measured := switchRestarts{FRR: wanted.FRR, FastExternalFailover: wanted.FastExternalFailover, ActiveLeaves: wanted.ActiveLeaves}
-	for range wanted.Times {
+	measured := switchRestarts{FRR: plan.FRR, FastExternalFailover: plan.FastExternalFailover, ActiveLeaves: plan.ActiveLeaves}
+	for range plan.Times {
 		measured.Restarts = append(measured.Restarts, node.measureRestart(t, pods, routes))
 	}
 	railnode.Keep(t, measured)
@@ -89,16 +89,16 @@ func (nd *node) measureRestart(t *testing.T, pods *bystanders, routes *arrivals)
 	ready := time.Since(began)
 	time.Sleep(seenFor - ready)
 	near, far := traffic.end(t, false)
-	one := switchRestart{
+	restart := switchRestart{
 		Away: away.Seconds(), Ready: ready.Seconds(), Near: near.outage.Seconds(), Far: far.outage.Seconds(),
 		RouteAway: routes.longestAway().Seconds(),
 	}
 	for leaf, begun := range nd.sessionsBegun(t) {
-		one.SessionsBegun += begun - before[leaf]
+		restart.SessionsBegun += begun - before[leaf]
 	}
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
-		one.LoadAverage, _, _ = strings.Cut(string(load), " ")
+		restart.LoadAverage, _, _ = strings.Cut(string(load), " ")
 	}
-	t.Logf("%+v", one)
-	return one
+	t.Logf("%+v", restart)
+	return restart
 }

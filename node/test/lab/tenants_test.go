@@ -17,10 +17,10 @@ const datagramsOfAPair = 20
 
 // isolation: all pods of all tenants try each other, over all rails and both families.
 func isolation(t *testing.T, fabric *fabric) {
-	one, other := fabric.nodes[0], fabric.nodes[len(fabric.nodes)-1]
+	first, other := fabric.nodes[0], fabric.nodes[len(fabric.nodes)-1]
 	pods := []*pod{
-		one.attachedPod(t, "red-1"), one.attachedPod(t, "red-2"), other.attachedPod(t, "red-1"),
-		one.attachedPod(t, "alone"), other.attachedPod(t, "alone"), other.attachedPod(t, "green"), one.attachedPod(t, "blue"),
+		first.attachedPod(t, "red-1"), first.attachedPod(t, "red-2"), other.attachedPod(t, "red-1"),
+		first.attachedPod(t, "alone"), other.attachedPod(t, "alone"), other.attachedPod(t, "green"), first.attachedPod(t, "blue"),
 	}
 	fabric.mustSettle(t)
 	for _, pod := range pods {
@@ -54,7 +54,7 @@ func isolation(t *testing.T, fabric *fabric) {
 			frames := shout(t, from, to, family)
 			pairs, sent = pairs+1, sent+frames
 		})
-		// What was sent before has been worked off once something that was sent later is back.
+		// Earlier packets have been processed once a later one is answered.
 		eachPair(pods, func(from, to *attached, family int) {
 			if tenantOf(from) == tenantOf(to) || peered(from, to) {
 				reaches(t, from, to, family, 1)
@@ -78,8 +78,8 @@ func (p *pod) routeAcross(t *testing.T) {
 	t.Helper()
 	// The rules by source that finish made do the rest: a packet leaves by the interface whose address it has.
 	for _, family := range []string{"-4", "-6"} {
-		if told := p.IP(t, family, "rule"); strings.Count(told, "lookup 10") != rails {
-			t.Fatalf("rules of %s: %s", p.name, told)
+		if rules := p.IP(t, family, "rule"); strings.Count(rules, "lookup 10") != rails {
+			t.Fatalf("rules of %s: %s", p.name, rules)
 		}
 	}
 }
@@ -91,8 +91,8 @@ func tenantOf(face *attached) string {
 	return face.pod.namespace
 }
 
-func peered(one, other *attached) bool {
-	both := []string{tenantOf(one), tenantOf(other)}
+func peered(a, other *attached) bool {
+	both := []string{tenantOf(a), tenantOf(other)}
 	return slices.Contains(both, "green") && slices.Contains(both, "blue")
 }
 

@@ -35,7 +35,7 @@ func pace() time.Duration {
 // probe sends numbered datagrams from one pod to another, which sends them back: both count.
 type probe struct {
 	from, to *net.UDPConn
-	every    time.Duration
+	interval time.Duration
 
 	mutex   sync.Mutex
 	sent    int
@@ -64,9 +64,9 @@ func listen(pod *pod, address netip.Addr, port int) (*net.UDPConn, error) {
 }
 
 // newProbe between an interface of a pod and one of another, of an address family (4 or 6).
-func newProbe(t testing.TB, from, to *attached, family int, every time.Duration) *probe {
+func newProbe(t testing.TB, from, to *attached, family int, interval time.Duration) *probe {
 	t.Helper()
-	made := &probe{every: every, arrived: map[uint64]bool{}, back: map[uint64]time.Time{}, end: make(chan struct{})}
+	made := &probe{interval: interval, arrived: map[uint64]bool{}, back: map[uint64]time.Time{}, end: make(chan struct{})}
 	var err error
 	made.to, err = listen(to.pod, to.of(family), 0)
 	if err != nil {
@@ -86,7 +86,7 @@ func newProbe(t testing.TB, from, to *attached, family int, every time.Duration)
 }
 
 func (p *probe) send(target netip.AddrPort) {
-	ticks := time.NewTicker(p.every)
+	ticks := time.NewTicker(p.interval)
 	defer ticks.Stop()
 	for number := uint64(1); ; number++ {
 		p.mutex.Lock()

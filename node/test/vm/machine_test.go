@@ -46,7 +46,7 @@ type outcome struct {
 
 // boot the machine for one test of ./guest. A disk is the file of one that stays from boot to boot; empty: none.
 // The words are the test's own arguments.
-func boot(t *testing.T, test, disk string, words ...string) *machine {
+func boot(t *testing.T, test, disk string, options ...string) *machine {
 	t.Helper()
 	made, err := built()
 	if err != nil {
@@ -58,7 +58,7 @@ func boot(t *testing.T, test, disk string, words ...string) *machine {
 	}
 	started := &machine{t: t, folder: folder, begun: time.Now()}
 	t.Cleanup(started.clear)
-	arguments := append([]string{"-test.v", "-test.timeout=" + guestBound(), "-test.run=^" + test + "$"}, words...)
+	arguments := append([]string{"-test.v", "-test.timeout=" + guestBound(), "-test.run=^" + test + "$"}, options...)
 	if err := errors.Join(
 		os.Mkdir(filepath.Join(folder, "share"), 0o755),
 		exec.Command("cp", "-r", "--reflink=auto", made.programs+"/.", filepath.Join(folder, "share")).Run(),
@@ -74,7 +74,7 @@ func (m *machine) launch(made parts, disk string) {
 	t := m.t
 	t.Helper()
 	at := func(name string) string { return filepath.Join(made.machine, name) }
-	words := []string{
+	arguments := []string{
 		"--library-path", at("qemu/lib"), at("qemu/qemu-system-x86_64"), "-L", at("qemu/share"),
 		// Kernels of Debian do not run under every KVM; emulated they run everywhere. The guest's clock goes by 1 ns for each
 		// instruction: a host that is slow or busy does not run it into its own time-outs, and figures can be compared.
@@ -88,14 +88,14 @@ func (m *machine) launch(made parts, disk string) {
 		"-virtfs", "local,mount_tag=host,security_model=none,readonly=on,path=" + filepath.Join(m.folder, "share"),
 	}
 	if disk != "" {
-		words = append(words, "-drive", "if=none,id=state,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=state")
+		arguments = append(arguments, "-drive", "if=none,id=state,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=state")
 	}
 	for nic := range 2 {
-		words = append(words, "-device", fmt.Sprintf("pcie-root-port,id=port%d,slot=%d,chassis=%d", nic, nic+1, nic+1),
+		arguments = append(arguments, "-device", fmt.Sprintf("pcie-root-port,id=port%d,slot=%d,chassis=%d", nic, nic+1, nic+1),
 			"-netdev", fmt.Sprintf("hubport,id=net%d,hubid=0", nic),
 			"-device", fmt.Sprintf("igb,bus=port%d,netdev=net%d", nic, nic))
 	}
-	m.qemu = exec.Command(at("qemu/lib/ld-linux-x86-64.so.2"), words...)
+	m.qemu = exec.Command(at("qemu/lib/ld-linux-x86-64.so.2"), arguments...)
 	m.qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	complaints, err := os.Create(filepath.Join(m.folder, "qemu.log"))
 	if err != nil {
@@ -123,8 +123,8 @@ func (m *machine) clear() {
 	}
 	if m.t.Failed() {
 		for _, name := range []string{"console.log", "qemu.log"} {
-			if told, _ := os.ReadFile(filepath.Join(m.folder, name)); len(told) > 0 {
-				m.t.Logf("%s ends:\n%s", name, told[max(0, len(told)-4000):])
+			if output, _ := os.ReadFile(filepath.Join(m.folder, name)); len(output) > 0 {
+				m.t.Logf("%s ends:\n%s", name, output[max(0, len(output)-4000):])
 			}
 		}
 	}
@@ -144,9 +144,9 @@ func (m *machine) follow() outcome {
 	scanner.Buffer(make([]byte, 1<<16), 1<<20)
 	for scanner.Scan() {
 		line := strings.TrimRight(scanner.Text(), "\r")
-		if what, asked := strings.CutPrefix(line, cutWord); asked {
+		if device, requested := strings.CutPrefix(line, cutWord); requested {
 			m.cutPower()
-			seen.cut = what
+			seen.cut = device
 			break
 		}
 		if status, ended := strings.CutPrefix(line, statusWord); ended {
@@ -168,14 +168,14 @@ func (m *machine) follow() outcome {
 }
 
 // run one test inside to its end, or one part of it, beside others: a machine emulates one core. Its failure is this test's.
-func run(t *testing.T, test, part string, words ...string) {
+func run(t *testing.T, test, part string, arguments ...string) {
 	t.Helper()
 	t.Parallel()
 	chosen := test
 	if part != "" {
 		chosen += "$/^" + part
 	}
-	seen := boot(t, chosen, "", words...).follow()
+	seen := boot(t, chosen, "", arguments...).follow()
 	if seen.status != 0 {
 		t.Fatalf("inside, %s ended with status %d (-1: not at all)", test, seen.status)
 	}

@@ -48,8 +48,8 @@ var built = sync.OnceValues(func() (parts, error) {
 		return parts{}, err
 	}
 	bin := filepath.Join(programs, "bin")
-	compile := func(words ...string) []string {
-		return append([]string{"go", words[0], "-trimpath", "-ldflags=-s -w"}, words[1:]...)
+	compile := func(arguments ...string) []string {
+		return append([]string{"go", arguments[0], "-trimpath", "-ldflags=-s -w"}, arguments[1:]...)
 	}
 	const daemon = "../../cmd/railwrightd"
 	for _, argv := range [][]string{
@@ -62,9 +62,9 @@ var built = sync.OnceValues(func() (parts, error) {
 	} {
 		command := exec.Command(argv[0], argv[1:]...)
 		command.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if told, err := command.CombinedOutput(); err != nil {
+		if output, err := command.CombinedOutput(); err != nil {
 			_ = os.RemoveAll(programs)
-			return parts{}, fmt.Errorf("%v: %w\n%s", argv, err, told)
+			return parts{}, fmt.Errorf("%v: %w\n%s", argv, err, output)
 		}
 	}
 	return parts{machine, programs}, nil
@@ -75,9 +75,9 @@ func folderOf(script string) (string, error) {
 	command := exec.Command(script)
 	var complaints strings.Builder
 	command.Stderr = &complaints
-	told, err := command.Output()
+	output, err := command.Output()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", script, err, complaints.String())
 	}
-	return strings.TrimSpace(string(told)), nil
+	return strings.TrimSpace(string(output)), nil
 }

@@ -26,10 +26,10 @@ func TestAPowerCutInTheMiddleOfAddLeavesNothing(t *testing.T) {
 	if err := os.WriteFile(disk, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if told, err := exec.Command("mke2fs", "-q", "-t", "ext4", "-F", disk, "64M").CombinedOutput(); err != nil {
-		t.Fatalf("mke2fs: %v\n%s", err, told)
+	if output, err := exec.Command("mke2fs", "-q", "-t", "ext4", "-F", disk, "64M").CombinedOutput(); err != nil {
+		t.Fatalf("mke2fs: %v\n%s", err, output)
 	}
-	steps := failpoint.OfAdd()
+	steps := failpoint.AddSteps()
 	if testing.Short() {
 		steps = []failpoint.Name{failpoint.StoreRenamed, failpoint.AddFlows, failpoint.AddAnswered}
 	}

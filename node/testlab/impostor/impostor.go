@@ -222,11 +222,11 @@ func (i *Impostor) strange() []byte {
 // flush: what was sent before has been worked off.
 func (i *Impostor) flush(t testing.TB, wire *testlab.Wire) {
 	t.Helper()
-	answer := func(frame []byte) bool {
+	isReply := func(frame []byte) bool {
 		return len(frame) >= 42 && binary.BigEndian.Uint16(frame[12:]) == testlab.EtherARP && frame[21] == 2
 	}
 	wire.Forget()
 	wire.Send(t, testlab.Ether(testlab.Broadcast, i.Me.MAC, testlab.EtherARP,
 		testlab.ARP(1, i.Me.MAC, i.Me.IPv4, attachment.MAC{}, i.GatewayIP)))
-	testlab.Eventually(t, "the gateway answers", func() bool { return wire.Count(answer) > 0 })
+	testlab.Eventually(t, "the gateway answers", func() bool { return wire.Count(isReply) > 0 })
 }

@@ -121,11 +121,11 @@ func (n *Node) MustBeKilled(t testing.TB, step failpoint.Name) {
 // Resident memory of the daemon in bytes.
 func (n *Node) Resident(t testing.TB) int64 {
 	t.Helper()
-	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(told), "VmRSS:")
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
 	var kib int64
 	if _, err := fmt.Sscan(rest, &kib); err != nil {
 		t.Fatal(err)
@@ -136,18 +136,18 @@ func (n *Node) Resident(t testing.TB) int64 {
 // Log of the daemon so far.
 func (n *Node) Log(t testing.TB) string {
 	t.Helper()
-	told, err := os.ReadFile(n.Path("daemon.log"))
+	log, err := os.ReadFile(n.Path("daemon.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(told)
+	return string(log)
 }
 
 // tellLog of a daemon whose test failed. RAILWRIGHT_KEEP_LOGS is a folder that all logs are kept in.
 func (n *Node) tellLog(t testing.TB) {
 	log := n.Path("daemon.log")
-	if told, err := os.ReadFile(log); err == nil && t.Failed() {
-		lines := strings.Split(string(told), "\n")
+	if content, err := os.ReadFile(log); err == nil && t.Failed() {
+		lines := strings.Split(string(content), "\n")
 		t.Logf("the last lines of %s:\n%s", n.Name(), strings.Join(lines[max(0, len(lines)-lastLines):], "\n"))
 	}
 	if folder := os.Getenv("RAILWRIGHT_KEEP_LOGS"); folder != "" {

@@ -82,11 +82,11 @@ func (l *Leaf) GiveAddresses(t testing.TB, node *Node) {
 func (l *Leaf) Routes() map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
 	for _, family := range []string{"-4", "-6"} {
-		told, _ := l.Try("ip", family, "route", "show", "proto", "bgp")
-		for line := range strings.Lines(told) {
+		routes, _ := l.Try("ip", family, "route", "show", "proto", "bgp")
+		for line := range strings.Lines(routes) {
 			// The first word of a line; that of a further way to the same is no address.
-			if words := strings.Fields(line); len(words) > 0 {
-				if address, err := netip.ParseAddr(words[0]); err == nil {
+			if fields := strings.Fields(line); len(fields) > 0 {
+				if address, err := netip.ParseAddr(fields[0]); err == nil {
 					found[address] = true
 				}
 			}

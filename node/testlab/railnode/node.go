@@ -77,8 +77,8 @@ add table arp pods
 add chain arp pods in { type filter hook input priority 0; policy accept; }
 add rule arp pods in iifname "veth*" drop
 `)
-	if told, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("nft: %v\n%s", err, told)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v\n%s", err, output)
 	}
 }
 

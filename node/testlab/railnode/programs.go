@@ -99,10 +99,10 @@ func module() string {
 
 func run(argv ...string) (string, error) {
 	command := exec.Command(argv[0], argv[1:]...)
-	told, err := command.Output()
+	output, err := command.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return "", fmt.Errorf("%s: %w\n%s", command, err, exit.Stderr)
 	}
-	return strings.TrimSpace(string(told)), err
+	return strings.TrimSpace(string(output)), err
 }

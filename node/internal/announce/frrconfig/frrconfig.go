@@ -1,9 +1,9 @@
-// Package frrconfig makes the FRR configuration that an operator gives to a node and to its rail leaves, each line with
-// its reason. The daemon never writes it: it is printed for the operator to read, change and keep.
+// Package frrconfig generates the FRR configuration of a node and of its rail leaves, each line with its reason. The
+// daemon never writes it: it is printed for the operator to read, change and keep.
 //
-// Two filters stand between the daemon and the leaf, so that none of its faults can announce what is not a pod's: one
-// where routes enter BGP (a rail's table holds the rail's own pods only) and one where they leave it (a rail's leaf is told
-// of the rail's own pods only).
+// Two filters between the daemon and the leaf prevent any of its bugs from announcing a prefix that is no pod's: one
+// where routes enter BGP (a rail's table holds the rail's own pods only) and one where they leave it (a rail's leaf
+// receives the rail's own pods only).
 package frrconfig
 
 import (
@@ -13,47 +13,47 @@ import (
 	"strings"
 )
 
-// Backend is the way routes get into FRR.
+// Backend selects how routes enter FRR.
 type Backend string
 
-// KernelTable needs FRR 10; Vty is for older releases, whose kernel tables are IPv4 only.
+// KernelTable needs FRR 10. Vty is for older releases, whose kernel tables are IPv4 only.
 const (
 	KernelTable Backend = "kernel-table"
 	Vty         Backend = "vty"
 )
 
-// Node is what the configuration of a node is made from. The values are the operator's own and have been checked:
-// interface names, addresses and numbers, nothing else.
+// Node describes a node. Its values come from the operator and are already checked: interface names, addresses and
+// numbers, nothing else.
 type Node struct {
 	Backend  Backend
 	ASN      uint32
 	RouterID netip.Addr
-	// BFD needs bfdd on the node and on the leaf.
+	// BFD requires bfdd on the node and on the leaf.
 	BFD   bool
 	Rails []Rail
 }
 
-// Rail of a node.
+// Rail is a rail of a node.
 type Rail struct {
 	Name string
-	// Interface that the leaf is reached by: the rail's bridge.
+	// Interface is the rail's bridge, the interface towards the leaf.
 	Interface string
-	// Peer is the leaf's address; zero: unnumbered.
+	// Peer is the leaf's address. The zero value means unnumbered.
 	Peer netip.Addr
-	// Table of the kernel that the daemon writes the rail's host routes to.
+	// Table is the kernel table that the daemon writes the rail's host routes to.
 	Table int
-	// Prefixes that all pods of the rail have their addresses in, on every node.
+	// Prefixes contain the addresses of all pods of the rail, on every node.
 	Prefixes []netip.Prefix
 }
 
-// RouteMap and prefix lists of a rail have this name. Routes that the vty backend announces refer to it, so that they are
-// known from the operator's own.
+// RouteMap returns the name of a rail's route map and prefix lists. Routes of the vty backend refer to it, which
+// distinguishes them from the operator's.
 func RouteMap(rail string) string { return "railwright-" + rail }
 
-// denyAll is the route map that lets nothing through.
+// denyAll is the name of the route map that denies everything.
 const denyAll = "railwright-nothing"
 
-// neighbor by which FRR knows the leaf.
+// neighbor returns FRR's name of the leaf.
 func (r Rail) neighbor() string {
 	if r.Peer.IsValid() {
 		return r.Peer.String()
@@ -61,44 +61,44 @@ func (r Rail) neighbor() string {
 	return r.Interface
 }
 
-// Text is the node's frr.conf.
+// Text returns the node's frr.conf.
 func (n Node) Text() string {
 	page := &document{}
 	n.head(page)
 	if n.Backend == Vty {
-		page.say("bgpd opens no session until 5 s after a start, its default for route maps. A leaf keeps the pods' routes until then,")
-		page.say("and drops those that bgpd does not have when the session is up: railwrightd has that time to give them again.")
+		page.comment("bgpd opens no session until 5 s after a start, its default for route maps. Until then a leaf keeps the pods' routes,")
+		page.comment("and then drops those that bgpd lacks when the session is up: railwrightd has that time to add them again.")
 	} else {
-		page.first()
+		page.addDelayTimer()
 	}
 	for _, rail := range n.Rails {
 		page.railFilter(rail)
 	}
-	for _, rail := range n.Rails {
-		if !rail.Peer.IsValid() {
-			page.advertise(rail.Interface)
-		}
-	}
-	page.nothing("The leaf's routes are not needed: packets of pods go to the leaf by OpenFlow, not by the host's routes.")
+	page.addDenyAll("The leaf's routes are not needed: OpenFlow sends pods' packets to the leaf, not the host's routes.")
 	page.router(n.ASN, n.RouterID)
 	page.add(" bgp graceful-restart",
-		"When bgpd dies, the leaf keeps the pods' routes until it is back (120 s at most): pods' packets do not pass FRR.")
+		"When bgpd dies, the leaf keeps the pods' routes until bgpd is back (120 s at most): pods' packets do not pass FRR.")
 	page.add(" bgp graceful-restart preserve-fw-state",
-		"Tells the leaf so. Without it the leaf drops the routes when bgpd comes back, before it has heard them again.")
-	// FRR ends a session that is known by the interface alone together with the interface, whatever is said here.
+		"Announces that to the leaf. Without it the leaf drops the routes when bgpd comes back, before it receives them again.")
+	// FRR ends an unnumbered session together with its interface, whatever is configured here.
 	if slices.ContainsFunc(n.Rails, func(rail Rail) bool { return rail.Peer.IsValid() }) {
 		page.add(" no bgp fast-external-failover",
-			"A start of ovs-vswitchd takes the bridge's interface down for a moment (userspace datapath): the session outlives it. One that begins anew may end again at once where both sides open it at the same moment, and a leaf deletes what it kept of a session that ends twice.")
+			"A start of ovs-vswitchd takes the bridge's interface down for a moment (userspace datapath); with this line the session survives it. A new session may end again at once if both sides open it at the same moment, and a leaf deletes the kept routes of a session that ends twice.")
 	}
 	if n.Backend == Vty {
 		page.add(" no bgp network import-check",
-			"A pod's address is in no routing table of the host; without this line bgpd would not announce it.")
+			"A pod's address is in no routing table of the host. Without this line bgpd would not announce it.")
 	}
 	page.group("LEAVES", n.BFD)
 	for _, rail := range n.Rails {
 		page.neighbor(rail.neighbor(), !rail.Peer.IsValid(), "LEAVES")
 	}
 	page.families("LEAVES", n.policy)
+	for _, rail := range n.Rails {
+		if !rail.Peer.IsValid() {
+			page.advertise(rail.Interface)
+		}
+	}
 	return page.text()
 }
 
@@ -106,7 +106,7 @@ func (n Node) policy(page *document) {
 	for _, rail := range n.Rails {
 		if n.Backend == KernelTable {
 			page.add(fmt.Sprintf("  redistribute table-direct %d route-map %s", rail.Table, RouteMap(rail.Name)),
-				"First filter: of the rail's table, only the rail's pods enter BGP.")
+				"First filter: only the rail's pods enter BGP from the rail's table.")
 		}
 	}
 	page.add("  neighbor LEAVES route-map "+denyAll+" in", "")
@@ -117,57 +117,58 @@ func (n Node) policy(page *document) {
 }
 
 func (n Node) head(page *document) {
-	page.say("FRR of a node, for railwrightd's %s backend.", n.Backend)
+	page.comment("FRR of a node, for railwrightd's %s backend.", n.Backend)
 	if n.Backend == KernelTable {
-		page.say("Needs FRR 10: FRR 8 cannot take IPv6 from a table of the kernel. The daemon writes blackhole routes, one of each")
-		page.say("pod's address, to a table for each rail that no rule looks up; FRR redistributes the tables.")
+		page.comment("Needs FRR 10: FRR 8 cannot import IPv6 from a kernel table. The daemon writes a blackhole route for each")
+		page.comment("pod's address to the rail's table, which no rule looks up. FRR redistributes the tables.")
 	} else {
-		page.say("For FRR 8.4 and later. The daemon adds and removes `network` lines in bgpd's memory through its vty socket,")
-		page.say("each with a rail's route map; it never saves them. Without these route maps nothing is announced.")
+		page.comment("For FRR 8.4 and later. The daemon adds and removes `network` lines in bgpd's memory through its vty socket,")
+		page.comment("each with a rail's route map, and never saves them. Without these route maps nothing is announced.")
 	}
-	page.say("/etc/frr/daemons: bgpd=yes%s", map[bool]string{true: ", bfdd=yes"}[n.BFD])
+	page.comment("/etc/frr/daemons: bgpd=yes%s", map[bool]string{true: ", bfdd=yes"}[n.BFD])
 }
 
-// Leaf is what the leaf's side is made from: an example for a leaf that runs FRR, and the rules for one that does not.
+// Leaf describes the leaf's side: an example for a leaf that runs FRR, and the rules for any other leaf.
 type Leaf struct {
 	ASN      uint32
 	RouterID netip.Addr
 	BFD      bool
 	Rail     string
 	Prefixes []netip.Prefix
-	// MaxPrefixes of each address family that a node may announce; railwrightd's max_prefixes is to be below it.
+	// MaxPrefixes is the number of prefixes of each address family that a node may announce. railwrightd's max_prefixes
+	// must stay below it.
 	MaxPrefixes int
-	// Ports to nodes: interface names (unnumbered), or the nodes' addresses.
+	// Ports are the ports to nodes: interface names (unnumbered), or the nodes' addresses.
 	Ports []string
 }
 
-// Text is the leaf's frr.conf, as far as nodes are concerned.
+// Text returns the part of the leaf's frr.conf that concerns nodes.
 func (l Leaf) Text() string {
 	page := &document{}
-	page.say("FRR of a rail leaf, as far as its nodes are concerned. Its sessions with spines come beside it.")
-	page.first()
+	page.comment("FRR of a rail leaf: the part that concerns its nodes. Sessions with spines are configured separately.")
+	page.addDelayTimer()
 	page.railFilter(Rail{Name: l.Rail, Prefixes: l.Prefixes})
-	for _, port := range l.Ports {
-		if _, err := netip.ParseAddr(port); err != nil {
-			page.advertise(port)
-		}
-	}
-	page.nothing("Nodes need no routes: their flows send all that leaves to this leaf.")
+	page.addDenyAll("Nodes need no routes: their flows send all outgoing packets to this leaf.")
 	page.router(l.ASN, l.RouterID)
 	page.group("NODES", l.BFD)
 	page.add(" neighbor NODES passive",
-		"Nodes open the session. Where both sides do in the same moment, FRR may end the one that it has just established, and a leaf deletes what it kept of a session that ends twice: the node's pods would not be reached for 2 to 3 s.")
+		"Nodes open the session. If both sides do so at the same moment, FRR may end the session that it has just established. A leaf deletes the kept routes of a session that ends twice, and the node's pods would be unreachable for 2 to 3 s.")
 	for _, port := range l.Ports {
 		_, err := netip.ParseAddr(port)
 		page.neighbor(port, err != nil, "NODES")
 	}
 	page.families("NODES", func(page *document) {
 		page.add("  neighbor NODES route-map "+RouteMap(l.Rail)+" in",
-			"What is not an address of a pod of this rail is not taken, whoever announces it.")
+			"Accepts only addresses of this rail's pods, whoever announces them.")
 		page.add("  neighbor NODES route-map "+denyAll+" out", "")
 		page.add(fmt.Sprintf("  neighbor NODES maximum-prefix %d restart 1", l.MaxPrefixes),
-			"A node that announces more loses its whole session, all its pods with it, and may come again after 1 min: keep railwrightd's max_prefixes below.")
+			"A node that announces more loses its whole session, with all its pods, and may reconnect after 1 min. Keep railwrightd's max_prefixes below.")
 	})
+	for _, port := range l.Ports {
+		if _, err := netip.ParseAddr(port); err != nil {
+			page.advertise(port)
+		}
+	}
 	return page.text()
 }
 
@@ -180,22 +181,22 @@ var families = []family{{"ipv4", "ip", true}, {"ipv6", "ipv6", false}}
 
 const width = 118
 
-// document being written. A reason that was given already is not repeated.
+// document collects the lines of a configuration. It prints each reason once.
 type document struct {
-	lines []string
-	given map[string]bool
+	lines   []string
+	printed map[string]bool
 }
 
-func (d *document) say(format string, arguments ...any) {
+func (d *document) comment(format string, arguments ...any) {
 	d.lines = append(d.lines, "! "+fmt.Sprintf(format, arguments...))
 }
 
 func (d *document) add(line, reason string) {
-	if d.given == nil {
-		d.given = map[string]bool{}
+	if d.printed == nil {
+		d.printed = map[string]bool{}
 	}
-	if reason != "" && !d.given[reason] {
-		d.given[reason] = true
+	if reason != "" && !d.printed[reason] {
+		d.printed[reason] = true
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))] + "!"
 		comment := indent
 		for _, word := range strings.Fields(reason) {
@@ -212,11 +213,11 @@ func (d *document) add(line, reason string) {
 
 func (d *document) text() string { return strings.Join(d.lines, "\n") + "\n" }
 
-// first is to stand before the first route map.
-func (d *document) first() {
+// addDelayTimer must precede the first route map.
+func (d *document) addDelayTimer() {
 	d.add("!", "")
 	d.add("bgp route-map delay-timer 1",
-		"bgpd opens no session until this long after the last route map was read: 0.2 s after a start instead of 4 s.")
+		"Delay in s between reading the last route map and opening sessions: they open 0.2 s after a start instead of 4 s.")
 }
 
 func (d *document) railFilter(rail Rail) {
@@ -235,7 +236,7 @@ func (d *document) railFilter(rail Rail) {
 			number += 5
 			d.add(fmt.Sprintf("%s prefix-list %s seq %d permit %s ge %d", family.word, name, number, prefix.Masked(),
 				prefix.Addr().BitLen()),
-				"Single addresses of the rail's pods, never a network; `ge` 32 and 128.")
+				"Single addresses of the rail's pods, never a network: `ge` 32 and 128.")
 		}
 	}
 	number := 0
@@ -244,13 +245,13 @@ func (d *document) railFilter(rail Rail) {
 			continue
 		}
 		number += 10
-		d.add(fmt.Sprintf("route-map %s permit %d", name, number), "What no entry permits is denied.")
+		d.add(fmt.Sprintf("route-map %s permit %d", name, number), "A route map denies everything that no entry permits.")
 		d.add(fmt.Sprintf(" match %s address prefix-list %s", family.word, name), "")
 		d.add("exit", "")
 	}
 }
 
-func (d *document) nothing(reason string) {
+func (d *document) addDenyAll(reason string) {
 	d.add("!", "")
 	d.add("route-map "+denyAll+" deny 10", reason)
 	d.add("exit", "")
@@ -261,20 +262,20 @@ func (d *document) router(asn uint32, routerID netip.Addr) {
 	d.add(fmt.Sprintf("router bgp %d", asn), "")
 	d.add(" bgp router-id "+routerID.String(), "Unique among all BGP speakers.")
 	d.add(" no bgp default ipv4-unicast", "A neighbor takes part in the address families that name it, in no other.")
-	d.add(" bgp ebgp-requires-policy", "Should a line with a route map get lost, that neighbor is told nothing instead of all.")
+	d.add(" bgp ebgp-requires-policy", "A neighbor that lost its route map receives nothing instead of everything.")
 }
 
 func (d *document) group(group string, bfd bool) {
 	d.add(" neighbor "+group+" peer-group", "")
 	d.add(" neighbor "+group+" remote-as external", "Any AS but our own.")
 	d.add(" neighbor "+group+" advertisement-interval 0", "An address is announced at once.")
-	d.add(" neighbor "+group+" timers 3 9", "Keepalive and hold time, s. A side that hangs is noticed after 9 s; the default is 180 s.")
-	d.add(" neighbor "+group+" timers connect 1", "A lost session is tried again each second.")
+	d.add(" neighbor "+group+" timers 3 9", "Keepalive and hold time in s. A peer that hangs is detected after 9 s; the default is 180 s.")
+	d.add(" neighbor "+group+" timers connect 1", "A lost session is retried every second.")
 	d.add(" neighbor "+group+" capability extended-nexthop",
 		"IPv4 routes with IPv6 next hops (RFC 8950): one session carries both families.")
 	if bfd {
 		d.add(" neighbor "+group+" bfd",
-			"Notices a path that went silent in 0.9 s instead of 9 s. A bgpd that starts anew may then lose its routes at the leaf for some seconds.")
+			"Detects a silent path in 0.9 s instead of 9 s. A restarted bgpd may then lose its routes at the leaf for some seconds.")
 	}
 }
 
@@ -288,14 +289,16 @@ func (d *document) families(group string, policy func(*document)) {
 	d.add("exit", "")
 }
 
-// advertise ourselves on an unnumbered interface: the other side knows our address by this alone.
+// advertise enables router advertisements on an unnumbered interface: they are how the peers learn each other's address.
+// It must follow the neighbor: if FRR 10 already knows the address when the neighbor is configured, it creates the BFD
+// session without an interface, the BFD session stays down, and BGP waits for it forever.
 func (d *document) advertise(name string) {
 	d.add("!", "")
 	d.add("interface "+name, "")
 	d.add(" no ipv6 nd suppress-ra",
-		"Router advertisements: the other side learns our link-local address by them, and no address is configured.")
-	d.add(" ipv6 nd ra-interval 1", "Each second, not each 10 s: a session comes back that much sooner after FRR starts.")
-	d.add(" ipv6 nd ra-lifetime 0", "Not a default router: the other side's kernel shall not send the host's own packets here.")
+		"Router advertisements tell the peer our link-local address, so that no address has to be configured. They follow the neighbors: FRR 10 keeps BFD down for good if it knows an address before its neighbor is configured.")
+	d.add(" ipv6 nd ra-interval 1", "Every second instead of every 10 s, so that a session comes back sooner after FRR starts.")
+	d.add(" ipv6 nd ra-lifetime 0", "Not a default router: the peer's kernel must not send the host's own packets here.")
 	d.add("exit", "")
 }
 

@@ -13,11 +13,11 @@ import (
 	"railwright/node/testlab"
 )
 
-var update = flag.Bool("update", false, "write the examples anew")
+var update = flag.Bool("update", false, "rewrite the examples")
 
 const folder = "../../../deploy/frr"
 
-// examples are the files in deploy/frr by name: two rails, each leaf known by the interface or by its address.
+// examples returns the files in deploy/frr by name: two rails, with leaves known by interface or by address.
 func examples() map[string]string {
 	files := map[string]string{}
 	var rails, numbered []frrconfig.Rail
@@ -46,7 +46,7 @@ func examples() map[string]string {
 	return files
 }
 
-func TestExamplesAreWhatIsMade(t *testing.T) {
+func TestExamplesMatchGeneratedText(t *testing.T) {
 	for name, text := range examples() {
 		path := filepath.Join(folder, name)
 		if *update {
@@ -56,7 +56,7 @@ func TestExamplesAreWhatIsMade(t *testing.T) {
 		}
 		there, err := os.ReadFile(path)
 		if err != nil || string(there) != text {
-			t.Errorf("%s is not what is made now (%v); run this test with -update", path, err)
+			t.Errorf("%s differs from the generated text (%v); run this test with -update", path, err)
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.conf"))
@@ -65,8 +65,8 @@ func TestExamplesAreWhatIsMade(t *testing.T) {
 	}
 }
 
-// TestFRRTakesEveryLine of each example, and says it back.
-func TestFRRTakesEveryLine(t *testing.T) {
+// TestFRRAcceptsEveryLine checks that FRR accepts each line of the examples and shows it again.
+func TestFRRAcceptsEveryLine(t *testing.T) {
 	releases := map[testlab.FRRVersion][]string{
 		testlab.FRR10: {"node-frr10-", "node-frr8-", "leaf-"},
 		testlab.FRR8:  {"node-frr8-", "leaf-"},
@@ -91,21 +91,21 @@ func TestFRRTakesEveryLine(t *testing.T) {
 	}
 }
 
-// compare the lines that were given with those that FRR has; what is its default is not said back.
-func compare(t *testing.T, given, running string) {
+// compare compares the given lines with those that FRR shows, except for its defaults, which it does not show.
+func compare(t *testing.T, want, running string) {
 	t.Helper()
 	silent := map[string]bool{"bgp ebgp-requires-policy": true, "exit": true, "exit-address-family": true, "no ipv6 nd suppress-ra": true}
 	has := map[string]bool{}
 	for line := range strings.Lines(running) {
 		has[strings.TrimSpace(line)] = true
 	}
-	for line := range strings.Lines(given) {
+	for line := range strings.Lines(want) {
 		line = strings.TrimSpace(line)
 		if line != "" && !strings.HasPrefix(line, "!") && !silent[line] && !has[line] {
-			t.Errorf("FRR has not taken %q:\n%s", line, running)
+			t.Errorf("FRR did not accept %q:\n%s", line, running)
 		}
 	}
 	if strings.Contains(running, "no bgp ebgp-requires-policy") {
-		t.Error("a session without route maps would announce all")
+		t.Error("session without route maps would announce everything")
 	}
 }

@@ -1,4 +1,4 @@
-// Package cnitest serves railwrightd's API to tests of the plugins: it records what it is asked and answers as told.
+// Package cnitest serves railwrightd's API to tests of the plugins. It records requests and returns prepared replies.
 package cnitest
 
 import (
@@ -17,23 +17,23 @@ import (
 	nodev1 "railwright/node/api/v1"
 )
 
-// Daemon is a server on a unix socket of the test's own, in this process.
+// Daemon is a server on the test's own unix socket, in this process.
 type Daemon struct {
 	nodev1.UnimplementedNodeNetworkServer
-	// Folder has the socket, and is a stateDir for the plugins.
+	// Folder holds the socket, and is a stateDir for the plugins.
 	Folder string
-	// Answer to a request, in place of the reply that says that all is well. Set before the first call.
+	// Answer replaces the default reply to a request. It must be set before the first call.
 	Answer func(ctx context.Context, request proto.Message) (proto.Message, error)
 
-	mutex  sync.Mutex
-	asked  []proto.Message
-	server *grpc.Server
+	mutex    sync.Mutex
+	requests []proto.Message
+	server   *grpc.Server
 }
 
-// New makes one that does not serve yet: the daemon is away.
+// New returns a Daemon that does not serve yet, like a daemon that is down.
 func New(t testing.TB) *Daemon {
 	t.Helper()
-	// Not t.TempDir: its path can be longer than that of a unix socket may be.
+	// t.TempDir can be longer than a unix socket's path may be.
 	folder, err := os.MkdirTemp("", "rwt-cni-")
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func New(t testing.TB) *Daemon {
 	return daemon
 }
 
-// Start makes one that serves.
+// Start returns a Daemon that serves.
 func Start(t testing.TB) *Daemon {
 	t.Helper()
 	daemon := New(t)
@@ -56,13 +56,13 @@ func Start(t testing.TB) *Daemon {
 	return daemon
 }
 
-// Socket that it serves on.
+// Socket returns the path of the socket.
 func (d *Daemon) Socket() string { return filepath.Join(d.Folder, "railwrightd.sock") }
 
-// Tombstones that the plugins leave with stateDir set to Folder.
+// Tombstones returns the folder of tombstones of plugins whose stateDir is Folder.
 func (d *Daemon) Tombstones() string { return filepath.Join(d.Folder, "tombstones") }
 
-// Serve until Stop.
+// Serve starts to serve until Stop.
 func (d *Daemon) Serve() error {
 	listener, err := net.Listen("unix", d.Socket())
 	if err != nil {
@@ -76,7 +76,7 @@ func (d *Daemon) Serve() error {
 	return nil
 }
 
-// Stop ends the service and all calls.
+// Stop ends the server and all calls.
 func (d *Daemon) Stop() {
 	d.mutex.Lock()
 	server := d.server
@@ -87,64 +87,64 @@ func (d *Daemon) Stop() {
 	}
 }
 
-// Asked gives all requests so far, and forgets them.
-func (d *Daemon) Asked() []proto.Message {
+// Requests returns the requests since the last call.
+func (d *Daemon) Requests() []proto.Message {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	asked := d.asked
-	d.asked = nil
-	return asked
+	requests := d.requests
+	d.requests = nil
+	return requests
 }
 
-// Refusal is an error as the daemon makes it, with a Problem.
+// Refusal returns an error with a Problem, as the daemon returns it.
 func Refusal(code codes.Code, message string, problem *nodev1.Problem) error {
-	told, err := status.New(code, message).WithDetails(problem)
+	detailed, err := status.New(code, message).WithDetails(problem)
 	if err != nil {
 		panic(err)
 	}
-	return told.Err()
+	return detailed.Err()
 }
 
-func answer[Reply proto.Message](ctx context.Context, daemon *Daemon, request proto.Message, well Reply) (Reply, error) {
+func respond[Reply proto.Message](ctx context.Context, daemon *Daemon, request proto.Message, well Reply) (Reply, error) {
 	daemon.mutex.Lock()
-	daemon.asked = append(daemon.asked, request)
+	daemon.requests = append(daemon.requests, request)
 	answer := daemon.Answer
 	daemon.mutex.Unlock()
 	if answer == nil {
 		return well, nil
 	}
-	told, err := answer(ctx, request)
-	if told == nil || err != nil {
+	reply, err := answer(ctx, request)
+	if reply == nil || err != nil {
 		return well, err
 	}
-	return told.(Reply), nil
+	return reply.(Reply), nil
 }
 
-// Add and the others are the API.
+// Add implements NodeNetwork. Its default reply succeeds.
 func (d *Daemon) Add(ctx context.Context, request *nodev1.AddRequest) (*nodev1.AddReply, error) {
-	return answer(ctx, d, request, &nodev1.AddReply{Rail: "rail1", Tenant: "ns:" + request.GetPod().GetNamespace()})
+	return respond(ctx, d, request, &nodev1.AddReply{Rail: "rail1", Tenant: "ns:" + request.GetPod().GetNamespace()})
 }
 
-// Check finds no difference.
+// Check implements NodeNetwork. Its default reply has no differences.
 func (d *Daemon) Check(ctx context.Context, request *nodev1.CheckRequest) (*nodev1.CheckReply, error) {
-	return answer(ctx, d, request, &nodev1.CheckReply{})
+	return respond(ctx, d, request, &nodev1.CheckReply{})
 }
 
-// Delete succeeds.
+// Delete implements NodeNetwork. Its default reply succeeds.
 func (d *Daemon) Delete(ctx context.Context, request *nodev1.DeleteRequest) (*nodev1.DeleteReply, error) {
-	return answer(ctx, d, request, &nodev1.DeleteReply{})
+	return respond(ctx, d, request, &nodev1.DeleteReply{})
 }
 
-// CollectGarbage finds none.
+// CollectGarbage implements NodeNetwork. Its default reply deletes nothing.
 func (d *Daemon) CollectGarbage(
 	ctx context.Context, request *nodev1.CollectGarbageRequest,
 ) (*nodev1.CollectGarbageReply, error) {
-	return answer(ctx, d, request, &nodev1.CollectGarbageReply{})
+	return respond(ctx, d, request, &nodev1.CollectGarbageReply{})
 }
 
-// Status of one rail on which all is well.
+// Status implements NodeNetwork. Its default reply is a healthy rail.
 func (d *Daemon) Status(ctx context.Context, request *nodev1.StatusRequest) (*nodev1.StatusReply, error) {
-	return answer(ctx, d, request, &nodev1.StatusReply{Rails: []*nodev1.RailStatus{
+	return respond(ctx, d, request, &nodev1.StatusReply{Rails: []*nodev1.RailStatus{
 		{Rail: "rail1", SwitchReady: true, UplinkUp: true, SessionEstablished: true},
 	}})
 }

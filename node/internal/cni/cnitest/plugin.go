@@ -15,29 +15,29 @@ import (
 	"railwright/node/testlab"
 )
 
-// Call of a plugin by a container runtime.
+// Call is a call of a plugin by a container runtime.
 type Call struct {
-	// Program is the plugin's path, by whose name it answers.
+	// Program is the plugin's path. Its name selects the plugin.
 	Program string
-	// Host is the namespace that the runtime is in; nil: the test's own.
+	// Host is the runtime's namespace; nil means the test's own.
 	Host *testlab.Namespace
-	// Extra environment of the process.
+	// Extra are additional environment variables.
 	Extra []string
 
 	Command, ContainerID, Netns, Interface, Args string
 	Config                                       string
 }
 
-// Outcome of a call.
+// Outcome is the result of a call.
 type Outcome struct {
 	Stdout, Stderr string
-	// Err is what the plugin told of its failure; nil where it succeeded.
+	// Err is the plugin's CNI error, or nil.
 	Err *types.Error
-	// Wall is how long it took by the clock, and Processor what it used of the processors, in user and system.
+	// Wall is the elapsed time, and Processor the user and system time.
 	Wall, Processor time.Duration
 }
 
-// Do the call in a process of its own. A failure that is no CNI error fails the test.
+// Do runs the call in a process of its own. A failure without a CNI error fails the test.
 func (c Call) Do(t testing.TB) Outcome {
 	t.Helper()
 	command := exec.Command(c.Program)

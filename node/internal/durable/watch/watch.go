@@ -1,4 +1,4 @@
-// Package watch looks at folders again whenever something in them changes.
+// Package watch rescans folders when they change.
 package watch
 
 import (
@@ -8,10 +8,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Folders calls look at once, whenever something in one of the folders changes, and every now and then all the same: a
-// folder of another machine says nothing by itself, and one may be missing or mounted only later.
-func Folders(ctx context.Context, folders []string, every time.Duration, look func()) {
-	ticker := time.NewTicker(every)
+// Folders calls look once, whenever a folder changes, and at each interval: a network folder reports no changes, and a
+// folder may be missing or mounted later.
+func Folders(ctx context.Context, folders []string, interval time.Duration, look func()) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	watcher, err := fsnotify.NewWatcher()
 	var events <-chan fsnotify.Event
@@ -23,7 +23,7 @@ func Folders(ctx context.Context, folders []string, every time.Duration, look fu
 	for {
 		if watcher != nil {
 			for _, folder := range folders {
-				_ = watcher.Add(folder) // again and again: the same is fine, one that came anew is needed
+				_ = watcher.Add(folder) // repeated because a recreated folder needs a new watch; for the others it is harmless
 			}
 		}
 		look()
@@ -38,7 +38,7 @@ func Folders(ctx context.Context, folders []string, every time.Duration, look fu
 	}
 }
 
-// settle takes in what comes within a moment: one look for all.
+// settle collects the events of a short moment, so that look runs once for all of them.
 func settle(ctx context.Context, events <-chan fsnotify.Event) {
 	moment := time.NewTimer(2 * time.Millisecond)
 	defer moment.Stop()

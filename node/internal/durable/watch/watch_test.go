@@ -11,7 +11,7 @@ import (
 	"railwright/node/testlab"
 )
 
-func TestWatchSeesAFileAndAFolderThatComesLater(t *testing.T) {
+func TestWatchSeesFilesInAFolderCreatedLater(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), testlab.Patience)
 	defer cancel()
 	folder := filepath.Join(t.TempDir(), "later")

@@ -16,13 +16,13 @@ import (
 
 const (
 	policyFile = "tenants.json"
-	// mostFiles in the folder: more is a fault or an attack.
+	// mostFiles limits the files in the folder. More is a bug or an attack.
 	mostFiles = 50000
 )
 
 var recordName = regexp.MustCompile(`^[a-z0-9][-a-z0-9.]*\.[0-9a-f]{8}$`)
 
-// cached record of a file that has not changed since.
+// cached is the record of an unchanged file.
 type cached struct {
 	stamp  stamp
 	record *tenants.Record
@@ -35,15 +35,15 @@ type cachedPolicy struct {
 	fault  string
 }
 
-// stamp of a file's content, as far as one can tell without reading it.
+// stamp identifies a file's content as far as possible without reading it.
 type stamp struct {
 	changed time.Time
 	size    int64
 	inode   uint64
 }
 
-// scan the folder. Anew: files are read even if they look unchanged.
-func (s *Store) scan(anew bool) (tenants.Snapshot, error) {
+// scan reads the folder. If anew is true, it reads unchanged files too.
+func (s *Store) scan(force bool) (tenants.Snapshot, error) {
 	if err := s.mounted(); err != nil {
 		return tenants.Snapshot{}, err
 	}
@@ -58,7 +58,7 @@ func (s *Store) scan(anew bool) (tenants.Snapshot, error) {
 		Sequence: s.sequence, Records: make(map[string]*tenants.Record, len(ids)), Unreadable: map[string]tenants.Unreadable{},
 	}
 	for id := range ids {
-		entry, found := s.load(id, anew)
+		entry, found := s.load(id, force)
 		switch {
 		case !found:
 			delete(s.cache, id)
@@ -72,16 +72,16 @@ func (s *Store) scan(anew bool) (tenants.Snapshot, error) {
 			snapshot.Records[id] = entry.record
 		}
 	}
-	s.readPolicy(&snapshot, anew)
-	// A folder that went away meanwhile has no records, and none of them was deleted.
+	s.readPolicy(&snapshot, force)
+	// A folder that was unmounted meanwhile has no records, although none was deleted.
 	if err := s.mounted(); err != nil {
 		return tenants.Snapshot{}, err
 	}
 	return snapshot, nil
 }
 
-// list the records' names. One look can miss a file that is being replaced; so there are two, and what was known before
-// is looked for by name.
+// list returns the records' names. A single listing can miss a file that is being replaced, so it lists twice and adds
+// the known names.
 func (s *Store) list() (ids, leaving map[string]bool, err error) {
 	ids, leaving = map[string]bool{}, map[string]bool{}
 	for id := range s.cache {
@@ -93,7 +93,7 @@ func (s *Store) list() (ids, leaving map[string]bool, err error) {
 			return nil, nil, err
 		}
 		if len(entries) > mostFiles {
-			return nil, nil, fmt.Errorf("%s has %d files, at most %d", s.nodes(), len(entries), mostFiles)
+			return nil, nil, fmt.Errorf("%s must have at most %d files, got %d", s.nodes(), mostFiles, len(entries))
 		}
 		for _, entry := range entries {
 			if id, found := strings.CutSuffix(entry.Name(), recordSuffix); found && recordName.MatchString(id) {
@@ -107,14 +107,14 @@ func (s *Store) list() (ids, leaving map[string]bool, err error) {
 	return ids, leaving, nil
 }
 
-func (s *Store) load(id string, anew bool) (cached, bool) {
+func (s *Store) load(id string, force bool) (cached, bool) {
 	path := s.path(id, recordSuffix)
 	seen, err := stampOf(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return cached{}, false
 	}
 	before, known := s.cache[id]
-	if err == nil && known && !anew && before.stamp == seen {
+	if err == nil && known && !force && before.stamp == seen {
 		return before, true
 	}
 	entry := cached{stamp: seen}
@@ -129,7 +129,7 @@ func (s *Store) load(id string, anew bool) (cached, bool) {
 		suspected := tenants.Suspect(content, err)
 		entry.fault = &suspected
 	} else if known && before.record != nil && before.record.Revision == entry.record.Revision {
-		entry.record = before.record // the same: whoever compares need not look inside
+		entry.record = before.record // equal, so a comparison by pointer is enough
 	}
 	s.cache[id] = entry
 	return entry, true
@@ -143,7 +143,7 @@ func stampOf(path string) (stamp, error) {
 	return stamp{changed: status.ModTime(), size: status.Size(), inode: inode(status)}, nil
 }
 
-// parse a record; it has to be the one that the file's name says.
+// parse parses a record, which must match the file's name.
 func parse(id string, content []byte) (*tenants.Record, error) {
 	record := &tenants.Record{}
 	if err := tenants.UnmarshalStrict(content, record); err != nil {
@@ -153,15 +153,15 @@ func parse(id string, content []byte) (*tenants.Record, error) {
 		return nil, err
 	}
 	if record.ID() != id {
-		return nil, fmt.Errorf("it is the record of %s", record.ID())
+		return nil, fmt.Errorf("file has the record of %s", record.ID())
 	}
 	return record, nil
 }
 
-func (s *Store) readPolicy(snapshot *tenants.Snapshot, anew bool) {
+func (s *Store) readPolicy(snapshot *tenants.Snapshot, force bool) {
 	path := filepath.Join(s.folder, policyFile)
 	seen, err := stampOf(path)
-	if err != nil || anew || seen != s.policy.stamp {
+	if err != nil || force || seen != s.policy.stamp {
 		s.policy = cachedPolicy{stamp: seen}
 		content, err := durable.Read(path, tenants.LongestPolicy)
 		if err == nil {

@@ -9,8 +9,9 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// A folder that goes away during a look: the look fails, or it saw every record. Half of them would be taken for deleted.
-func TestFolderThatGoesAwayDuringALookLosesNoRecord(t *testing.T) {
+// TestUnmountDuringScanLosesNoRecord moves the folder away during a scan, which must fail or see every record: missing
+// ones would count as deleted.
+func TestUnmountDuringScanLosesNoRecord(t *testing.T) {
 	t.Parallel()
 	base := filepath.Join(t.TempDir(), "shared")
 	const nodes = 50
@@ -25,7 +26,7 @@ func TestFolderThatGoesAwayDuringALookLosesNoRecord(t *testing.T) {
 	for round := range 300 {
 		looked := make(chan error)
 		go func() {
-			for range round % 50 { // the folder goes away later and later
+			for range round % 50 { // the folder moves away later each time
 				if _, err := os.Lstat(base); err != nil {
 					break
 				}
@@ -37,13 +38,13 @@ func TestFolderThatGoesAwayDuringALookLosesNoRecord(t *testing.T) {
 		if err != nil {
 			failed++
 		} else if len(snapshot.Records) != nodes {
-			t.Errorf("round %d: %d of %d records, and no error; unreadable: %v", round, len(snapshot.Records), nodes, snapshot.Unreadable)
+			t.Errorf("round %d: %d of %d records without an error; unreadable: %v", round, len(snapshot.Records), nodes, snapshot.Unreadable)
 		}
 		must(t, os.Rename(base+".away", base))
 	}
-	t.Logf("%d of 300 looks failed", failed)
+	t.Logf("%d of 300 scans failed", failed)
 	if failed == 0 {
-		t.Error("the folder was never away during a look")
+		t.Error("folder was never away during a scan")
 	}
 }
 

@@ -1,9 +1,9 @@
-// Package folder is the tenant directory in a folder that all nodes share: one JSON file for each node, and
+// Package folder implements the tenant directory in a folder that all nodes share: a JSON file for each node, and
 // tenants.json. It is for the lab, and for clusters without Kubernetes.
 //
-// The folder has to show every node at once what another has renamed into it: a local one, or a network file system
-// without attribute caching (NFS with `noac,lookupcache=none`, CephFS, Lustre). tenants.json has to be there, at least
-// with {} in it: an empty folder is taken for one that is not mounted, not for a cluster of one node.
+// The folder must show every node at once what another node renamed into it: use a local folder, or a network file
+// system without attribute caching (NFS with `noac,lookupcache=none`, CephFS, Lustre). tenants.json must exist and
+// contain at least {}: a folder without it counts as not mounted, not as a cluster with one node.
 package folder
 
 import (
@@ -29,7 +29,7 @@ const (
 	leavingSuffix = ".leaving"
 )
 
-// Store in a shared folder.
+// Store is a tenants.Store in a shared folder.
 type Store struct {
 	folder string
 
@@ -37,12 +37,12 @@ type Store struct {
 	sequence uint64
 	cache    map[string]cached
 	policy   cachedPolicy
-	// own is what this process published last; tried is the record that it first wrote to, with or without success.
-	own   *tenants.Record
-	tried string
+	// own is the record that this process published last; tried is the record that it first tried to write.
+	published *tenants.Record
+	tried     string
 }
 
-// New store in the folder.
+// New returns a store in the folder.
 func New(folder string) *Store { return &Store{folder: folder, cache: map[string]cached{}} }
 
 func (s *Store) nodes() string { return filepath.Join(s.folder, "nodes") }
@@ -70,11 +70,11 @@ func (s *Store) Publish(_ context.Context, record *tenants.Record) error {
 	if err := durable.Write(s.path(record.ID(), recordSuffix), content, 0o644); err != nil {
 		return err
 	}
-	s.own = record
+	s.published = record
 	return nil
 }
 
-// mayWrite: the file is as this node left it.
+// mayWrite checks that the file is as this node left it.
 func (s *Store) mayWrite(record *tenants.Record) error {
 	id := record.ID()
 	if _, err := os.Lstat(s.path(id, leavingSuffix)); err == nil {
@@ -82,9 +82,9 @@ func (s *Store) mayWrite(record *tenants.Record) error {
 	}
 	content, err := durable.Read(s.path(id, recordSuffix), longestRecord)
 	if errors.Is(err, fs.ErrNotExist) {
-		// One of an earlier life of this daemon, or that was there already: somebody took it away.
-		if record.Revision > 1 && (s.tried != id || s.own != nil && s.own.ID() == id) {
-			return fmt.Errorf("%w: the file of %s is gone", tenants.ErrRemoved, id)
+		// The record is from an earlier run of this daemon or was already there, so it was removed.
+		if record.Revision > 1 && (s.tried != id || s.published != nil && s.published.ID() == id) {
+			return fmt.Errorf("%w: file of %s is gone", tenants.ErrRemoved, id)
 		}
 		return nil
 	}
@@ -93,19 +93,19 @@ func (s *Store) mayWrite(record *tenants.Record) error {
 	}
 	stored, err := parse(id, content)
 	if err != nil {
-		return nil // unreadable to all: better written anew
+		return nil // nobody can read it, so it may be overwritten
 	}
 	if stored.Revision >= record.Revision {
-		return fmt.Errorf("%w: revision %d of %s, this would be %d", tenants.ErrForeign, stored.Revision, id, record.Revision)
+		return fmt.Errorf("%w: record %s has revision %d, want below %d", tenants.ErrForeign, id, stored.Revision, record.Revision)
 	}
 	return nil
 }
 
-// mounted: the folder is the one that was set up for this.
+// mounted checks that the shared folder is mounted.
 func (s *Store) mounted() error {
 	_, err := os.Stat(filepath.Join(s.folder, policyFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s has no %s; mount the shared folder, or write {} into that file where it is a new one",
+		return fmt.Errorf("%s must have %s; mount the shared folder, or write {} to that file in a new one",
 			s.folder, policyFile)
 	}
 	return err
@@ -136,13 +136,13 @@ func (s *Store) Remove(_ context.Context, record *tenants.Record) error {
 	return nil
 }
 
-// Pace implements tenants.Store: a file costs little.
+// Pace implements tenants.Store. Writing a file costs little.
 func (s *Store) Pace(int) tenants.Pace {
 	return tenants.Pace{Burst: 20, Interval: 20 * time.Millisecond}
 }
 
-// Forget says that a node is off and will not come back as it was: its addresses are given up once all others have let
-// go of them. Of a node that still runs this would be wrong. Says how many records it had.
+// Forget declares that a node is permanently off: its addresses are released once all other nodes have stopped using
+// them. It must not be called for a running node. It returns the number of records that the node had.
 func Forget(folder, node string) (int, error) {
 	if err := tenants.CheckNode(node); err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-// Package kinds opens the tenant directory that a node's configuration asks for.
+// Package kinds opens the tenant directory of a node's configuration.
 package kinds
 
 import (
@@ -15,41 +15,41 @@ import (
 	"railwright/node/internal/tenants/replica"
 )
 
-// Config of a node's part in the directory.
+// Config configures a node's part in the directory.
 type Config struct {
-	// Kind: local, folder or kubernetes.
+	// Kind is local, folder or kubernetes.
 	Kind string
 	Node string
-	// StateFolder is where this node keeps what it knows, for a restart; its own alone.
+	// StateFolder is this node's own folder, which keeps its knowledge over restarts.
 	StateFolder string
-	// Folder that all nodes share, for the kind folder.
+	// Folder is shared by all nodes. Only the kind folder uses it.
 	Folder string
-	// File of tenants and peerings, for the kind local; empty: none.
+	// File lists tenants and peerings for the kind local. It may be empty.
 	File string
-	// Kubeconfig for the kind kubernetes; empty: the pod's own service account.
+	// Kubeconfig is for the kind kubernetes. If empty, the pod's service account is used.
 	Kubeconfig string
-	// Pods' prefixes of the node's rails: no more of a tenant's prefixes counts.
+	// Pods are the pods' prefixes of the node's rails. Prefixes of tenants count only within them.
 	Pods []netip.Prefix
 	Log  *slog.Logger
 }
 
-// Teller tells those whose pod it is, where the directory has a place for that.
-type Teller interface {
-	TellPod(pod attachment.Pod, reason, message string)
+// PodNotifier sends events about pods to their users, if the directory supports that.
+type PodNotifier interface {
+	NotifyPod(pod attachment.Pod, reason, message string)
 }
 
-// Open the directory. It ends with ctx; Close waits for that. It does not wait for other nodes or servers. The teller is nil
-// where the directory has none.
-func Open(ctx context.Context, config Config) (*replica.Replica, Teller, error) {
+// Open opens the directory until ctx ends; Close waits for its end. It does not wait for other nodes or servers. The
+// notifier is nil if the directory has none.
+func Open(ctx context.Context, config Config) (*replica.Replica, PodNotifier, error) {
 	store, err := open(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tenant directory: %w", err)
 	}
-	teller, _ := store.(Teller)
+	notifier, _ := store.(PodNotifier)
 	opened, err := replica.Open(ctx, replica.Settings{
 		Node: config.Node, Folder: config.StateFolder, Store: store, Log: config.Log, Pods: config.Pods,
 	})
-	return opened, teller, err
+	return opened, notifier, err
 }
 
 func open(config Config) (tenants.Store, error) {
@@ -66,8 +66,9 @@ func open(config Config) (tenants.Store, error) {
 		}
 		return kubernetes.New(access, config.Node, config.Pods, config.Log)
 	}
-	return nil, fmt.Errorf("kind %.40q is not known; give local, folder or kubernetes", config.Kind)
+	return nil, fmt.Errorf("kind must be local, folder or kubernetes, got %.40q", config.Kind)
 }
 
-// Forget a node that is off for good, for the kind folder: see folder.Forget. In Kubernetes, delete the Node.
+// Forget declares a node permanently off, for the kind folder; see folder.Forget. In Kubernetes, delete the Node
+// instead.
 func Forget(path, node string) (records int, err error) { return folder.Forget(path, node) }

@@ -22,38 +22,38 @@ import (
 var events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
 const (
-	// mostTold at once; what comes beside them is in the log and in `railwrightd status` alone.
+	// mostTold limits the queued events. Further ones appear only in the log and in `railwrightd status`.
 	mostTold = 64
-	// toldAgain after this long: the API server keeps events for an hour.
+	// toldAgain is the interval of repeated events: the API server keeps events for an hour.
 	toldAgain = 50 * time.Minute
 	tellBound = 5 * time.Second
-	// longestMessage is what Kubernetes takes.
+	// longestMessage is Kubernetes' limit.
 	longestMessage = 1024
-	// ofTheCluster: events of objects that have no namespace are in this one.
-	ofTheCluster = "default"
+	// ofTheCluster is the namespace of events of objects without a namespace.
+	clusterNamespace = "default"
 )
 
-// teller makes Kubernetes events. Nobody waits for it, and what cannot be told is not tried again.
-type teller struct {
-	client dynamic.Interface
-	node   string
-	log    *slog.Logger
-	queue  chan *unstructured.Unstructured
-	mutex  sync.Mutex
-	told   map[string]time.Time
+// eventRecorder creates Kubernetes events. It never blocks its callers, and does not retry failed events.
+type eventRecorder struct {
+	client   dynamic.Interface
+	node     string
+	log      *slog.Logger
+	queue    chan *unstructured.Unstructured
+	mutex    sync.Mutex
+	reported map[string]time.Time
 }
 
-func newTeller(client dynamic.Interface, node string, log *slog.Logger) *teller {
+func newEventRecorder(client dynamic.Interface, node string, log *slog.Logger) *eventRecorder {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &teller{
-		client: client, node: node, log: log, queue: make(chan *unstructured.Unstructured, mostTold), told: map[string]time.Time{},
+	return &eventRecorder{
+		client: client, node: node, log: log, queue: make(chan *unstructured.Unstructured, mostTold), reported: map[string]time.Time{},
 	}
 }
 
-// run until ctx ends.
-func (t *teller) run(ctx context.Context) {
+// run creates the queued events until ctx ends.
+func (t *eventRecorder) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -62,30 +62,30 @@ func (t *teller) run(ctx context.Context) {
 			bounded, cancel := context.WithTimeout(ctx, tellBound)
 			_, err := t.client.Resource(events).Namespace(event.GetNamespace()).Create(bounded, event, metav1.CreateOptions{})
 			cancel()
-			// Each node tells of what concerns all, under one name: the first is enough.
+			// All nodes report the same problem under the same name; one event is enough.
 			if err != nil && !apierrors.IsAlreadyExists(err) {
-				t.log.Debug("an event could not be told", "name", event.GetName(), "error", err)
+				t.log.Debug("cannot create event", "name", event.GetName(), "error", err)
 			}
 		}
 	}
 }
 
-// tell of an object, once in a while. Whoever tells the same of it gives it the same name.
-func (t *teller) tell(about map[string]any, reason, message string) {
+// record queues an event about an object, unless it was recently created. Equal events of all nodes have the same name.
+func (t *eventRecorder) record(about map[string]any, reason, message string) {
 	uid, _ := about["uid"].(string)
 	name, _ := about["name"].(string)
 	sum := sha256.Sum256([]byte(uid + "\x00" + name + "\x00" + reason + "\x00" + message))
 	key := hex.EncodeToString(sum[:8])
 	now := time.Now()
 	t.mutex.Lock()
-	recent := now.Sub(t.told[key]) < toldAgain
-	for old, at := range t.told {
+	recent := now.Sub(t.reported[key]) < toldAgain
+	for old, at := range t.reported {
 		if now.Sub(at) >= toldAgain {
-			delete(t.told, old)
+			delete(t.reported, old)
 		}
 	}
 	if !recent {
-		t.told[key] = now
+		t.reported[key] = now
 	}
 	t.mutex.Unlock()
 	if recent {
@@ -94,14 +94,14 @@ func (t *teller) tell(about map[string]any, reason, message string) {
 	select {
 	case t.queue <- t.event(about, key, reason, message, now):
 	default:
-		t.log.Debug("too many events at once", "name", name, "message", message)
+		t.log.Debug("dropped an event: queue is full", "name", name, "message", message)
 	}
 }
 
-func (t *teller) event(about map[string]any, key, reason, message string, now time.Time) *unstructured.Unstructured {
+func (t *eventRecorder) event(about map[string]any, key, reason, message string, now time.Time) *unstructured.Unstructured {
 	space, _ := about["namespace"].(string)
 	if space == "" {
-		space = ofTheCluster
+		space = clusterNamespace
 	}
 	name, _ := about["name"].(string)
 	at := now.UTC().Format(time.RFC3339)
@@ -117,22 +117,22 @@ func (t *teller) event(about map[string]any, key, reason, message string, now ti
 	return event
 }
 
-// TellPod is of reconcile.Teller.
-func (s *Store) TellPod(pod attachment.Pod, reason, message string) {
+// NotifyPod implements reconcile.PodNotifier.
+func (s *Store) NotifyPod(pod attachment.Pod, reason, message string) {
 	if pod.Namespace == "" || pod.Name == "" {
 		return
 	}
-	s.teller.tell(map[string]any{
+	s.teller.record(map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "namespace": pod.Namespace, "name": pod.Name, "uid": pod.UID,
 	}, reason, message)
 }
 
-// tellFaults of the objects that people wrote and that are not heeded, at these objects.
-func (s *Store) tellFaults(policy *tenants.Policy, groups, pairs []*unstructured.Unstructured) {
-	tell := func(object *unstructured.Unstructured, why string) {
-		s.teller.tell(map[string]any{
+// recordFaults creates events for operators' objects that are ignored.
+func (s *Store) recordFaults(policy *tenants.Policy, groups, pairs []*unstructured.Unstructured) {
+	recordFor := func(object *unstructured.Unstructured, reason string) {
+		s.teller.record(map[string]any{
 			"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
-		}, "NotHeeded", why)
+		}, "NotHeeded", reason)
 	}
 	byName := map[string]*unstructured.Unstructured{}
 	for _, object := range groups {
@@ -140,19 +140,19 @@ func (s *Store) tellFaults(policy *tenants.Policy, groups, pairs []*unstructured
 	}
 	for _, fault := range slices.Concat(tenants.NewRules(*policy).Faults(), tenants.Beyond(*policy, s.pods)) {
 		if object := byName[fault.Tenant]; object != nil {
-			tell(object, fault.Why)
+			recordFor(object, fault.Reason)
 		}
 	}
 	for i, peering := range policy.Peerings {
 		if peering.Fault != "" {
-			tell(pairs[i], peering.Fault)
+			recordFor(pairs[i], peering.Fault)
 		}
 	}
 }
 
-// tellUnreadable records: what they name is nobody else's.
-func (s *Store) tellUnreadable(object *unstructured.Unstructured, why error) {
-	s.teller.tell(map[string]any{
+// recordUnreadable creates an event for a record that cannot be parsed. The addresses in it are blocked.
+func (s *Store) recordUnreadable(object *unstructured.Unstructured, cause error) {
+	s.teller.record(map[string]any{
 		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
-	}, "Quarantined", "it cannot be read, and what it names is nobody else's: "+why.Error())
+	}, "Quarantined", "record cannot be parsed, and its addresses are blocked: "+cause.Error())
 }

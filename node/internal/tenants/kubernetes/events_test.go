@@ -8,17 +8,17 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// TestEventsAreToldOnceAndWaitForNobody, under one name by all nodes.
-func TestEventsAreToldOnceAndWaitForNobody(t *testing.T) {
+// TestEventsAreCreatedOnceWithoutBlocking also checks that all nodes use the same name.
+func TestEventsAreCreatedOnceWithoutBlocking(t *testing.T) {
 	t.Parallel()
-	store := &Store{teller: newTeller(nil, "node-1", nil)}
-	other := &Store{teller: newTeller(nil, "node-2", nil)}
+	store := &Store{teller: newEventRecorder(nil, "node-1", nil)}
+	other := &Store{teller: newEventRecorder(nil, "node-2", nil)}
 	pod := attachment.Pod{Namespace: "team-a", Name: "trainer-0", UID: "u-1"}
 	for range 3 {
-		store.TellPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
-		other.TellPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
+		store.NotifyPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
+		other.NotifyPod(pod, "NodesUnconfirmed", strings.Repeat("x", 2000))
 	}
-	store.TellPod(attachment.Pod{}, "NodesUnconfirmed", "of no pod")
+	store.NotifyPod(attachment.Pod{}, "NodesUnconfirmed", "without a pod")
 	if len(store.teller.queue) != 1 {
 		t.Fatalf("%d events", len(store.teller.queue))
 	}
@@ -30,18 +30,18 @@ func TestEventsAreToldOnceAndWaitForNobody(t *testing.T) {
 	}
 	for n := range 2 * mostTold {
 		pod.UID = string(rune('a' + n))
-		store.TellPod(pod, "NodesUnconfirmed", "again")
+		store.NotifyPod(pod, "NodesUnconfirmed", "again")
 	}
 	if len(store.teller.queue) != mostTold {
-		t.Errorf("%d events wait", len(store.teller.queue))
+		t.Errorf("%d events queued", len(store.teller.queue))
 	}
-	for key := range store.teller.told {
-		store.teller.told[key] = time.Now().Add(-toldAgain)
+	for key := range store.teller.reported {
+		store.teller.reported[key] = time.Now().Add(-toldAgain)
 	}
 	<-store.teller.queue
 	pod.UID = "a"
-	store.TellPod(pod, "NodesUnconfirmed", "again")
-	if len(store.teller.queue) != mostTold || len(store.teller.told) != 1 {
-		t.Errorf("after an hour: %d events, %d remembered", len(store.teller.queue), len(store.teller.told))
+	store.NotifyPod(pod, "NodesUnconfirmed", "again")
+	if len(store.teller.queue) != mostTold || len(store.teller.reported) != 1 {
+		t.Errorf("after an hour: %d events, %d remembered", len(store.teller.queue), len(store.teller.reported))
 	}
 }

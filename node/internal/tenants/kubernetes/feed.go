@@ -13,13 +13,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// feed of the objects of one resource. The API server tells changes in the order in which they were made, and this
-// keeps them in it: whoever sees its own change has seen all that were made before. An informer does not promise that,
+// feed holds the objects of a resource. The API server sends changes in the order in which they were made, and feed
+// keeps that order: a node that sees its own change has seen all earlier ones. An informer does not guarantee that,
 // because its queue merges changes of an object.
 type feed struct {
 	resource schema.GroupVersionResource
 	client   dynamic.Interface
-	// changed and lost tell of news, and that none can be heard.
+	// changed is called after changes, and lost when the API server is unreachable.
 	changed func()
 	lost    func(error)
 
@@ -28,16 +28,16 @@ type feed struct {
 	objects map[string]*unstructured.Unstructured
 }
 
-// run until ctx ends.
+// run watches the resource until ctx ends.
 func (f *feed) run(ctx context.Context) {
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := f.client.Resource(f.resource).List(ctx, options)
-			return list, f.heard(ctx, err)
+			return list, f.report(ctx, err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			watching, err := f.client.Resource(f.resource).Watch(ctx, options)
-			return watching, f.heard(ctx, err)
+			return watching, f.report(ctx, err)
 		},
 	}
 	reflector := cache.NewReflectorWithOptions(lister, &unstructured.Unstructured{}, f,
@@ -45,7 +45,7 @@ func (f *feed) run(ctx context.Context) {
 	reflector.RunWithContext(ctx)
 }
 
-func (f *feed) heard(ctx context.Context, err error) error {
+func (f *feed) report(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		f.changed()
@@ -55,7 +55,7 @@ func (f *feed) heard(ctx context.Context, err error) error {
 	return err
 }
 
-// all objects now; not ok before the first list is there.
+// all returns the current objects. ok is false before the first list.
 func (f *feed) all() (objects []*unstructured.Unstructured, ok bool) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -107,5 +107,5 @@ func (f *feed) Replace(values []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore; there is nothing to do.
+// Resync implements cache.ReflectorStore. It does nothing.
 func (f *feed) Resync() error { return nil }

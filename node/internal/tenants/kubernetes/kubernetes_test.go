@@ -19,7 +19,7 @@ import (
 	"railwright/node/internal/tenants/replica"
 )
 
-// daemon is a replica whose views are confirmed as soon as they are there.
+// daemon is a replica that confirms its views at once.
 type daemon struct {
 	*replica.Replica
 	server *server
@@ -80,7 +80,7 @@ func (d *daemon) confirmed(address string) []string {
 
 func (d *daemon) seesTenant(address, tenant string) {
 	d.server.t.Helper()
-	d.server.eventually(fmt.Sprintf("%s takes %s for %q's", d.name, address, tenant), func() error {
+	d.server.eventually(fmt.Sprintf("%s admits %s for %q", d.name, address, tenant), func() error {
 		view, _, _ := d.View([]string{"red", "ns:c"})
 		seen := ""
 		for _, member := range view.Members {
@@ -89,7 +89,7 @@ func (d *daemon) seesTenant(address, tenant string) {
 			}
 		}
 		if seen != tenant {
-			return fmt.Errorf("it takes it for %q's; %q", seen, d.Problems())
+			return fmt.Errorf("it admits it for %q; %q", seen, d.Problems())
 		}
 		return nil
 	})
@@ -114,7 +114,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestDirectoryInTheAPIServer goes through a life of a directory, on one server: starting one takes longest.
+// TestDirectoryInTheAPIServer runs all steps on one server, because starting it takes longest.
 func TestDirectoryInTheAPIServer(t *testing.T) {
 	s := startServer(t)
 	folders := map[string]string{}
@@ -122,80 +122,80 @@ func TestDirectoryInTheAPIServer(t *testing.T) {
 		s.node(name)
 		folders[name] = t.TempDir()
 	}
-	t.Run("objects that cannot be meant are refused", func(t *testing.T) { refusals(t, s) })
-	one, two, three := s.start("one", folders["one"]), s.start("two", folders["two"]), s.start("three", folders["three"])
+	t.Run("invalid objects are refused", func(t *testing.T) { refusals(t, s) })
+	first, second, third := s.start("one", folders["one"]), s.start("two", folders["two"]), s.start("three", folders["three"])
 	t.Run("tenants and peerings", func(t *testing.T) {
 		must(t, s.tenant("red", `{namespaces: [a, b], prefixes: [10.1.0.0/16]}`))
 		s.namespace("c")
 		must(t, s.peering("red-c", `{tenants: [red, "ns:c"]}`))
-		one.tenantOf("a", "red")
-		one.tenantOf("c", "ns:c")
-		must(t, one.claim(20*time.Second, "red", "10.1.0.1"))
-		must(t, two.claim(20*time.Second, "ns:c", "10.3.0.2"))
-		one.seesTenant("10.3.0.2", "ns:c")
-		two.seesTenant("10.1.7.7", "red")
-		if err := two.claim(time.Second, "red", "10.9.0.1"); !errors.Is(err, tenants.ErrOutside) {
+		first.tenantOf("a", "red")
+		first.tenantOf("c", "ns:c")
+		must(t, first.claim(20*time.Second, "red", "10.1.0.1"))
+		must(t, second.claim(20*time.Second, "ns:c", "10.3.0.2"))
+		first.seesTenant("10.3.0.2", "ns:c")
+		second.seesTenant("10.1.7.7", "red")
+		if err := second.claim(time.Second, "red", "10.9.0.1"); !errors.Is(err, tenants.ErrOutside) {
 			t.Errorf("outside: %v", err)
 		}
 	})
-	t.Run("a peering ends with its namespace", func(t *testing.T) { peeringEnds(t, s, one) })
+	t.Run("peering ends with its namespace", func(t *testing.T) { peeringEnds(t, s, first) })
 	t.Run("only operators write networks", func(t *testing.T) { networksOfOperators(t, s) })
-	t.Run("an address goes from one tenant to another", func(t *testing.T) {
-		must(t, one.claim(20*time.Second, "ns:c", "10.3.0.1"))
-		if err := two.claim(5*time.Second, "ns:d", "10.3.0.1"); !errors.Is(err, tenants.ErrTaken) {
+	t.Run("address moves to another tenant", func(t *testing.T) {
+		must(t, first.claim(20*time.Second, "ns:c", "10.3.0.1"))
+		if err := second.claim(5*time.Second, "ns:d", "10.3.0.1"); !errors.Is(err, tenants.ErrTaken) {
 			t.Errorf("taken: %v", err)
 		}
-		three.seesTenant("10.3.0.1", "ns:c")
-		one.release("10.3.0.1")
-		must(t, two.claim(20*time.Second, "ns:d", "10.3.0.1"))
-		three.seesTenant("10.3.0.1", "")
+		third.seesTenant("10.3.0.1", "ns:c")
+		first.release("10.3.0.1")
+		must(t, second.claim(20*time.Second, "ns:d", "10.3.0.1"))
+		third.seesTenant("10.3.0.1", "")
 	})
-	t.Run("times", func(t *testing.T) { times(t, []*daemon{one, two, three}) })
-	t.Run("an object that others write to", func(t *testing.T) { edited(t, s, one) })
-	t.Run("a daemon writes its own record only", func(t *testing.T) { trespass(t, s) })
+	t.Run("times", func(t *testing.T) { times(t, []*daemon{first, second, third}) })
+	t.Run("object with foreign changes", func(t *testing.T) { edited(t, s, first) })
+	t.Run("daemon writes only its own record", func(t *testing.T) { trespass(t, s) })
 	t.Run("cut off", func(t *testing.T) {
 		s.stopAPI()
-		s.eventually("one says so", func() error {
-			if told := strings.Join(one.Stopped(), "\n"); !strings.Contains(told, "cannot be reached since") {
-				return fmt.Errorf("%q", told)
+		s.eventually("one reports it", func() error {
+			if output := strings.Join(first.Stopped(), "\n"); !strings.Contains(output, "unreachable since") {
+				return fmt.Errorf("%q", output)
 			}
 			return nil
 		})
-		if err := one.claim(10*time.Second, "ns:c", "10.3.0.50"); !errors.Is(err, tenants.ErrUnreachable) {
-			t.Errorf("a new address: %v", err)
+		if err := first.claim(10*time.Second, "ns:c", "10.3.0.50"); !errors.Is(err, tenants.ErrUnreachable) {
+			t.Errorf("new address: %v", err)
 		}
-		one.stop()
-		one = s.start("one", folders["one"])
-		must(t, one.claim(5*time.Second, "ns:c", "10.3.1.1"))
-		one.seesTenant("10.3.0.2", "ns:c")
+		first.stop()
+		first = s.start("one", folders["one"])
+		must(t, first.claim(5*time.Second, "ns:c", "10.3.1.1"))
+		first.seesTenant("10.3.0.2", "ns:c")
 		s.startAPI()
-		must(t, one.claim(60*time.Second, "ns:c", "10.3.0.50"))
-		two.seesTenant("10.3.0.50", "ns:c")
+		must(t, first.claim(60*time.Second, "ns:c", "10.3.0.50"))
+		second.seesTenant("10.3.0.50", "ns:c")
 	})
-	t.Run("a node that is taken away", func(t *testing.T) { takenAway(t, s, one, two, three) })
+	t.Run("removed node", func(t *testing.T) { removedNode(t, s, first, second, third) })
 }
 
 func refusals(t *testing.T, s *server) {
 	for name, text := range map[string]string{
-		"host bits": `{prefixes: [10.1.0.1/16]}`, "all there is": `{prefixes: ["0.0.0.0/0"]}`, "short": `{prefixes: ["fd00::/8"]}`,
+		"host bits": `{prefixes: [10.1.0.1/16]}`, "everything": `{prefixes: ["0.0.0.0/0"]}`, "short": `{prefixes: ["fd00::/8"]}`,
 		"no prefix": `{prefixes: [ten]}`, "namespace": `{namespaces: ["A"]}`, "twice": `{namespaces: [a, a]}`,
 	} {
 		if err := s.tenant("wrong", text); err == nil {
-			t.Errorf("%s: %s was taken", name, text)
+			t.Errorf("%s: %s was accepted", name, text)
 		}
 	}
 	for _, text := range []string{`{tenants: [red]}`, `{tenants: [red, red]}`, `{tenants: [red, "x y"]}`, `{tenants: [a, b, c]}`} {
 		if err := s.peering("wrong", text); err == nil {
-			t.Errorf("peering %s was taken", text)
+			t.Errorf("peering %s was accepted", text)
 		}
 	}
 	if _, err := s.try(nodeAddresses, `{node: one, instance: "00000000", generation: 1, revision: 1}`, "NodeAddresses",
 		group+"/"+version, "two.00000000"); err == nil {
-		t.Error("a record under another's name was taken")
+		t.Error("record with another node's name was accepted")
 	}
 }
 
-// claimsInTurn of the nodes, one after the other.
+// claimsInTurn is the number of sequential claims.
 const claimsInTurn = 6
 
 func times(t *testing.T, daemons []*daemon) {
@@ -215,11 +215,11 @@ func times(t *testing.T, daemons []*daemon) {
 	}
 	slices.Sort(claims)
 	slices.Sort(all)
-	t.Logf("3 nodes, API server, %d claims one after the other: Claim p50 %s max %s; until confirmed p50 %s max %s",
+	t.Logf("3 nodes, API server, %d sequential claims: Claim p50 %s max %s; until confirmed p50 %s max %s",
 		claimsInTurn, claims[claimsInTurn/2], claims[claimsInTurn-1], all[claimsInTurn/2], all[claimsInTurn-1])
 }
 
-// edited: labels of others stay, and what is ours is written all the same.
+// edited checks that foreign labels stay and that the record is written nevertheless.
 func edited(t *testing.T, s *server, d *daemon) {
 	list, err := s.admin.Resource(nodeAddresses).List(context.Background(), metav1.ListOptions{})
 	must(t, err)
@@ -239,7 +239,7 @@ func edited(t *testing.T, s *server, d *daemon) {
 	}
 }
 
-// trespass: who has taken over node three cannot speak for node one.
+// trespass checks that an attacker on node three cannot write node one's record.
 func trespass(t *testing.T, s *server) {
 	client, err := dynamic.NewForConfig(s.daemon("three"))
 	must(t, err)
@@ -248,7 +248,7 @@ func trespass(t *testing.T, s *server) {
 	for i := range list.Items {
 		object := &list.Items[i]
 		_, updated := client.Resource(nodeAddresses).Update(context.Background(), object, metav1.UpdateOptions{})
-		if own := strings.HasPrefix(object.GetName(), "three."); own != (updated == nil) {
+		if ours := strings.HasPrefix(object.GetName(), "three."); ours != (updated == nil) {
 			t.Errorf("update of %s: %v", object.GetName(), updated)
 		}
 		if err := client.Resource(nodeAddresses).Delete(context.Background(), object.GetName(), metav1.DeleteOptions{}); err == nil {
@@ -260,11 +260,11 @@ func trespass(t *testing.T, s *server) {
 	}
 }
 
-// takenAway: the Node is deleted, and the garbage collector, here played by the test, deletes what it owned.
-func takenAway(t *testing.T, s *server, one, two, three *daemon) {
-	must(t, one.claim(20*time.Second, "ns:c", "10.3.8.1"))
-	three.seesTenant("10.3.8.1", "ns:c")
-	one.stop()
+// removedNode deletes the Node; the test plays the garbage collector and deletes its record.
+func removedNode(t *testing.T, s *server, first, second, third *daemon) {
+	must(t, first.claim(20*time.Second, "ns:c", "10.3.8.1"))
+	third.seesTenant("10.3.8.1", "ns:c")
+	first.stop()
 	collector := s.config()
 	collector.Impersonate.UserName = "system:serviceaccount:kube-system:generic-garbage-collector"
 	collector.Impersonate.Groups = []string{"system:masters"}
@@ -282,11 +282,11 @@ func takenAway(t *testing.T, s *server, one, two, three *daemon) {
 		}
 	}
 	must(t, client.Resource(nodeAddresses).Delete(context.Background(), name, metav1.DeleteOptions{}))
-	must(t, two.claim(30*time.Second, "ns:d", "10.3.8.1"))
-	three.seesTenant("10.3.8.1", "")
-	s.eventually("the record is gone", func() error {
+	must(t, second.claim(30*time.Second, "ns:d", "10.3.8.1"))
+	third.seesTenant("10.3.8.1", "")
+	s.eventually("removal of the record", func() error {
 		if _, err := s.admin.Resource(nodeAddresses).Get(context.Background(), name, metav1.GetOptions{}); err == nil {
-			return errors.New("it is still there")
+			return errors.New("it still exists")
 		}
 		return nil
 	})

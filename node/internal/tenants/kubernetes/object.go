@@ -13,11 +13,11 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// group and version of the custom resources in deploy/crds.
+// Group and version of the custom resources in deploy/crds.
 const (
 	group   = "network.railwright.dev"
 	version = "v1alpha1"
-	// finalizer keeps a record until no node acts by it any more.
+	// finalizer keeps a record until no node uses it any more.
 	finalizer = group + "/let-go"
 )
 
@@ -28,7 +28,7 @@ var (
 	peerings      = schema.GroupVersionResource{Group: group, Version: version, Resource: "tenantpeerings"}
 )
 
-// spec of a NodeAddresses object: a record, but for what nobody has to confirm.
+// spec is the spec of a NodeAddresses object: the parts of a record that others confirm.
 type spec struct {
 	Node       string             `json:"node"`
 	Instance   string             `json:"instance"`
@@ -39,12 +39,12 @@ type spec struct {
 	Released   []tenants.Released `json:"released,omitempty"`
 }
 
-// status of it: not a subresource, since one write has to carry both, and the same node writes both.
+// status is its status. It is no subresource, because one write must contain both.
 type status struct {
 	Seen map[string]int64 `json:"seen,omitempty"`
 }
 
-// record that an object holds.
+// record returns the record of an object.
 func record(object *unstructured.Unstructured) (*tenants.Record, error) {
 	var held spec
 	if err := part(object, "spec", &held); err != nil {
@@ -63,7 +63,7 @@ func record(object *unstructured.Unstructured) (*tenants.Record, error) {
 		return nil, err
 	}
 	if read.ID() != object.GetName() {
-		return nil, fmt.Errorf("it is the record of %s", read.ID())
+		return nil, fmt.Errorf("object has the record of %s", read.ID())
 	}
 	return read, nil
 }
@@ -83,7 +83,7 @@ func part(object *unstructured.Unstructured, name string, into any) error {
 	return nil
 }
 
-// fill an object with a record; its metadata stay.
+// fill writes a record into an object and keeps its metadata.
 func fill(object *unstructured.Unstructured, record *tenants.Record) error {
 	for name, value := range map[string]any{
 		"spec": spec{
@@ -105,8 +105,8 @@ func fill(object *unstructured.Unstructured, record *tenants.Record) error {
 	return nil
 }
 
-// fresh object for a record, owned by its Node.
-func fresh(node string, uid types.UID) *unstructured.Unstructured {
+// newObject returns a new object for a record, owned by its Node.
+func newObject(node string, uid types.UID) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetAPIVersion(group + "/" + version)
 	object.SetKind("NodeAddresses")
@@ -115,7 +115,7 @@ func fresh(node string, uid types.UID) *unstructured.Unstructured {
 	return object
 }
 
-// tenant that an object describes; what is wrong with it is said in Fault.
+// tenant returns the tenant of an object, with its problem in Fault.
 func tenant(object *unstructured.Unstructured) tenants.Tenant {
 	read := tenants.Tenant{Name: object.GetName()}
 	var text struct {
@@ -141,14 +141,14 @@ func tenant(object *unstructured.Unstructured) tenants.Tenant {
 	return read
 }
 
-// peering that an object describes; one that cannot be read opens nothing. It was made for the namespaces that were there
-// then: one that took the name later, of whomever, is another.
+// peering returns the peering of an object; an invalid one opens nothing. A peering applies to the namespaces that
+// existed when it was created: a later namespace with the same name is a different one.
 func peering(object *unstructured.Unstructured, spaces map[string]*unstructured.Unstructured) tenants.Peering {
 	var text struct {
 		Tenants []string `json:"tenants"`
 	}
 	if err := part(object, "spec", &text); err != nil || len(text.Tenants) != 2 {
-		return tenants.Peering{Fault: fmt.Sprintf("%.80q does not name two tenants", object.GetName())}
+		return tenants.Peering{Fault: fmt.Sprintf("%.80q must name two tenants", object.GetName())}
 	}
 	read := tenants.Peering{A: text.Tenants[0], B: text.Tenants[1]}
 	made := object.GetCreationTimestamp()
@@ -159,10 +159,10 @@ func peering(object *unstructured.Unstructured, spaces map[string]*unstructured.
 		}
 		space := spaces[name]
 		if space == nil {
-			read.Fault = fmt.Sprintf("%.80q names the namespace %.80q, which is not there", object.GetName(), name)
+			read.Fault = fmt.Sprintf("%.80q names namespace %.80q, which does not exist", object.GetName(), name)
 		} else if since := space.GetCreationTimestamp(); made.Before(&since) {
-			read.Fault = fmt.Sprintf("%.80q is older than the namespace %.80q (UID %.80q): that is another one than it was made for; "+
-				"delete the peering, and make it anew if this one is meant", object.GetName(), name, space.GetUID())
+			read.Fault = fmt.Sprintf("%.80q is older than namespace %.80q (UID %.80q), so it was created for a different one; "+
+				"to peer with this namespace, delete the peering and create it again", object.GetName(), name, space.GetUID())
 		}
 	}
 	return read

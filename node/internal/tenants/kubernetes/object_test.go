@@ -10,10 +10,10 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// TestARecordComesBackFromItsObject as it was given, and whatever an object lacks or has too much of is no record.
-func TestARecordComesBackFromItsObject(t *testing.T) {
+// TestObjectRoundTrip also checks that objects with missing or additional parts are refused.
+func TestObjectRoundTrip(t *testing.T) {
 	t.Parallel()
-	given := &tenants.Record{
+	original := &tenants.Record{
 		Node: "node-1", Instance: "0a1b2c3d", Generation: 3, Revision: 7,
 		Addresses: []tenants.Address{
 			{Address: netip.MustParseAddr("10.1.0.2"), Tenant: "red", Rail: "rail0", Owner: "owner"},
@@ -24,28 +24,28 @@ func TestARecordComesBackFromItsObject(t *testing.T) {
 		Seen:     map[string]int64{"node-2.00000001": 4},
 	}
 	made := func() *unstructured.Unstructured {
-		object := fresh("node-1", "some-uid")
-		object.SetName(given.ID())
-		if err := fill(object, given); err != nil {
+		object := newObject("node-1", "some-uid")
+		object.SetName(original.ID())
+		if err := fill(object, original); err != nil {
 			t.Fatal(err)
 		}
 		return object
 	}
-	if found, err := record(made()); err != nil || !reflect.DeepEqual(found, given) {
-		t.Errorf("came back as %+v, %v", found, err)
+	if found, err := record(made()); err != nil || !reflect.DeepEqual(found, original) {
+		t.Errorf("got %+v, %v", found, err)
 	}
-	for what, change := range map[string]func(map[string]any){
-		"another's name":      func(object map[string]any) { object["metadata"].(map[string]any)["name"] = "node-2.0a1b2c3d" },
-		"no spec":             func(object map[string]any) { delete(object, "spec") },
-		"a field too much":    func(object map[string]any) { object["spec"].(map[string]any)["x"] = int64(1) },
-		"text for a number":   func(object map[string]any) { object["spec"].(map[string]any)["revision"] = "7" },
-		"an address twice":    func(object map[string]any) { twice(object["spec"].(map[string]any)) },
-		"a status of another": func(object map[string]any) { object["status"] = []any{"seen"} },
+	for name, change := range map[string]func(map[string]any){
+		"another's name":         func(object map[string]any) { object["metadata"].(map[string]any)["name"] = "node-2.0a1b2c3d" },
+		"no spec":                func(object map[string]any) { delete(object, "spec") },
+		"unknown field":          func(object map[string]any) { object["spec"].(map[string]any)["x"] = int64(1) },
+		"text for a number":      func(object map[string]any) { object["spec"].(map[string]any)["revision"] = "7" },
+		"duplicate address":      func(object map[string]any) { twice(object["spec"].(map[string]any)) },
+		"status of another type": func(object map[string]any) { object["status"] = []any{"seen"} },
 	} {
 		object := made()
 		change(object.Object)
 		if found, err := record(object); err == nil {
-			t.Errorf("%s: read as %+v", what, found)
+			t.Errorf("%s: parsed as %+v", name, found)
 		}
 	}
 }

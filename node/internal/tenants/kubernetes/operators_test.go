@@ -17,65 +17,65 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// peeringEnds with the namespace that it was made for; who takes the name gets nothing of it.
+// peeringEnds replaces the namespace of a peering by a new one with the same name, which the peering must not open.
 func peeringEnds(t *testing.T, s *server, d *daemon) {
-	told := func() string { return strings.Join(d.Problems(), " ") }
-	if strings.Contains(told(), "red-c") {
-		t.Fatalf("it is not heeded from the start: %s", told())
+	problems := func() string { return strings.Join(d.Problems(), " ") }
+	if strings.Contains(problems(), "red-c") {
+		t.Fatalf("it is ignored from the start: %s", problems())
 	}
 	if peers := d.open("red"); len(peers) != 1 {
 		t.Fatalf("red is open to %v", peers)
 	}
-	s.renewed("c")
-	s.eventually("the peering is not heeded any more", func() error {
-		if !strings.Contains(told(), `"red-c" is older than the namespace "c"`) || len(d.open("red")) > 0 {
-			return fmt.Errorf("%q, open to %v", told(), d.open("red"))
+	s.recreateNamespace("c")
+	s.eventually("peering is ignored", func() error {
+		if !strings.Contains(problems(), `"red-c" is older than namespace "c"`) || len(d.open("red")) > 0 {
+			return fmt.Errorf("%q, open to %v", problems(), d.open("red"))
 		}
 		return nil
 	})
-	s.told("TenantPeering", "red-c", "is older than the namespace")
+	s.hasEvent("TenantPeering", "red-c", "is older than namespace")
 	must(t, s.tenant("other", `{namespaces: [a]}`))
-	s.told("Tenant", "other", "namespace a is in two tenants")
+	s.hasEvent("Tenant", "other", "namespace a is in two tenants")
 	must(t, s.admin.Resource(tenantObjects).Delete(context.Background(), "other", metav1.DeleteOptions{}))
 	d.tenantOf("a", "red")
 	must(t, s.admin.Resource(peerings).Delete(context.Background(), "red-c", metav1.DeleteOptions{}))
 	must(t, s.peering("red-c", `{tenants: [red, "ns:c"]}`))
-	s.eventually("one that is made anew is heeded", func() error {
+	s.eventually("new peering takes effect", func() error {
 		if peers := d.open("red"); len(peers) != 1 {
-			return fmt.Errorf("open to %v: %s", peers, told())
+			return fmt.Errorf("open to %v: %s", peers, problems())
 		}
 		return nil
 	})
 }
 
-// told by an event at an object of the cluster.
-func (s *server) told(kind, name, words string) {
+// hasEvent waits for an event of a cluster-scoped object.
+func (s *server) hasEvent(kind, name, want string) {
 	s.t.Helper()
-	s.eventually(fmt.Sprintf("%s %s is told %q", kind, name, words), func() error {
-		list, err := s.admin.Resource(events).Namespace(ofTheCluster).List(context.Background(), metav1.ListOptions{})
+	s.eventually(fmt.Sprintf("%s %s has an event with %q", kind, name, want), func() error {
+		list, err := s.admin.Resource(events).Namespace(clusterNamespace).List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		for _, event := range list.Items {
 			about, _ := event.Object["involvedObject"].(map[string]any)
 			message, _ := event.Object["message"].(string)
-			if about["kind"] == kind && about["name"] == name && strings.Contains(message, words) {
+			if about["kind"] == kind && about["name"] == name && strings.Contains(message, want) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%d events, none of them", len(list.Items))
+		return fmt.Errorf("%d other events", len(list.Items))
 	})
 }
 
-// open are the tenants that a pair opens to one.
-func (d *daemon) open(tenant string) (others []string) {
+// open returns the tenants that pairs open to the tenant.
+func (d *daemon) open(tenant string) (peers []string) {
 	view, _, _ := d.View([]string{tenant})
 	for _, pair := range view.Pairs {
 		if at := slices.Index(pair[:], tenant); at >= 0 {
-			others = append(others, pair[1-at])
+			peers = append(peers, pair[1-at])
 		}
 	}
-	return others
+	return peers
 }
 
 const definitions = `
@@ -109,7 +109,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: railwrig
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
 `
 
-// networksOfOperators: a right to the objects alone is not enough to make one or to change one.
+// networksOfOperators checks that RBAC rights on the objects are not enough to create or change one.
 func networksOfOperators(t *testing.T, s *server) {
 	for _, text := range append([]string{definitions}, strings.Split(tenantsRoles, "\n---\n")...) {
 		object := &unstructured.Unstructured{}
@@ -136,14 +136,14 @@ func networksOfOperators(t *testing.T, s *server) {
 	refused := func(err error) bool {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "railwright-network-writer")
 	}
-	s.eventually("a tenant may make no network", func() error {
+	s.eventually("tenant cannot create a network", func() error {
 		_, err := as("tenant").Create(ctx, network("own"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !refused(err) {
-			return fmt.Errorf("it was told %s", fmt.Sprint(err))
+			return fmt.Errorf("got %s", fmt.Sprint(err))
 		}
 		return nil
 	})
-	s.eventually("an operator may", func() error {
+	s.eventually("operator can create a network", func() error {
 		_, err := as("operator").Create(ctx, network("theirs"), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
@@ -154,9 +154,9 @@ func networksOfOperators(t *testing.T, s *server) {
 	must(t, err)
 	made.SetLabels(map[string]string{"changed": "yes"})
 	if _, err := as("tenant").Update(ctx, made, metav1.UpdateOptions{}); !refused(err) {
-		t.Errorf("a tenant changes one: %v", err)
+		t.Errorf("tenant changed a network: %v", err)
 	}
 	if _, err := as("operator").Update(ctx, made, metav1.UpdateOptions{}); err != nil {
-		t.Errorf("an operator may not change one: %v", err)
+		t.Errorf("operator cannot change a network: %v", err)
 	}
 }

@@ -17,9 +17,9 @@ var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 // Publish implements tenants.Store.
 func (s *Store) Publish(ctx context.Context, record *tenants.Record) error {
 	s.mutex.Lock()
-	own := s.own
+	current := s.current
 	s.mutex.Unlock()
-	if own == nil || own.GetName() != record.ID() {
+	if current == nil || current.GetName() != record.ID() {
 		found, err := s.find(ctx, record)
 		if err != nil {
 			return err
@@ -27,14 +27,14 @@ func (s *Store) Publish(ctx context.Context, record *tenants.Record) error {
 		if found == nil {
 			return s.create(ctx, record)
 		}
-		own = found
+		current = found
 	}
-	written, err := s.update(ctx, own, record)
+	written, err := s.update(ctx, current, record)
 	if apierrors.IsConflict(err) {
-		// Somebody else wrote it: labels and the like are theirs; the rest is not, and is looked at.
-		own, err = s.find(ctx, record)
-		if err == nil && own != nil {
-			written, err = s.update(ctx, own, record)
+		// Another client changed the object. Labels and the like are its own; the rest is checked.
+		current, err = s.find(ctx, record)
+		if err == nil && current != nil {
+			written, err = s.update(ctx, current, record)
 		}
 	}
 	if apierrors.IsNotFound(err) {
@@ -51,19 +51,19 @@ func (s *Store) Publish(ctx context.Context, record *tenants.Record) error {
 func (s *Store) remember(object *unstructured.Unstructured, record *tenants.Record) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.own = object
+	s.current = object
 	if record != nil {
 		s.published = record
 	}
 }
 
-// find the object of a record; nil where it is to be made.
+// find returns the object of a record, or nil if it must be created.
 func (s *Store) find(ctx context.Context, record *tenants.Record) (*unstructured.Unstructured, error) {
 	object, err := s.client.Resource(nodeAddresses).Get(ctx, record.ID(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		// One of an earlier life of this daemon, or that was there already: somebody took it away.
+		// The record is from an earlier run of this daemon or already existed, so it was removed.
 		if record.Revision > 1 && (s.tried != record.ID() || s.published != nil && s.published.ID() == record.ID()) {
 			return nil, fmt.Errorf("%w: %s is gone", tenants.ErrRemoved, record.ID())
 		}
@@ -76,7 +76,7 @@ func (s *Store) find(ctx context.Context, record *tenants.Record) (*unstructured
 		return nil, fmt.Errorf("%w: %s is being deleted", tenants.ErrRemoved, record.ID())
 	}
 	if revision, _, _ := unstructured.NestedInt64(object.Object, "spec", "revision"); revision >= record.Revision {
-		return nil, fmt.Errorf("%w: revision %d of %s, this would be %d", tenants.ErrForeign, revision, record.ID(), record.Revision)
+		return nil, fmt.Errorf("%w: record %s has revision %d, want below %d", tenants.ErrForeign, record.ID(), revision, record.Revision)
 	}
 	return object, nil
 }
@@ -87,12 +87,12 @@ func (s *Store) create(ctx context.Context, record *tenants.Record) error {
 	s.mutex.Unlock()
 	node, err := s.client.Resource(nodes).Get(ctx, record.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the API server knows no Node %s; give this node's name there as `node`", record.Node)
+		return fmt.Errorf("no Node %s in the API server; set `node` to this node's name there", record.Node)
 	}
 	if err != nil {
 		return err
 	}
-	object := fresh(record.Node, node.GetUID())
+	object := newObject(record.Node, node.GetUID())
 	object.SetName(record.ID())
 	if err := fill(object, record); err != nil {
 		return err
@@ -106,12 +106,12 @@ func (s *Store) create(ctx context.Context, record *tenants.Record) error {
 }
 
 func (s *Store) update(
-	ctx context.Context, own *unstructured.Unstructured, record *tenants.Record,
+	ctx context.Context, stored *unstructured.Unstructured, record *tenants.Record,
 ) (*unstructured.Unstructured, error) {
-	if own.GetDeletionTimestamp() != nil {
+	if stored.GetDeletionTimestamp() != nil {
 		return nil, fmt.Errorf("%w: %s is being deleted", tenants.ErrRemoved, record.ID())
 	}
-	object := own.DeepCopy()
+	object := stored.DeepCopy()
 	if err := fill(object, record); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// server is a real etcd and a real kube-apiserver with the custom resources, roles and policies of deploy/.
+// server is a real etcd and kube-apiserver with the custom resources, roles and policies of deploy/.
 type server struct {
 	t         testing.TB
 	folder    string
@@ -82,13 +82,13 @@ func (s *server) startAPI() {
 		s.t.Fatal(err)
 	}
 	s.eventually("kube-apiserver is ready", func() error {
-		answer, err := client.Get(url("https", s.port) + "/readyz")
+		response, err := client.Get(url("https", s.port) + "/readyz")
 		if err != nil {
 			return err
 		}
-		_ = answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s", answer.Status)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s", response.Status)
 		}
 		return nil
 	})
@@ -99,7 +99,7 @@ func (s *server) stopAPI() {
 	_ = s.api.Wait()
 }
 
-// run a program that ends with the test.
+// run starts a program that ends with the test.
 func (s *server) run(name string, arguments ...string) *exec.Cmd {
 	s.t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -124,7 +124,7 @@ func (s *server) run(name string, arguments ...string) *exec.Cmd {
 	return command
 }
 
-// config of the administrator.
+// config returns the administrator's configuration.
 func (s *server) config() *rest.Config {
 	return &rest.Config{
 		Host: url("https", s.port), BearerToken: "admin-token", QPS: 200, Burst: 400,
@@ -132,7 +132,7 @@ func (s *server) config() *rest.Config {
 	}
 }
 
-// daemon's config: the service account of deploy/, bound to a node.
+// daemon returns the configuration of deploy/'s service account, bound to a node.
 func (s *server) daemon(node string) *rest.Config {
 	config := s.config()
 	config.Impersonate = rest.ImpersonationConfig{
@@ -152,7 +152,7 @@ func (s *server) create(resource schema.GroupVersionResource, text, kind, versio
 	return made
 }
 
-// try to make an object whose spec is the text.
+// try creates an object with the spec.
 func (s *server) try(resource schema.GroupVersionResource, text, kind, version, name string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	if text != "" {
@@ -180,8 +180,9 @@ func (s *server) peering(name, text string) error {
 
 func (s *server) namespace(name string) { s.create(namespaces, "", "Namespace", "v1", name) }
 
-// renewed namespace: another one of the same name. No controller runs here, so the test takes off what it would.
-func (s *server) renewed(name string) {
+// recreateNamespace replaces a namespace by a new one with the same name. No controller runs here, so the test removes
+// the finalizers.
+func (s *server) recreateNamespace(name string) {
 	s.t.Helper()
 	ctx := context.Background()
 	must(s.t, s.admin.Resource(namespaces).Delete(ctx, name, metav1.DeleteOptions{}))
@@ -190,13 +191,13 @@ func (s *server) renewed(name string) {
 	must(s.t, unstructured.SetNestedSlice(object.Object, nil, "spec", "finalizers"))
 	_, err = s.admin.Resource(namespaces).Update(ctx, object, metav1.UpdateOptions{}, "finalize")
 	must(s.t, err)
-	s.eventually("the namespace "+name+" is gone", func() error {
+	s.eventually("removal of namespace "+name+"", func() error {
 		if _, err := s.admin.Resource(namespaces).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %s", fmt.Sprint(err))
+			return fmt.Errorf("it exists: %s", fmt.Sprint(err))
 		}
 		return nil
 	})
-	time.Sleep(1100 * time.Millisecond) // the API server tells ages in whole seconds
+	time.Sleep(1100 * time.Millisecond) // the API server has ages in whole seconds
 	s.namespace(name)
 }
 
@@ -204,7 +205,7 @@ func (s *server) node(name string) {
 	s.create(nodes, "", "Node", "v1", name)
 }
 
-// apply the objects of manifests.
+// apply creates the objects of manifests.
 func (s *server) apply(paths ...string) {
 	s.t.Helper()
 	for _, path := range paths {
@@ -233,7 +234,7 @@ func (s *server) put(object *unstructured.Unstructured) {
 	if space := object.GetNamespace(); space != "" {
 		client = s.admin.Resource(kind.GroupVersion().WithResource(plural)).Namespace(space)
 	}
-	s.eventually(fmt.Sprintf("%s %s is made", kind.Kind, object.GetName()), func() error {
+	s.eventually(fmt.Sprintf("%s %s exists", kind.Kind, object.GetName()), func() error {
 		_, err := client.Create(context.Background(), object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
@@ -242,7 +243,7 @@ func (s *server) put(object *unstructured.Unstructured) {
 	})
 }
 
-func (s *server) eventually(what string, do func() error) {
+func (s *server) eventually(name string, do func() error) {
 	s.t.Helper()
 	for end := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		err := do()
@@ -250,7 +251,7 @@ func (s *server) eventually(what string, do func() error) {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("%s: %v", what, err)
+			s.t.Fatalf("%s: %v", name, err)
 		}
 	}
 }

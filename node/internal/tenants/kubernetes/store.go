@@ -1,5 +1,5 @@
-// Package kubernetes is the tenant directory in the API server: a NodeAddresses object for each node, and Tenant and
-// TenantPeering objects that people write. deploy/crds has their definitions.
+// Package kubernetes implements the tenant directory in the API server: a NodeAddresses object for each node, and
+// Tenant and TenantPeering objects that operators write. deploy/crds has their definitions.
 package kubernetes
 
 import (
@@ -26,13 +26,14 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// gather is how long news are gathered before they are told: changes of many nodes come one by one.
+// gather is how long changes are collected before they are reported, because changes of many nodes arrive one by one.
 const gather = 5 * time.Millisecond
 
-// patience with a feed that does not show this node's own publication, before the API server is asked whether it is gone.
+// patience is how long to wait for this node's own publication in the feed before asking the API server whether it is
+// gone.
 const patience = 2 * time.Second
 
-// Store in the API server.
+// Store is a tenants.Store in the API server.
 type Store struct {
 	node   string
 	pods   []netip.Prefix
@@ -42,17 +43,18 @@ type Store struct {
 
 	news   chan struct{}
 	lost   func(error)
-	teller *teller
+	teller *eventRecorder
 
 	mutex sync.Mutex
-	// parsed records by name, with the resource version that they are of.
+	// parsed caches records by name with their resource version.
 	parsed map[string]parsed
-	// own object as last written or read, what was published by it, and the name of the first that was tried.
-	own       *unstructured.Unstructured
+	// current is this node's object as last written or read; published is the record in it; tried is the name of the
+	// first record that was tried.
+	current   *unstructured.Unstructured
 	published *tenants.Record
 	tried     string
 	sequence  uint64
-	// policy whose faults were told, and when.
+	// policy is the policy whose faults were last reported, at faultsTold.
 	policy     *tenants.Policy
 	faultsTold time.Time
 	// moved is closed at every change.
@@ -65,16 +67,16 @@ type parsed struct {
 	fault   *tenants.Unreadable
 }
 
-// Config for the API server: that of a kubeconfig, or the pod's own service account where the path is empty.
+// Config returns the configuration of a kubeconfig, or of the pod's service account if the path is empty.
 func Config(kubeconfig string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("no way to the API server: %w", err)
+		return nil, fmt.Errorf("configure access to the API server: %w", err)
 	}
 	return config, nil
 }
 
-// New store for a node whose pods have their addresses in the prefixes. Nothing is asked of the API server yet.
+// New returns a store for a node with the pods' prefixes. It does not contact the API server yet.
 func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger) (*Store, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
@@ -87,7 +89,7 @@ func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger
 		klog.SetSlogLogger(log.With("from", "client-go"))
 	}
 	store := &Store{
-		node: node, pods: pods, client: client, teller: newTeller(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
+		node: node, pods: pods, client: client, teller: newEventRecorder(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
 		parsed: map[string]parsed{}, moved: make(chan struct{}),
 	}
 	for resource, at := range map[schema.GroupVersionResource]**feed{
@@ -95,13 +97,13 @@ func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger
 	} {
 		*at = &feed{
 			resource: resource, client: client, objects: map[string]*unstructured.Unstructured{},
-			changed: store.tell, lost: func(err error) { store.miss(fmt.Errorf("%s: %w", resource.Resource, err)) },
+			changed: store.notify, lost: func(err error) { store.reportLost(fmt.Errorf("%s: %w", resource.Resource, err)) },
 		}
 	}
 	return store, nil
 }
 
-func (s *Store) tell() {
+func (s *Store) notify() {
 	s.mutex.Lock()
 	close(s.moved)
 	s.moved = make(chan struct{})
@@ -112,7 +114,7 @@ func (s *Store) tell() {
 	}
 }
 
-func (s *Store) miss(err error) {
+func (s *Store) reportLost(err error) {
 	s.mutex.Lock()
 	lost := s.lost
 	s.mutex.Unlock()
@@ -149,7 +151,7 @@ func (s *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost 
 	}
 }
 
-// snapshot of what the feeds have; not ok before the records are there.
+// snapshot returns the state of the feeds. ok is false before the records are listed.
 func (s *Store) snapshot() (tenants.Snapshot, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -160,20 +162,20 @@ func (s *Store) snapshot() (tenants.Snapshot, bool) {
 	s.sequence++
 	snapshot := s.gathered(objects)
 	snapshot.Sequence = s.sequence
-	groups, some := s.tenants.all()
+	groups, complete := s.tenants.all()
 	pairs, both := s.peerings.all()
 	spaces, known := s.namespaces.all()
-	if some && both && known {
+	if complete && both && known {
 		snapshot.Policy = policy(groups, pairs, spaces)
 		if now := time.Now(); now.Sub(s.faultsTold) > toldAgain || !reflect.DeepEqual(s.policy, snapshot.Policy) {
 			s.faultsTold, s.policy = now, snapshot.Policy
-			s.tellFaults(snapshot.Policy, groups, pairs)
+			s.recordFaults(snapshot.Policy, groups, pairs)
 		}
 	}
 	return snapshot, true
 }
 
-// gathered records of the objects; those that are as they were are not read again.
+// gathered returns the records of the objects. It parses only changed objects.
 func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot {
 	snapshot := tenants.Snapshot{Records: make(map[string]*tenants.Record, len(objects)), Unreadable: map[string]tenants.Unreadable{}}
 	kept := make(map[string]parsed, len(objects))
@@ -187,7 +189,7 @@ func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot 
 			if err != nil {
 				suspected := tenants.SuspectObject(object.Object["spec"], err)
 				entry.fault = &suspected
-				s.tellUnreadable(object, err)
+				s.recordUnreadable(object, err)
 			}
 		}
 		kept[name] = entry
@@ -201,7 +203,7 @@ func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot 
 	return snapshot
 }
 
-// policy of the objects, in the order of their names.
+// policy returns the policy of the objects, in the order of their names.
 func policy(groups, pairs, spaces []*unstructured.Unstructured) *tenants.Policy {
 	alphabetic := func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
 	slices.SortFunc(groups, alphabetic)
@@ -220,8 +222,9 @@ func policy(groups, pairs, spaces []*unstructured.Unstructured) *tenants.Policy 
 	return result
 }
 
-// Read implements tenants.Store. The feed has everything that was published before this node's own last publication as
-// soon as it has that. Before the first one the API server is asked itself, for what this node published in another life.
+// Read implements tenants.Store. Once the feed has this node's last publication, it has everything that was published
+// before. Before the first publication Read lists the records in the API server, to find this node's record of an
+// earlier run.
 func (s *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
 	s.mutex.Lock()
 	published := s.published
@@ -255,13 +258,13 @@ func (s *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
 			_, err := s.client.Resource(nodeAddresses).Get(ctx, published.ID(), metav1.GetOptions{})
 			gone = apierrors.IsNotFound(err)
 		case <-ctx.Done():
-			return tenants.Snapshot{}, fmt.Errorf("the API server has not told what was published meanwhile: %w", ctx.Err())
+			return tenants.Snapshot{}, fmt.Errorf("wait for this node's record from the API server: %w", ctx.Err())
 		case <-moved:
 		}
 	}
 }
 
-// caughtUp: the feed has this node's own publication.
+// caughtUp reports whether the feed has this node's publication.
 func (s *Store) caughtUp(published *tenants.Record) bool {
 	s.records.mutex.Lock()
 	defer s.records.mutex.Unlock()
@@ -273,7 +276,7 @@ func (s *Store) caughtUp(published *tenants.Record) bool {
 	return revision >= published.Revision
 }
 
-// Remove implements tenants.Store: without the finalizer the object goes.
+// Remove implements tenants.Store. Without the finalizer the API server deletes the object.
 func (s *Store) Remove(ctx context.Context, gone *tenants.Record) error {
 	object, err := s.client.Resource(nodeAddresses).Get(ctx, gone.ID(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() == nil {
@@ -290,7 +293,7 @@ func (s *Store) Remove(ctx context.Context, gone *tenants.Record) error {
 	return err
 }
 
-// Pace implements tenants.Store: each write is told to every node, so the more there are the fewer each may make.
+// Pace implements tenants.Store. Every write is sent to every node, so nodes of larger clusters write less often.
 func (s *Store) Pace(nodes int) tenants.Pace {
 	return tenants.Pace{Burst: 5, Interval: 200 * time.Millisecond * time.Duration(max(1, nodes/50))}
 }

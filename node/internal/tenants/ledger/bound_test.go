@@ -9,9 +9,9 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// TestOfATenantsPrefixesThatCountsWhichPodsCanHave: a slip of the hand that holds leaves and hosts makes none of them a
-// member, also over a restart, and the pods' part stays the tenant's.
-func TestOfATenantsPrefixesThatCountsWhichPodsCanHave(t *testing.T) {
+// TestTenantPrefixesCountOnlyWithinPodPrefixes checks that a prefix that includes leaves and hosts by mistake makes
+// none of them a member, also after a restart, and that the pods' part remains the tenant's.
+func TestTenantPrefixesCountOnlyWithinPodPrefixes(t *testing.T) {
 	prefixes := func(texts ...string) (parsed []netip.Prefix) {
 		for _, text := range texts {
 			parsed = append(parsed, netip.MustParsePrefix(text))
@@ -33,7 +33,7 @@ func TestOfATenantsPrefixesThatCountsWhichPodsCanHave(t *testing.T) {
 		return record
 	}
 	learn()
-	claim := asked("red", "10.1.0.1")
+	claim := claimOf("red", "10.1.0.1")
 	if err := ledger.Begin(claim, start); err != nil {
 		t.Fatal(err)
 	}
@@ -47,11 +47,11 @@ func TestOfATenantsPrefixesThatCountsWhichPodsCanHave(t *testing.T) {
 	want := []plan.Member{
 		{Prefix: pods[0], Tenant: "red"}, {Prefix: pods[1], Tenant: "red"}, {Prefix: netip.MustParsePrefix("fd00:1::/64"), Tenant: "red"},
 	}
-	for _, one := range []*Ledger{ledger, restarted} {
-		if view, _ := one.View([]string{"red"}, start); !slices.Equal(view.Members, want) {
+	for _, l := range []*Ledger{ledger, restarted} {
+		if view, _ := l.View([]string{"red"}, start); !slices.Equal(view.Members, want) {
 			t.Errorf("members %v", view.Members)
 		}
-		hasProblem(t, one, "10.0.0.0/8 of tenant red reaches beyond the pods' prefixes of the rails here (10.1.0.0/16, 10.2.0.0/16, fd00:1::/48)")
-		hasProblem(t, one, "192.0.2.0/31 of tenant red reaches beyond")
+		hasProblem(t, l, "10.0.0.0/8 of tenant red exceeds the pods' prefixes of the rails here (10.1.0.0/16, 10.2.0.0/16, fd00:1::/48)")
+		hasProblem(t, l, "192.0.2.0/31 of tenant red exceeds")
 	}
 }

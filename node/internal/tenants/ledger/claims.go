@@ -14,52 +14,52 @@ import (
 type Blocked struct {
 	Reason error
 	Detail string
-	// Final: waiting does not help. Brief: somebody else's, who may just be giving it back. Contended: two asked at
-	// once, and the other goes first; asking again later shows whether it got the address.
+	// Final means that waiting does not help. Brief means that the holder may be releasing the address. Contended means
+	// that two nodes claimed at once and the other goes first; a later claim shows whether it got the address.
 	Final, Brief, Contended bool
 }
 
 func (b *Blocked) Error() string { return b.Unwrap().Error() + ": " + b.Detail }
 
-// Unwrap gives the reason as one of package tenants' errors.
+// Unwrap returns the reason, an error of package tenants.
 func (b *Blocked) Unwrap() error { return b.Reason }
 
-// refusal that no waiting helps against.
+// refusal returns a Blocked that is final.
 func refusal(reason error, detail string, arguments ...any) *Blocked {
 	return &Blocked{Reason: reason, Detail: fmt.Sprintf(detail, arguments...), Final: true}
 }
 
-// Begin writes the claim down, so that it gets published. An error: it cannot be.
-func (l *Ledger) Begin(asked tenants.Claim, now time.Time) error {
-	if err := tenants.CheckClaim(asked); err != nil {
+// Begin records the claim so that it gets published. It returns an error if the claim is impossible.
+func (l *Ledger) Begin(request tenants.Claim, now time.Time) error {
+	if err := tenants.CheckClaim(request); err != nil {
 		return err
 	}
 	byPrefix := false
-	for _, address := range asked.Addresses {
+	for _, address := range request.Addresses {
 		if held := l.claims[address]; held != nil {
-			if held.owner != asked.Owner || held.tenant != asked.Tenant {
-				return refusal(tenants.ErrTaken, "%s is held here by %s of tenant %s; release it first", address, held.owner, held.tenant)
+			if held.owner != request.Owner || held.tenant != request.Tenant {
+				return refusal(tenants.ErrTaken, "%s belongs to %s of tenant %s on this node; release it first", address, held.owner, held.tenant)
 			}
 			continue
 		}
 		if l.rules == nil {
-			return refusal(tenants.ErrUnreachable, "the tenants are not known yet")
+			return refusal(tenants.ErrUnreachable, "tenants are not known yet")
 		}
 		var blocked *Blocked
-		byPrefix, blocked = l.mode(address, asked.Tenant)
+		byPrefix, blocked = l.mode(address, request.Tenant)
 		if blocked != nil {
 			return blocked
 		}
 	}
-	if len(l.claims)+len(asked.Addresses) > tenants.MostAddresses {
-		return fmt.Errorf("this node holds %d addresses, at most %d", len(l.claims), tenants.MostAddresses)
+	if len(l.claims)+len(request.Addresses) > tenants.MostAddresses {
+		return fmt.Errorf("node can hold at most %d addresses, has %d", tenants.MostAddresses, len(l.claims))
 	}
-	for _, address := range asked.Addresses {
+	for _, address := range request.Addresses {
 		if held := l.claims[address]; held != nil {
 			held.orphan = false
 			continue
 		}
-		held := &claim{tenant: asked.Tenant, rail: asked.Rail, owner: asked.Owner, byPrefix: byPrefix}
+		held := &claim{tenant: request.Tenant, rail: request.Rail, owner: request.Owner, byPrefix: byPrefix}
 		l.claims[address] = held
 		if !byPrefix {
 			held.since = l.touch(now)
@@ -67,7 +67,7 @@ func (l *Ledger) Begin(asked tenants.Claim, now time.Time) error {
 	}
 	l.planUses(now)
 	for entry, used := range l.uses {
-		for _, address := range asked.Addresses {
+		for _, address := range request.Addresses {
 			if held := l.claims[address]; held.byPrefix && !held.active && entry.Tenant == held.tenant {
 				held.since = max(held.since, used.since)
 			}
@@ -77,12 +77,12 @@ func (l *Ledger) Begin(asked tenants.Claim, now time.Time) error {
 	return nil
 }
 
-// mode of a claim by the policy: covered by the tenant's prefixes, or published by itself.
+// mode decides by the policy whether a claim is covered by the tenant's prefixes or published by itself.
 func (l *Ledger) mode(address netip.Addr, tenant string) (byPrefix bool, blocked *Blocked) {
 	owners := l.rules.Owners(address)
 	_, byPrefix = l.rules.Prefixes(tenant)
 	if others := slices.DeleteFunc(slices.Clone(owners), func(owner string) bool { return owner == tenant }); len(others) > 0 {
-		return byPrefix, refusal(tenants.ErrTaken, "%s lies in a prefix of tenant %s", address, strings.Join(others, " and of "))
+		return byPrefix, refusal(tenants.ErrTaken, "%s is in a prefix of tenant %s", address, strings.Join(others, " and of "))
 	}
 	if byPrefix && len(owners) == 0 {
 		return byPrefix, refusal(tenants.ErrOutside, "%s, tenant %s", address, tenant)
@@ -90,12 +90,12 @@ func (l *Ledger) mode(address netip.Addr, tenant string) (byPrefix bool, blocked
 	return byPrefix, nil
 }
 
-// Decide grants a claim that was begun, or says what stands in its way. Once granted it is this node's until Release.
-func (l *Ledger) Decide(asked tenants.Claim, now time.Time) *Blocked {
-	for _, address := range asked.Addresses {
+// Decide grants a claim after Begin, or returns what blocks it. A granted claim is this node's until Release.
+func (l *Ledger) Decide(claim tenants.Claim, now time.Time) *Blocked {
+	for _, address := range claim.Addresses {
 		held := l.claims[address]
-		if held == nil || held.owner != asked.Owner || held.tenant != asked.Tenant {
-			return refusal(tenants.ErrTaken, "the claim of %s was given up meanwhile", address)
+		if held == nil || held.owner != claim.Owner || held.tenant != claim.Tenant {
+			return refusal(tenants.ErrTaken, "claim of %s was withdrawn meanwhile", address)
 		}
 		if held.active {
 			continue
@@ -104,7 +104,7 @@ func (l *Ledger) Decide(asked tenants.Claim, now time.Time) *Blocked {
 			return blocked
 		}
 	}
-	for _, address := range asked.Addresses {
+	for _, address := range claim.Addresses {
 		l.activate(address, now)
 	}
 	l.refresh(now)
@@ -122,11 +122,11 @@ func (l *Ledger) activate(address netip.Addr, now time.Time) {
 		return
 	}
 	held.activeAt = l.touch(now)
-	// From now on the claim itself keeps others off the address.
+	// From now on the claim itself keeps others from the address.
 	delete(l.released, holding{address, held.tenant})
 }
 
-// Settle grants restored claims that nobody waits for.
+// Settle grants restored claims that no caller waits for.
 func (l *Ledger) Settle(now time.Time) {
 	changed := false
 	for _, address := range sortedAddresses(l.claims) {
@@ -141,19 +141,19 @@ func (l *Ledger) Settle(now time.Time) {
 	}
 }
 
-// Withdraw gives up what of the claim was not granted. What was granted once stays until Release: after a restart its
-// pod may still run with the flows of before.
-func (l *Ledger) Withdraw(asked tenants.Claim, now time.Time) {
-	for _, address := range asked.Addresses {
+// Withdraw drops the addresses of the claim that were not granted. An address that was once granted stays until
+// Release: after a restart its pod may still run with its old flows.
+func (l *Ledger) Withdraw(claim tenants.Claim, now time.Time) {
+	for _, address := range claim.Addresses {
 		held := l.claims[address]
-		if held == nil || held.active || held.owner != asked.Owner {
+		if held == nil || held.active || held.owner != claim.Owner {
 			continue
 		}
 		if held.proven {
 			held.orphan = true
 			continue
 		}
-		// No node ever let a pending address in, so there is nothing to wait for.
+		// No node ever admits a pending address, so nothing has to be waited for.
 		delete(l.claims, address)
 		if !held.byPrefix {
 			l.touch(now)
@@ -163,8 +163,8 @@ func (l *Ledger) Withdraw(asked tenants.Claim, now time.Time) {
 	l.refresh(now)
 }
 
-// Hold addresses by themselves that a tenant's prefixes cover; says whether others can read it, and all that they had
-// published until then is known: one that has a pod of the tenant since then has read it.
+// Hold publishes addresses within a tenant's prefixes by themselves. It reports whether others can read them and this
+// node knows all that others had published before: a node that gets a pod of the tenant later has read them.
 func (l *Ledger) Hold(addresses []netip.Addr, now time.Time) (published bool) {
 	published = true
 	for _, address := range addresses {
@@ -184,7 +184,7 @@ func (l *Ledger) Hold(addresses []netip.Addr, now time.Time) (published bool) {
 	return published
 }
 
-// Release gives addresses back. Their pods must not be able to send any more.
+// Release releases addresses. Their pods must no longer be able to send.
 func (l *Ledger) Release(addresses []netip.Addr, now time.Time) {
 	for _, address := range addresses {
 		held := l.claims[address]
@@ -206,7 +206,7 @@ func (l *Ledger) Release(addresses []netip.Addr, now time.Time) {
 	l.refresh(now)
 }
 
-// Retain releases what owners hold that are not listed.
+// Retain releases the claims of all owners that are not listed.
 func (l *Ledger) Retain(owners []string, now time.Time) {
 	var gone []netip.Addr
 	for _, address := range sortedAddresses(l.claims) {
@@ -218,7 +218,8 @@ func (l *Ledger) Retain(owners []string, now time.Time) {
 	l.Release(gone, now)
 }
 
-// Missing nodes that have pods of the addresses' tenants, or of peers, and do not say that they let the addresses in.
+// Missing returns the nodes with pods of the addresses' tenants, or of their peers, that have not confirmed that they
+// admit the addresses.
 func (l *Ledger) Missing(addresses []netip.Addr) []string {
 	var missing []string
 	for _, record := range l.records {
@@ -238,7 +239,7 @@ func (l *Ledger) Missing(addresses []netip.Addr) []string {
 	return slices.Compact(missing)
 }
 
-// friends of a tenant: itself and those that are open to it.
+// friends returns the tenant and its peers.
 func (l *Ledger) friends(tenant string) map[string]bool {
 	friends := map[string]bool{tenant: true}
 	if l.rules != nil {

@@ -6,7 +6,8 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// Expire drops what nobody needs any more, and says when to look again; zero: when something changes.
+// Expire drops state that is no longer needed. It returns when to call it again, or zero if only a change makes that
+// necessary.
 func (l *Ledger) Expire(now time.Time) time.Time {
 	next := l.expireReleased(now)
 	next = earliest(next, l.expireUses(now))
@@ -20,8 +21,8 @@ func (l *Ledger) Expire(now time.Time) time.Time {
 	return next
 }
 
-// expireReleased drops what every node has let go of. Every node: a reading that began after the release was published
-// finds all that may ever have read what was there before.
+// expireReleased drops releases that every node has seen. A read that began after the publication of the release
+// returns every node that may have read the earlier state.
 func (l *Ledger) expireReleased(now time.Time) (next time.Time) {
 	for entry, let := range l.released {
 		if wait := let.at.Add(Drain); now.Before(wait) {
@@ -29,7 +30,7 @@ func (l *Ledger) expireReleased(now time.Time) (next time.Time) {
 			continue
 		}
 		if !let.drained {
-			let.drained = true // from now on this node says that it has let go, too
+			let.drained = true // from now on this node, too, publishes that it has seen the release
 			l.want(now)
 		}
 		if l.checked >= let.generation && len(l.lacking(l.ID(), let.generation, now)) == 0 {
@@ -42,7 +43,7 @@ func (l *Ledger) expireReleased(now time.Time) (next time.Time) {
 
 func (l *Ledger) expireUses(now time.Time) (next time.Time) {
 	for entry, used := range l.uses {
-		if used.wanted || used.leftAt == 0 || l.views.confirmed < used.leftAt || l.occupied(entry) {
+		if used.want || used.leftAt == 0 || l.views.confirmed < used.leftAt || l.occupied(entry) {
 			continue
 		}
 		if now.Before(used.busyUntil) {
@@ -55,7 +56,7 @@ func (l *Ledger) expireUses(now time.Time) (next time.Time) {
 	return next
 }
 
-// occupied: a pod here has an address that only this use publishes.
+// occupied reports whether a pod here has an address that only this use publishes.
 func (l *Ledger) occupied(entry tenants.Use) bool {
 	for address, held := range l.claims {
 		if held.byPrefix && held.tenant == entry.Tenant && entry.Prefix.Contains(address) {
@@ -65,7 +66,7 @@ func (l *Ledger) occupied(entry tenants.Use) bool {
 	return false
 }
 
-// Departed lists the leaving records that no node acts by any more: they can be removed.
+// Departed returns the leaving records that no node uses any more. They can be removed.
 func (l *Ledger) Departed(now time.Time) []*tenants.Record {
 	var departed []*tenants.Record
 	for id, record := range l.records {
@@ -76,8 +77,8 @@ func (l *Ledger) Departed(now time.Time) []*tenants.Record {
 	return departed
 }
 
-// seenNow is what is published as seen: what was confirmed, but not yet that this node has let go of an address whose
-// pod may have sent packets that are still on their way. 0: it is about to act by that record.
+// seenNow returns the generations to publish as seen: those confirmed, except that this node has not yet seen the
+// release of an address whose pod may have packets on their way. 0 means that the node is about to use the record.
 func (l *Ledger) seenNow(now time.Time) map[string]int64 {
 	seen := make(map[string]int64, len(l.seen))
 	for id, record := range l.records {
@@ -103,9 +104,9 @@ func (l *Ledger) drained(id string, generation int64, now time.Time) int64 {
 	return generation
 }
 
-func earliest(one, other time.Time) time.Time {
-	if one.IsZero() || !other.IsZero() && other.Before(one) {
-		return other
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	return one
+	return a
 }

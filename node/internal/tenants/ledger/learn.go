@@ -9,9 +9,9 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// Learn takes a snapshot in. since is the own generation that was published before the snapshot began to be read, 0
-// where nobody knows: such a one is not believed before the first that is, since it may be older than what this node
-// knew before it was restarted.
+// Learn takes in a snapshot. since is this node's generation that was published before the snapshot was read, or 0 if
+// unknown. A snapshot with 0 is ignored until the first with a known generation, because it may be older than what this
+// node knew before its restart.
 func (l *Ledger) Learn(snapshot tenants.Snapshot, since int64, now time.Time) {
 	if since == 0 && !l.current {
 		l.learnPolicy(snapshot, now)
@@ -28,7 +28,7 @@ func (l *Ledger) Learn(snapshot tenants.Snapshot, since int64, now time.Time) {
 		if len(l.Unexplained()) == 0 {
 			for _, used := range l.uses {
 				if used.since > l.checked && used.since <= since {
-					l.unpublished++ // after a restart without the directory it is to be usable still
+					l.unpublished++ // the use must remain usable after a restart without the directory
 				}
 			}
 			l.checked, l.ready = max(l.checked, since), true
@@ -42,7 +42,7 @@ func (l *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now time.Ti
 	for _, id := range sorted(snapshot.Records) {
 		record := snapshot.Records[id]
 		if id == l.ID() {
-			// A newer one than was ever written here: two daemons go by one node's name.
+			// The record is newer than any that was written here: two daemons use the same node name.
 			if record.Leaving || record.Revision > l.revision {
 				l.Evict(now)
 			}
@@ -66,13 +66,13 @@ func (l *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now time.Ti
 	}
 	_, spoilt := l.unreadable[l.ID()]
 	if spoilt {
-		l.want(now) // written anew, it is readable again
+		l.want(now) // writing it again makes it readable
 	}
 	if _, there := snapshot.Records[l.ID()]; !there && !spoilt {
 		if fresh {
 			l.Evict(now)
 		} else {
-			l.want(now.Add(soon)) // the store then says whether it was taken away
+			l.want(now.Add(soon)) // the store then reports whether it was removed
 		}
 	}
 	for _, id := range sorted(l.records) {
@@ -83,7 +83,7 @@ func (l *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now time.Ti
 	}
 }
 
-// active entries of a record: those that others let in.
+// active returns the entries of a record that others admit.
 func active(record *tenants.Record) []holding {
 	entries := make([]holding, 0, len(record.Addresses))
 	for _, entry := range record.Addresses {
@@ -94,9 +94,9 @@ func active(record *tenants.Record) []holding {
 	return entries
 }
 
-// vanished: a record is no longer there. Where everybody had let go of it that is its proper end. Otherwise somebody
-// took it away by hand, and other nodes may still act by it: it stays as a ghost, which lets nothing in but holds its
-// addresses until nobody says any more that they act by it.
+// vanished handles a record that is gone. If all nodes had stopped using it, that is its regular end. Otherwise it was
+// deleted by hand, and other nodes may still use it: it remains as a ghost, which admits nothing but blocks its
+// addresses until no node uses it.
 func (l *Ledger) vanished(id string, record *tenants.Record, now time.Time) {
 	delete(l.records, id)
 	delete(l.barriers, id)
@@ -119,13 +119,13 @@ func (l *Ledger) learnPolicy(snapshot tenants.Snapshot, now time.Time) {
 	l.planUses(now)
 }
 
-// Unexplained says why nobody can know what all others hold: a record that is no text at all and was never seen
-// otherwise, or one that a node still acts by and that this one has never seen. Then nothing new is proven.
+// Unexplained returns the reasons why this node cannot know what all others hold: a record that is not JSON and was
+// never readable, or a record that a node still uses and this one has never seen. Nothing new is proven meanwhile.
 func (l *Ledger) Unexplained() []string {
-	var why []string
+	var reasons []string
 	for _, name := range sorted(l.unreadable) {
 		if l.unreadable[name].Unknown && l.records[name] == nil {
-			why = append(why, l.spoilt(name))
+			reasons = append(reasons, l.spoilt(name))
 		}
 	}
 	for _, record := range l.records {
@@ -134,32 +134,32 @@ func (l *Ledger) Unexplained() []string {
 		}
 		for id, generation := range record.Seen {
 			if generation != tenants.Gone && id != l.ID() && l.records[id] == nil && l.ghosts[id] == nil {
-				why = append(why, fmt.Sprintf("node %s still acts by record %s, which was taken away", record.Node, id))
+				reasons = append(reasons, fmt.Sprintf("node %s still uses record %s, which was removed", record.Node, id))
 			}
 		}
 	}
-	slices.Sort(why)
-	return why
+	slices.Sort(reasons)
+	return reasons
 }
 
-// quarantined records cannot be read; others are served all the same. One that could be read before stands for what it
-// said then. Whatever it names is nobody else's, and it has confirmed nothing since.
+// quarantined returns the unreadable records that do not affect others. A record that was readable before counts with
+// its old content. Every address in the record is blocked, and it confirms nothing.
 func (l *Ledger) quarantined() []string {
-	var why []string
+	var reasons []string
 	for _, name := range sorted(l.unreadable) {
 		if !l.unreadable[name].Unknown || l.records[name] != nil {
-			why = append(why, l.spoilt(name))
+			reasons = append(reasons, l.spoilt(name))
 		}
 	}
-	return why
+	return reasons
 }
 
 func (l *Ledger) spoilt(name string) string {
-	return fmt.Sprintf("record %.80q cannot be read: %s; its node writes it anew, or see who else did and delete it", name,
-		l.unreadable[name].Why)
+	return fmt.Sprintf("record %.80q cannot be parsed: %s; wait until its node writes it again, or find out who wrote it and delete it", name,
+		l.unreadable[name].Reason)
 }
 
-// strangers are the nodes of records that could never be read: what they have seen is not known.
+// strangers returns the nodes of records that were never readable. What they have seen is unknown.
 func (l *Ledger) strangers() []string {
 	var nodes []string
 	for name := range l.unreadable {
@@ -170,12 +170,12 @@ func (l *Ledger) strangers() []string {
 	return nodes
 }
 
-// covers: seen is at least that generation.
+// covers reports whether seen is at least the generation.
 func covers(seen, generation int64) bool {
 	return seen == tenants.Gone || generation != tenants.Gone && seen >= generation
 }
 
-// lacking lists the nodes that do not say that their flows are made from that generation of the record or a later one.
+// lacking returns the nodes whose flows do not yet implement that generation of the record or a later one.
 func (l *Ledger) lacking(id string, generation int64, now time.Time) []string {
 	var nodes []string
 	for _, record := range l.records {
@@ -191,7 +191,7 @@ func (l *Ledger) lacking(id string, generation int64, now time.Time) []string {
 	return nodes
 }
 
-// haunted lists the nodes that say that their flows are made from a record that has vanished.
+// haunted returns the nodes whose flows still implement a record that has vanished.
 func (l *Ledger) haunted(id string) []string {
 	var nodes []string
 	for _, record := range l.records {

@@ -1,6 +1,6 @@
-// Package ledger is one node's book of who holds which address: what it knows of the others, what it claims itself, and
-// what its flows are made from. Pure: no I/O, no clock, no goroutine; whoever drives it locks. Package tenants' doc.go
-// has the rules in words and why they are enough; simulate_test.go tries them in any order of events.
+// Package ledger is a node's ledger of addresses: its knowledge of the others' records, its own claims, and the state
+// that its flows implement. It is pure: no I/O, no clock, no goroutine; the caller locks it. The documentation of
+// package tenants describes the protocol and why it is safe; simulate_test.go tests it with random orders of events.
 package ledger
 
 import (
@@ -14,51 +14,53 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// Drain is how long a packet that a pod sent may still be on its way when the pod is gone: no switch holds one longer.
+// Drain is how long a packet of a deleted pod may still be on its way. No switch holds a packet longer.
 const Drain = time.Second
 
-// When something is to be published: at once what somebody waits for, later what only cleans up.
+// Delays of publication: soon for what another node may wait for, later for cleanup. The rest is published at once.
 const (
 	soon  = 500 * time.Millisecond
 	later = time.Minute
 )
 
-// newInstance is replaced by tests, which have to be repeatable.
+// newInstance is replaced by tests, which must be repeatable.
 var newInstance = tenants.NewInstance
 
-// Ledger of one node.
+// Ledger is the ledger of a node.
 type Ledger struct {
 	node     string
 	instance string
-	// generation and revision of the own record as it would be published now.
+	// generation and revision are those of this node's record if it were published now.
 	generation, revision int64
-	// acked generation is published; checked: all that others had published until then is known.
+	// acked is the published generation. checked is the generation at whose publication this node knows all that others
+	// had published.
 	acked, checked int64
-	// current: this process has read what others publish. ready: as a node that they know, now or before a restart;
-	// evicted: they no longer do.
+	// current means that this process has read what others publish. ready means that the others know this node, now or
+	// before a restart. evicted means that they no longer do.
 	current, ready, evicted bool
 
 	claims   map[netip.Addr]*claim
 	released map[holding]*released
 	uses     map[tenants.Use]*use
 	seen     map[string]int64
-	// announced: records that this node has said it may act by. It acts by no other.
+	// announced holds the records that this node has published it may use. It uses no other.
 	announced map[string]bool
 
 	sequence uint64
 	records  map[string]*tenants.Record
 	ghosts   map[string]*tenants.Record
 	barriers map[string]int64
-	// news: the generation of each record in which what it lets in last changed.
+	// news maps records to the generation in which their active entries last changed.
 	news       map[string]int64
 	unreadable map[string]tenants.Unreadable
 
-	// first: the record that an address is let in by; contested: those that name it for different tenants.
+	// first maps addresses to the record that they are admitted by. contested holds the addresses that records name for
+	// different tenants.
 	first     map[netip.Addr]string
 	contested map[netip.Addr][]holder
 
 	policy *tenants.Policy
-	// pods' prefixes of this node's rails, which bound those of tenants; nil: they are not bounded.
+	// pods are the pods' prefixes of this node's rails, which limit those of tenants. nil means no limit.
 	pods   []netip.Prefix
 	rules  *tenants.Rules
 	fault  string
@@ -66,11 +68,11 @@ type Ledger struct {
 
 	views views
 	due   time.Time
-	// unpublished changes so far, which have to be stored all the same.
+	// unpublished counts changes that must be stored although they are not published.
 	unpublished uint64
 }
 
-// holding is an address in the hands of a tenant.
+// holding is an address of a tenant.
 type holding struct {
 	address netip.Addr
 	tenant  string
@@ -78,16 +80,16 @@ type holding struct {
 
 type claim struct {
 	tenant, rail, owner string
-	// byPrefix: the tenant's prefixes cover it, it is not published by itself.
+	// byPrefix means that the tenant's prefixes cover it, so it is not published by itself.
 	byPrefix bool
 	active   bool
-	// proven at some time: its pod may have run.
+	// proven means that it was once granted, so its pod may have run.
 	proven bool
-	// orphan: restored, and nobody waits for it.
+	// orphan means that it was restored and no caller waits for it.
 	orphan bool
-	// kept for this node though its pod is gone.
+	// kept means that it is reserved although its pod is gone.
 	kept bool
-	// since: the generation that first published it; activeAt: the one that said it is active.
+	// since is the generation that first published it; activeAt the one that published it as active.
 	since, activeAt int64
 }
 
@@ -97,7 +99,7 @@ type released struct {
 	drained    bool
 }
 
-// New ledger of a node that has never published: it makes itself known first.
+// New returns the ledger of a node that has never published. It publishes its record first.
 func New(node string, now time.Time) *Ledger {
 	return &Ledger{
 		node: node, instance: newInstance(), generation: 1,
@@ -107,16 +109,16 @@ func New(node string, now time.Time) *Ledger {
 	}
 }
 
-// Bound the tenants' prefixes by those that pods may have their addresses in.
+// Bound limits the tenants' prefixes to those that pods can have.
 func (l *Ledger) Bound(pods []netip.Prefix, now time.Time) {
 	l.pods = pods
 	l.refresh(now)
 }
 
-// ID of the own record.
+// ID returns the ID of this node's record.
 func (l *Ledger) ID() string { return l.node + "." + l.instance }
 
-// touch starts the next generation of the own record and says by when it is to be published.
+// touch starts the next generation of this node's record, to be published by the given time.
 func (l *Ledger) touch(by time.Time) int64 {
 	l.generation++
 	l.want(by)
@@ -129,17 +131,18 @@ func (l *Ledger) want(by time.Time) {
 	}
 }
 
-// Due says by when the own record wants to be published; zero: it is.
+// Due returns when to publish this node's record, or zero if it is published.
 func (l *Ledger) Due() time.Time { return l.due }
 
-// Record to publish now; its Revision is used up. What was due is taken as done: a failure has to be told by Failed.
+// Record returns the record to publish now and uses up its Revision. The publication counts as done; Failed must be
+// called if it fails.
 func (l *Ledger) Record(now time.Time) *tenants.Record {
 	l.revision++
 	l.due = time.Time{}
 	return l.Draft(now)
 }
 
-// Draft of the own record, to be stored on this node's disk alone.
+// Draft returns this node's record for its own disk only.
 func (l *Ledger) Draft(now time.Time) *tenants.Record {
 	record := &tenants.Record{
 		Node: l.node, Instance: l.instance, Generation: l.generation, Revision: l.revision,
@@ -163,7 +166,7 @@ func (l *Ledger) Draft(now time.Time) *tenants.Record {
 	return record
 }
 
-// Acked says that the store has the record.
+// Acked records that the store has the record.
 func (l *Ledger) Acked(record *tenants.Record, now time.Time) {
 	if record.Instance != l.instance {
 		return
@@ -175,13 +178,13 @@ func (l *Ledger) Acked(record *tenants.Record, now time.Time) {
 	l.refresh(now)
 }
 
-// Failed says that the store may not have the record; it is due again.
+// Failed records that the store may not have the record, which makes it due again.
 func (l *Ledger) Failed(now time.Time) { l.want(now) }
 
-// Published is the generation that others can read.
+// Published returns the generation that others can read.
 func (l *Ledger) Published() int64 { return l.acked }
 
-// NeedsReading says that something waits for a reading that began after the own record was published.
+// NeedsReading reports whether something waits for a read that begins after the publication of this node's record.
 func (l *Ledger) NeedsReading() bool {
 	return !l.evicted && l.acked > 0 && l.checked < l.acked && l.waiting()
 }
@@ -208,19 +211,19 @@ func (l *Ledger) waiting() bool {
 	return false
 }
 
-// Unpublished counts the changes that no publication will store: whoever acts by one has to store it.
+// Unpublished counts the changes that no publication stores. The caller must store them before it acts on them.
 func (l *Ledger) Unpublished() uint64 { return l.unpublished }
 
-// Current says whether this process has read what others publish.
+// Current reports whether this process has read what others publish.
 func (l *Ledger) Current() bool { return l.current }
 
-// Ruled says whether the policy is known.
+// Ruled reports whether the policy is known.
 func (l *Ledger) Ruled() bool { return l.rules != nil }
 
-// TenantOf a namespace; not known: no policy was read yet.
+// TenantOf returns the tenant of a namespace. known is false if no policy was read yet.
 func (l *Ledger) TenantOf(namespace string) (tenant string, err error, known bool) {
 	if l.rules == nil && l.fault != "" {
-		return "", fmt.Errorf("%w: the tenants cannot be read: %s", tenants.ErrUnreachable, l.fault), true
+		return "", fmt.Errorf("%w: read tenants: %s", tenants.ErrUnreachable, l.fault), true
 	}
 	if l.rules == nil {
 		return "", nil, false
@@ -229,16 +232,17 @@ func (l *Ledger) TenantOf(namespace string) (tenant string, err error, known boo
 	return tenant, err, true
 }
 
-// Evicted says that the own record is gone: Register starts another one.
+// Evicted reports whether this node's record is gone. Register then starts another one.
 func (l *Ledger) Evicted() bool { return l.evicted }
 
-// Evict says that the store has the own record no more, or that it is leaving. From now on nothing is let in.
+// Evict records that the store no longer has this node's record, or that the record is leaving. Nothing is admitted
+// from now on.
 func (l *Ledger) Evict(now time.Time) {
 	l.evicted, l.ready = true, false
 	l.refresh(now)
 }
 
-// Register starts another record after the own one was taken away: everything held has to be proven anew.
+// Register starts another record after an eviction. All claims must be proven again.
 func (l *Ledger) Register(now time.Time) {
 	l.instance = newInstance()
 	l.generation, l.revision, l.acked, l.checked = 1, 0, 0, 0
@@ -261,14 +265,14 @@ func (l *Ledger) Register(now time.Time) {
 	l.refresh(now)
 }
 
-// sorted keys, so that the same events have the same outcome.
+// sorted returns the keys in order, so that equal events have equal results.
 func sorted[K cmp.Ordered, V any](entries map[K]V) []K { return slices.Sorted(maps.Keys(entries)) }
 
 func sortedAddresses[V any](entries map[netip.Addr]V) []netip.Addr {
 	return slices.SortedFunc(maps.Keys(entries), netip.Addr.Compare)
 }
 
-// Nodes that have a record, sorted; not this one.
+// Nodes returns the other nodes with a record, sorted.
 func (l *Ledger) Nodes() []string {
 	nodes := map[string]bool{}
 	for _, record := range l.records {

@@ -23,10 +23,10 @@ func snapshot(records ...*tenants.Record) tenants.Snapshot {
 	return shot
 }
 
-// publish what the ledger has to say, and read it back together with the others' records.
+// publish publishes the ledger's record and reads it back together with the others.
 func publish(ledger *Ledger, now time.Time, others ...*tenants.Record) *tenants.Record {
 	var record *tenants.Record
-	for range 2 { // the first makes known what it is about to go by
+	for range 2 { // the first round announces the records in use
 		record = ledger.Record(now)
 		ledger.Acked(record, now)
 		ledger.Learn(snapshot(append(others, record)...), ledger.Published(), now)
@@ -34,7 +34,7 @@ func publish(ledger *Ledger, now time.Time, others ...*tenants.Record) *tenants.
 	return record
 }
 
-func asked(tenant, address string) tenants.Claim {
+func claimOf(tenant, address string) tenants.Claim {
 	return tenants.Claim{Tenant: tenant, Owner: "o/" + address, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
 }
 
@@ -54,43 +54,45 @@ func confirm(ledger *Ledger, local string, now time.Time) {
 	ledger.Confirm(version, now)
 }
 
-// TestReleaseWaitsForANodeThatItsNodeHasNotHeardOf: it may have read what was there before.
-func TestReleaseWaitsForANodeThatItsNodeHasNotHeardOf(t *testing.T) {
+// TestReleaseWaitsForUnknownNodes checks that a release waits for a node that the releasing node does not know yet,
+// because that node may have read the earlier state.
+func TestReleaseWaitsForUnknownNodes(t *testing.T) {
 	ledger := New("one", start)
 	publish(ledger, start)
-	claimed(t, ledger, asked("ns:a", "10.1.0.1"))
-	ledger.Release(asked("ns:a", "10.1.0.1").Addresses, start)
+	claimed(t, ledger, claimOf("ns:a", "10.1.0.1"))
+	ledger.Release(claimOf("ns:a", "10.1.0.1").Addresses, start)
 	confirm(ledger, "ns:a", start)
 	later := start.Add(2 * Drain)
 	ledger.Acked(ledger.Record(later), later)
 	confirm(ledger, "ns:a", later)
 	ledger.Expire(later)
 	if len(ledger.released) == 0 {
-		t.Fatal("the release was forgotten before anybody was asked who else is there")
+		t.Fatal("release was dropped before other nodes were read")
 	}
 	two := &tenants.Record{Node: "two", Instance: "00000000", Generation: 1, Revision: 1}
-	own := publish(ledger, later, two)
+	record := publish(ledger, later, two)
 	ledger.Expire(later)
-	if len(own.Released) != 1 || len(ledger.released) == 0 {
-		t.Fatal("the release was forgotten before a new node had seen it")
+	if len(record.Released) != 1 || len(ledger.released) == 0 {
+		t.Fatal("release was dropped before a new node had seen it")
 	}
 	seen := *two
-	seen.Revision, seen.Seen = 2, map[string]int64{own.ID(): own.Generation}
+	seen.Revision, seen.Seen = 2, map[string]int64{record.ID(): record.Generation}
 	publish(ledger, later, &seen)
 	confirm(ledger, "ns:a", later)
 	ledger.Expire(later)
 	if len(ledger.released) > 0 {
-		t.Error("the release stays although all have seen it")
+		t.Error("release remains although all nodes have seen it")
 	}
 }
 
-// TestRecordThatANodeStillActsByAndNobodyCanFind holds up claims: nobody here knows what it held.
-func TestRecordThatANodeStillActsByAndNobodyCanFind(t *testing.T) {
+// TestUnknownRecordInUseBlocksClaims checks that a record that a node uses and nobody can find blocks claims, because
+// its content is unknown.
+func TestUnknownRecordInUseBlocksClaims(t *testing.T) {
 	ledger := New("one", start)
 	two := &tenants.Record{
 		Node: "two", Instance: "00000000", Generation: 1, Revision: 1, Seen: map[string]int64{"three.11111111": 4},
 	}
-	claim := asked("ns:a", "10.1.0.1")
+	claim := claimOf("ns:a", "10.1.0.1")
 	ledger.Learn(snapshot(), 0, start)
 	if err := ledger.Begin(claim, start); err != nil {
 		t.Fatal(err)
@@ -110,8 +112,8 @@ func TestRecordThatANodeStillActsByAndNobodyCanFind(t *testing.T) {
 	}
 }
 
-// TestRecordDeletedByHandIsMourned: the address stays closed to others while anybody says that it goes by the record.
-func TestRecordDeletedByHandIsMourned(t *testing.T) {
+// TestRecordDeletedByHandBlocksItsAddresses checks that others cannot claim the addresses while a node uses the record.
+func TestRecordDeletedByHandBlocksItsAddresses(t *testing.T) {
 	ledger := New("one", start)
 	three := &tenants.Record{
 		Node: "three", Instance: "11111111", Generation: 1, Revision: 1,
@@ -122,28 +124,28 @@ func TestRecordDeletedByHandIsMourned(t *testing.T) {
 	}
 	publish(ledger, start, two, three)
 	confirm(ledger, "ns:b", start)
-	claim := asked("ns:b", "10.1.0.1")
+	claim := claimOf("ns:b", "10.1.0.1")
 	if err := ledger.Begin(claim, start); err != nil {
 		t.Fatal(err)
 	}
 	publish(ledger, start, two)
 	confirm(ledger, "ns:b", start)
 	if blocked := ledger.Decide(claim, start); blocked == nil || !errors.Is(blocked, tenants.ErrNotReleased) {
-		t.Fatalf("while two goes by it: %v", blocked)
+		t.Fatalf("while two uses the record: %v", blocked)
 	}
 	if len(ledger.Problems(start)) == 0 {
-		t.Error("nobody is told")
+		t.Error("no problem is reported")
 	}
 	let := *two
 	let.Revision, let.Seen = 2, map[string]int64{}
 	publish(ledger, start, &let)
 	if blocked := ledger.Decide(claim, start); blocked != nil {
-		t.Errorf("when nobody goes by it: %v", blocked)
+		t.Errorf("when no node uses the record: %v", blocked)
 	}
 }
 
-// TestRecordIsRemovedOnlyOnceAllHaveLetGo, those included that came since.
-func TestRecordIsRemovedOnlyOnceAllHaveLetGo(t *testing.T) {
+// TestRecordIsRemovedOnceAllNodesStopUsingIt includes nodes that joined later.
+func TestRecordIsRemovedOnceAllNodesStopUsingIt(t *testing.T) {
 	ledger := New("one", start)
 	three := &tenants.Record{Node: "three", Instance: "11111111", Generation: 1, Revision: 1}
 	publish(ledger, start, three)
@@ -153,13 +155,13 @@ func TestRecordIsRemovedOnlyOnceAllHaveLetGo(t *testing.T) {
 	ledger.Learn(snapshot(ledger.Record(start), &leaving), 0, start)
 	confirm(ledger, "ns:a", start)
 	if len(ledger.Departed(start)) > 0 {
-		t.Fatal("removed before anybody was asked who else is there")
+		t.Fatal("removed before other nodes were read")
 	}
 	two := &tenants.Record{Node: "two", Instance: "00000000", Generation: 1, Revision: 1, Seen: map[string]int64{three.ID(): 1}}
 	publish(ledger, start, two, &leaving)
 	confirm(ledger, "ns:a", start)
 	if len(ledger.Departed(start)) > 0 {
-		t.Fatal("removed before two had let go")
+		t.Fatal("removed before two had stopped using it")
 	}
 	let := *two
 	let.Revision, let.Seen = 2, map[string]int64{three.ID(): tenants.Gone}
@@ -170,13 +172,13 @@ func TestRecordIsRemovedOnlyOnceAllHaveLetGo(t *testing.T) {
 	}
 }
 
-// TestPrefixStaysPublishedUntilTheFlowsAreWithoutIt although the policy gives it to nobody any more.
-func TestPrefixStaysPublishedUntilTheFlowsAreWithoutIt(t *testing.T) {
+// TestPrefixStaysPublishedWhileFlowsUseIt covers a prefix that the policy gives to nobody any more.
+func TestPrefixStaysPublishedWhileFlowsUseIt(t *testing.T) {
 	ledger := New("one", start)
 	red := snapshot()
 	red.Policy = &tenants.Policy{Tenants: []tenants.Tenant{{Name: "red", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}}
 	ledger.Learn(red, 0, start)
-	claim := asked("red", "10.1.0.1")
+	claim := claimOf("red", "10.1.0.1")
 	if err := ledger.Begin(claim, start); err != nil {
 		t.Fatal(err)
 	}
@@ -194,17 +196,17 @@ func TestPrefixStaysPublishedUntilTheFlowsAreWithoutIt(t *testing.T) {
 	later := start.Add(2 * Drain)
 	ledger.Expire(later)
 	if got := ledger.Record(later).Prefixes; len(got) != 1 {
-		t.Fatalf("flows go by it still, and it is published no more: %v", got)
+		t.Fatalf("flows still use it, but it is not published: %v", got)
 	}
 	ledger.Confirm(version, later)
 	ledger.Expire(later)
 	if got := ledger.Record(later).Prefixes; len(got) != 0 {
-		t.Errorf("nothing goes by it, and it is published still: %v", got)
+		t.Errorf("nothing uses it, but it is published: %v", got)
 	}
 }
 
-// TestViewsVersionGrowsWithWhatIsLetIn and not with what other tenants do.
-func TestViewsVersionGrowsWithWhatIsLetIn(t *testing.T) {
+// TestViewVersionGrowsOnlyWithAdmittedAddresses checks that changes of other tenants do not change the version.
+func TestViewVersionGrowsOnlyWithAdmittedAddresses(t *testing.T) {
 	ledger := New("one", start)
 	publish(ledger, start)
 	_, first := ledger.View([]string{"ns:a"}, start)
@@ -219,7 +221,7 @@ func TestViewsVersionGrowsWithWhatIsLetIn(t *testing.T) {
 	}
 	record := ledger.Record(start)
 	if record.Seen[two.ID()] != 7 {
-		t.Errorf("what needs no change in the flows is not confirmed: %v", record.Seen)
+		t.Errorf("record without effect on the flows is not confirmed: %v", record.Seen)
 	}
 	more := *two
 	more.Revision, more.Generation = 2, 8
@@ -231,6 +233,6 @@ func TestViewsVersionGrowsWithWhatIsLetIn(t *testing.T) {
 	}
 	record = ledger.Record(start)
 	if record.Seen[two.ID()] == 8 {
-		t.Error("confirmed before it was in the flows")
+		t.Error("confirmed before the flows had it")
 	}
 }

@@ -10,48 +10,48 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// mostProblems that are told at once: the first ones name the cause.
+// mostProblems limits the reported problems. The first ones name the cause.
 const mostProblems = 20
 
-// longWait is how long nodes may take to let go of an address before that is a problem.
+// longWait is how long nodes may take to confirm a release before that is a problem.
 const longWait = time.Minute
 
-// Stopped says why no claim at all can be granted here, one sentence each.
+// Stopped returns the reasons why no claim can be granted here, a sentence each.
 func (l *Ledger) Stopped() []string {
 	problems := l.Unexplained()
 	if l.rules == nil && l.fault != "" {
-		problems = append(problems, "the tenants cannot be read: "+l.fault)
+		problems = append(problems, "read tenants: "+l.fault)
 	}
 	if l.evicted {
-		problems = append(problems, "this node's record was taken away or written by another: nothing is let in until it has a new one")
+		problems = append(problems, "this node's record was removed or overwritten; nothing is admitted until there is a new one")
 	}
 	return problems
 }
 
-// Problems of single records, tenants and addresses, one sentence each: all others are served.
+// Problems returns the problems of single records, tenants and addresses, a sentence each. They affect nothing else.
 func (l *Ledger) Problems(now time.Time) []string {
 	problems := l.quarantined()
 	if l.rules != nil && l.fault != "" {
-		problems = append(problems, "the tenants cannot be read, the last ones stay: "+l.fault)
+		problems = append(problems, "read tenants (keeping the last ones): "+l.fault)
 	}
 	if l.rules != nil {
 		problems = append(problems, l.rules.Problems()...)
 	}
 	if l.policy != nil && l.pods != nil {
 		for _, fault := range tenants.Beyond(*l.policy, l.pods) {
-			problems = append(problems, fault.Why)
+			problems = append(problems, fault.Reason)
 		}
 	}
 	problems = append(problems, l.stolen()...)
 	problems = append(problems, l.disputed(now)...)
 	problems = append(problems, l.lingering(now)...)
 	for id, ghost := range l.ghosts {
-		problems = append(problems, fmt.Sprintf("record %s of node %s was deleted by hand; nodes that still act by it: %s",
+		problems = append(problems, fmt.Sprintf("record %s of node %s was deleted by hand; nodes that still use it: %s",
 			id, ghost.Node, strings.Join(l.haunted(id), ", ")))
 	}
 	for _, record := range l.records {
 		if record.Node == l.node && !record.Leaving {
-			problems = append(problems, fmt.Sprintf("another record, %s, goes by this node's name: two nodes with one name, or its disk was lost twice",
+			problems = append(problems, fmt.Sprintf("record %s also has this node's name: two nodes share a name, or the disk was lost twice",
 				record.ID()))
 		}
 	}
@@ -62,47 +62,47 @@ func (l *Ledger) Problems(now time.Time) []string {
 	return problems
 }
 
-// stolen addresses: named by a record while another one's is live.
+// stolen describes addresses that a record names while another tenant's is live.
 func (l *Ledger) stolen() []string {
 	var problems []string
 	for address, all := range l.contested {
 		stands := l.first[address]
-		for _, one := range all {
+		for _, holder := range all {
 			switch {
 			case stands == "":
-				problems = append(problems, fmt.Sprintf("%s is let in nowhere: record %s names it for tenant %s, another one for another",
-					address, one.id, one.tenant))
-			case one.id != stands:
-				problems = append(problems, fmt.Sprintf("record %s names %s for tenant %s, which record %s had before: that is not heeded; "+
-					"see who writes that record", one.id, address, one.tenant, stands))
+				problems = append(problems, fmt.Sprintf("%s is not admitted: record %s names it for tenant %s, and another record for another tenant",
+					address, holder.id, holder.tenant))
+			case holder.id != stands:
+				problems = append(problems, fmt.Sprintf("record %s names %s for tenant %s, but record %s had it before, so the entry is ignored; "+
+					"find out who writes that record", holder.id, address, holder.tenant, stands))
 			}
 		}
 	}
 	return problems
 }
 
-// disputed addresses and prefixes: nobody's until one side gives way.
+// disputed describes addresses and prefixes that belong to nobody until a side gives way.
 func (l *Ledger) disputed(now time.Time) []string {
 	var problems []string
 	for address, held := range l.claims {
 		if held.orphan && !held.active {
 			if blocked := l.blocked(address, held, now); blocked != nil {
-				problems = append(problems, fmt.Sprintf("%s of %s is let in nowhere: %v", address, held.owner, blocked))
+				problems = append(problems, fmt.Sprintf("%s of %s is not admitted: %v", address, held.owner, blocked))
 			}
 		}
 		if held.active && held.byPrefix && l.ready && !inside(l.usable[held.tenant], address) {
-			problems = append(problems, fmt.Sprintf("%s of %s is let in nowhere: tenant %s has it in no prefix that is its alone",
+			problems = append(problems, fmt.Sprintf("%s of %s is not admitted: no prefix with it belongs to tenant %s only",
 				address, held.owner, held.tenant))
 		}
 	}
 	for entry, used := range l.uses {
-		if !used.wanted || used.since > l.checked {
+		if !used.want || used.since > l.checked {
 			continue
 		}
 		for _, record := range l.records {
 			for _, other := range record.Prefixes {
 				if other.Tenant != entry.Tenant && other.Prefix.Overlaps(entry.Prefix) {
-					problems = append(problems, fmt.Sprintf("%s of tenant %s is still used for tenant %s (%s) by node %s",
+					problems = append(problems, fmt.Sprintf("prefix %s of tenant %s is still in use for tenant %s (%s) by node %s",
 						entry.Prefix, entry.Tenant, other.Tenant, other.Prefix, record.Node))
 				}
 			}
@@ -111,7 +111,7 @@ func (l *Ledger) disputed(now time.Time) []string {
 	return problems
 }
 
-// lingering releases: by which nodes they are not confirmed.
+// lingering describes releases that nodes have not confirmed for a long time.
 func (l *Ledger) lingering(now time.Time) []string {
 	waiting := map[string]int{}
 	for _, let := range l.released {
@@ -124,7 +124,7 @@ func (l *Ledger) lingering(now time.Time) []string {
 	}
 	var problems []string
 	for _, node := range slices.Sorted(maps.Keys(waiting)) {
-		problems = append(problems, fmt.Sprintf("node %s has not let go of %d addresses released here: no other tenant can have them",
+		problems = append(problems, fmt.Sprintf("node %s has not confirmed %d addresses released here; no other tenant can have them",
 			node, waiting[node]))
 	}
 	return problems

@@ -9,14 +9,14 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// blocked says what stands in the way of an address: nil once it is proven that no node lets another tenant's packets
-// in by it, and that no pod of another tenant can send from it.
+// blocked returns what blocks a claim, or nil once it is proven that no node admits another tenant's packets from the
+// address and no pod of another tenant can send from it.
 func (l *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *Blocked {
-	// Not current: this node may have been off, and taken away from the directory, without knowing.
+	// Until it is current, this node may have been declared off without knowing.
 	if l.evicted || !l.current || !l.ready || l.checked < held.since {
-		detail := fmt.Sprintf("the claim of %s is not published yet", address)
-		if why := l.Unexplained(); len(why) > 0 {
-			detail = why[0]
+		detail := fmt.Sprintf("claim of %s is not published yet", address)
+		if reasons := l.Unexplained(); len(reasons) > 0 {
+			detail = reasons[0]
 		}
 		return &Blocked{Reason: tenants.ErrUnreachable, Detail: detail}
 	}
@@ -33,7 +33,7 @@ func (l *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *Blocke
 	}
 	for _, name := range sorted(l.unreadable) {
 		if name != l.ID() && l.unreadable[name].MayHold(address) {
-			return &Blocked{Reason: tenants.ErrTaken, Brief: true, Detail: fmt.Sprintf("%s is named by record %.80q, which cannot be read",
+			return &Blocked{Reason: tenants.ErrTaken, Brief: true, Detail: fmt.Sprintf("%s is named by record %.80q, which cannot be parsed",
 				address, name)}
 		}
 	}
@@ -45,7 +45,7 @@ func (l *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *Blocke
 	for entry := range l.uses {
 		if entry.Tenant != held.tenant && entry.Prefix.Contains(address) {
 			return &Blocked{Reason: tenants.ErrNotReleased, Detail: fmt.Sprintf(
-				"%s lies in %s, which this node still uses for tenant %s", address, entry.Prefix, entry.Tenant)}
+				"%s is in %s, which this node still uses for tenant %s", address, entry.Prefix, entry.Tenant)}
 		}
 	}
 	for entry, let := range l.released {
@@ -58,7 +58,7 @@ func (l *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *Blocke
 	return nil
 }
 
-// blockedBy another node's record.
+// blockedBy returns how another node's record blocks a claim, or nil.
 func (l *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant string, now time.Time) *Blocked {
 	for _, entry := range record.Addresses {
 		if entry.Address != address {
@@ -70,15 +70,15 @@ func (l *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant st
 				return notReleased(address, entry.Tenant, lacking)
 			}
 		case !entry.Pending:
-			return &Blocked{Reason: tenants.ErrTaken, Brief: true, Detail: fmt.Sprintf("%s is held by tenant %s on node %s",
+			return &Blocked{Reason: tenants.ErrTaken, Brief: true, Detail: fmt.Sprintf("%s belongs to tenant %s on node %s",
 				address, entry.Tenant, record.Node)}
 		case record.ID() < l.ID():
-			// Both asked at once: the one whose record comes first in the alphabet gets it, if anybody.
+			// If two claims are concurrent, the record whose ID sorts first wins.
 			return &Blocked{Reason: tenants.ErrTaken, Final: true, Contended: true, Detail: fmt.Sprintf(
-				"tenant %s on node %s asks for %s too", entry.Tenant, record.Node, address)}
+				"tenant %s on node %s claims %s too", entry.Tenant, record.Node, address)}
 		default:
 			return &Blocked{Reason: tenants.ErrTaken, Detail: fmt.Sprintf(
-				"tenant %s on node %s has not yet given up asking for %s", entry.Tenant, record.Node, address)}
+				"tenant %s on node %s has not yet withdrawn its claim of %s", entry.Tenant, record.Node, address)}
 		}
 	}
 	for _, entry := range record.Released {
@@ -89,16 +89,16 @@ func (l *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant st
 		}
 	}
 	for _, entry := range record.Prefixes {
-		if entry.Prefix.Contains(address) && entry.Tenant != tenant && !l.letGo(record, now) {
+		if entry.Prefix.Contains(address) && entry.Tenant != tenant && !l.isUnused(record, now) {
 			return &Blocked{Reason: tenants.ErrTaken, Brief: true, Detail: fmt.Sprintf(
-				"%s lies in %s, which node %s uses for tenant %s", address, entry.Prefix, record.Node, entry.Tenant)}
+				"%s is in %s, which node %s uses for tenant %s", address, entry.Prefix, record.Node, entry.Tenant)}
 		}
 	}
 	return nil
 }
 
-// letGo: the record is leaving and nobody acts by it any more.
-func (l *Ledger) letGo(record *tenants.Record, now time.Time) bool {
+// isUnused reports whether the record is leaving and no node uses it any more.
+func (l *Ledger) isUnused(record *tenants.Record, now time.Time) bool {
 	return record.Leaving && len(l.lacking(record.ID(), tenants.Gone, now)) == 0
 }
 
@@ -115,7 +115,8 @@ func (l *Ledger) blockedByGhost(id string, ghost *tenants.Record, address netip.
 	return nil
 }
 
-// blockedPrefix: an address that the tenant's prefixes cover is proven where they are, unless a node has it by itself.
+// blockedPrefix returns what blocks an address that the tenant's prefixes cover. It is proven if the prefix is, unless
+// a node has the address by itself.
 func (l *Ledger) blockedPrefix(address netip.Addr, tenant string, now time.Time) *Blocked {
 	for _, id := range sorted(l.records) {
 		if blocked := l.blockedBy(l.records[id], address, tenant, now); blocked != nil {
@@ -131,10 +132,10 @@ func (l *Ledger) blockedPrefix(address netip.Addr, tenant string, now time.Time)
 		return blocked
 	}
 	return &Blocked{Reason: tenants.ErrNotReleased, Detail: fmt.Sprintf(
-		"the prefix of tenant %s around %s is not yet proven to be nobody else's", tenant, address)}
+		"prefix of tenant %s with %s is not yet proven to be free of others", tenant, address)}
 }
 
-// touching lists the tenants that a record has around or inside the prefix.
+// touching returns the tenants that a record has around or inside the prefix.
 func touching(record *tenants.Record, prefix netip.Prefix) []string {
 	var found []string
 	for _, entry := range record.Addresses {

@@ -15,27 +15,27 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// world is a few machines, each with a ledger, switches that hold flows, pods that send, and a store between them that
-// each hears late, record by record, each at its own pace. Every step is one that can really happen by itself: a
-// request half done, an answer lost, a machine cut off, restarted, switched off, taken away, come back.
+// world simulates a few machines, each with a ledger, a switch with flows and pods that send, and a store whose records
+// each machine receives late and at its own pace. Each step is an event that can happen on its own: half a request, a
+// lost reply, or a machine that is cut off, restarted, switched off, declared off or back again.
 type world struct {
 	t        testing.TB
 	random   *rand.Rand
 	now      time.Time
-	store    map[string][]*tenants.Record // every state of each record; nil: it is not there
+	store    map[string][]*tenants.Record // every state of each record; nil means deleted
 	order    []string
 	policies []*tenants.Policy
 	machines []*machine
 	sequence uint64
 	draining []sender
 	story    []string
-	// misuse: records of machines that are off are also taken away by hand.
+	// misuse also deletes records of machines that are off by hand.
 	misuse bool
-	// quiet: a calamity comes once in so many steps.
+	// quiet is the average number of steps between calamities.
 	quiet int
-	// weights of being cut off, killed, switched off, of a policy, of a lost state.
+	// weights are the relative frequencies of outage, kill, power cut, policy change and lost state.
 	weights [5]int
-	// pace: most milliseconds of a step.
+	// pace is the maximum duration of a step in ms.
 	pace     int
 	prefixes bool
 	granted  int
@@ -43,7 +43,7 @@ type world struct {
 	lastOf   map[netip.Addr]string
 }
 
-// sender of packets: a pod, or what one sent before it ended.
+// sender is a pod that sends, or a pod's packets after its end.
 type sender struct {
 	address netip.Addr
 	tenant  string
@@ -55,15 +55,15 @@ type pod struct {
 	owner  string
 }
 
-// machine with a node's daemon on it. What is in the switch and which pods run outlives the daemon.
+// machine is a node with its daemon. Its flows and pods outlive the daemon.
 type machine struct {
 	name           string
 	on, up, online bool
 	ledger         *Ledger
 	cursor         map[string]int
 	policy         int
-	own            []byte
-	known          []byte
+	ownState       []byte
+	knownState     []byte
 	pods           map[netip.Addr]pod
 	flows          plan.Tenants
 	planned        *plan.Tenants
@@ -83,8 +83,8 @@ var (
 	simulatedTenants = []string{"ns:a", "ns:b", "red", "blue"}
 )
 
-// policyOf draws who has the prefixes: also nobody, also both.
-func policyOf(random *rand.Rand, prefixes bool) *tenants.Policy {
+// drawPolicy draws the owners of prefixes, including nobody and both tenants.
+func drawPolicy(random *rand.Rand, prefixes bool) *tenants.Policy {
 	policy := &tenants.Policy{Tenants: []tenants.Tenant{{Name: "red"}, {Name: "blue"}}}
 	if random.IntN(3) == 0 {
 		policy.Peerings = append(policy.Peerings, tenants.Peering{A: "red", B: "ns:a"})
@@ -109,7 +109,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 		quiet: []int{40, 120, 400}[seed%3], misuse: seed%4 == 3, pace: []int{8, 40, 120}[seed/3%3],
 		weights: [][5]int{{4, 4, 4, 4, 1}, {1, 1, 8, 1, 0}, {1, 1, 1, 8, 0}, {1, 8, 1, 1, 2}, {8, 1, 1, 1, 0}}[seed/2%5], prefixes: seed%2 == 1, lastOf: map[netip.Addr]string{},
 	}
-	w.policies = []*tenants.Policy{policyOf(random, w.prefixes)}
+	w.policies = []*tenants.Policy{drawPolicy(random, w.prefixes)}
 	for i := range 3 + int(seed%2) {
 		m := &machine{name: string(rune('k' + i)), on: true, online: true}
 		m.reset()
@@ -118,13 +118,13 @@ func newWorld(t testing.TB, seed uint64) *world {
 	return w
 }
 
-// reset what does not outlive a power cut.
+// reset drops what does not survive a power cut.
 func (m *machine) reset() {
 	m.pods, m.flows = map[netip.Addr]pod{}, plan.Tenants{}
 	m.crash()
 }
 
-// crash of the daemon alone.
+// crash drops the daemon's memory.
 func (m *machine) crash() {
 	m.up, m.ledger, m.planned, m.installed = false, nil, nil, 0
 	m.publishing, m.published, m.reading = nil, false, nil
@@ -138,7 +138,7 @@ func (w *world) tell(format string, arguments ...any) {
 	}
 }
 
-// latest state of a record.
+// latest returns the latest state of a record.
 func (w *world) latest(id string) *tenants.Record {
 	if states := w.store[id]; len(states) > 0 {
 		return states[len(states)-1]
@@ -153,7 +153,7 @@ func (w *world) put(id string, record *tenants.Record) {
 	w.store[id] = append(w.store[id], record)
 }
 
-// snapshot as the machine has heard it so far.
+// snapshot returns what the machine has received so far.
 func (w *world) snapshot(m *machine) tenants.Snapshot {
 	w.sequence++
 	snapshot := tenants.Snapshot{Sequence: w.sequence, Records: map[string]*tenants.Record{}, Policy: w.policies[m.policy]}
@@ -169,12 +169,12 @@ func (w *world) snapshot(m *machine) tenants.Snapshot {
 func (w *world) boot(m *machine) {
 	m.cursor, m.policy = map[string]int{}, w.random.IntN(len(w.policies))
 	switch {
-	case m.own != nil:
+	case m.ownState != nil:
 		var own Own
 		var known Known
-		mustUnmarshal(w.t, m.own, &own)
-		if m.known != nil {
-			mustUnmarshal(w.t, m.known, &known)
+		mustUnmarshal(w.t, m.ownState, &own)
+		if m.knownState != nil {
+			mustUnmarshal(w.t, m.knownState, &known)
 		}
 		m.ledger = Restore(own, known, w.now)
 	case !m.online:
@@ -188,28 +188,28 @@ func (w *world) boot(m *machine) {
 		}
 	}
 	m.up = true
-	// The switch still has the flows of before; pods that run are claimed again, others are released.
+	// The switch still has its flows. Running pods are claimed again, others are released.
 	owners := []string{}
 	for _, address := range slices.SortedFunc(maps.Keys(m.pods), netip.Addr.Compare) {
 		owners = append(owners, m.pods[address].owner)
-		asked := tenants.Claim{Tenant: m.pods[address].tenant, Owner: m.pods[address].owner, Addresses: []netip.Addr{address}}
-		if m.ledger.Begin(asked, w.now) != nil {
+		claim := tenants.Claim{Tenant: m.pods[address].tenant, Owner: m.pods[address].owner, Addresses: []netip.Addr{address}}
+		if m.ledger.Begin(claim, w.now) != nil {
 			w.stop(m, address)
 			continue
 		}
-		if m.ledger.Decide(asked, w.now) != nil {
+		if m.ledger.Decide(claim, w.now) != nil {
 			w.stop(m, address)
-			m.asking[address] = asked
+			m.asking[address] = claim
 		}
 	}
-	for _, asked := range m.asking {
-		owners = append(owners, asked.Owner)
+	for _, claim := range m.asking {
+		owners = append(owners, claim.Owner)
 	}
 	m.ledger.Retain(owners, w.now)
 	w.tell("%s boots as %s with %d pods", m.name, m.ledger.ID(), len(m.pods))
 }
 
-// stop a pod; what it sent may still be on its way.
+// stop ends a pod. Its packets may still be on their way.
 func (w *world) stop(m *machine, address netip.Addr) {
 	w.draining = append(w.draining, sender{address, m.pods[address].tenant, w.now.Add(Drain)})
 	delete(m.pods, address)
@@ -229,7 +229,7 @@ func mustMarshal(t testing.TB, value any) []byte {
 	return data
 }
 
-// check that no node takes what another tenant's pod sends for its own tenant's.
+// check checks that no node takes packets of another tenant's pod for its own tenant's.
 func (w *world) check() {
 	w.draining = slices.DeleteFunc(w.draining, func(s sender) bool { return !w.now.Before(s.until) })
 	senders := slices.Clone(w.draining)
@@ -254,10 +254,10 @@ func (w *world) check() {
 }
 
 func (w *world) checkDisjoint(m *machine) {
-	for i, one := range m.flows.Members {
+	for i, member := range m.flows.Members {
 		for _, other := range m.flows.Members[i+1:] {
-			if one.Tenant != other.Tenant && one.Prefix.Overlaps(other.Prefix) {
-				w.fail("%s has %v and %v", m.name, one, other)
+			if member.Tenant != other.Tenant && member.Prefix.Overlaps(other.Prefix) {
+				w.fail("%s has %v and %v", m.name, member, other)
 			}
 		}
 	}

@@ -9,33 +9,33 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// Own is what has to be on disk before it is published: the own record, and what only this node needs to know of it.
+// Own must be on disk before it is published: this node's record, and the state that only this node needs.
 type Own struct {
 	Record *tenants.Record `json:"record"`
-	// ByPrefix: addresses that the tenants' prefixes cover, which are not published one by one.
+	// ByPrefix lists addresses that the tenants' prefixes cover, which are not published by themselves.
 	ByPrefix []tenants.Address `json:"by_prefix,omitempty"`
-	// Checked as in Known, when this was stored.
+	// Checked is as in Known at the time of storing.
 	Checked int64 `json:"checked"`
-	// Unchecked prefixes of the record: nobody may act by them yet.
+	// Unchecked lists prefixes of the record that nobody may use yet.
 	Unchecked []tenants.Use `json:"unchecked,omitempty"`
-	// Announced records: published as seen.
+	// Announced lists records that were published as seen.
 	Announced []string `json:"announced,omitempty"`
 }
 
-// Known is what has to be on disk before this node says that it has seen it: after a restart it must not act by less.
+// Known must be on disk before this node publishes that it has seen it: after a restart the node must not act on less.
 type Known struct {
-	// ID of the record that this node had: what it knew counts for as long as the others know that record.
+	// ID is the ID of this node's record. The knowledge is valid while the others know that record.
 	ID string `json:"id"`
-	// Checked: all that others had published when this generation of the own record was out is in here.
+	// Checked is the generation of this node's record at whose publication all that others had published is included.
 	Checked int64             `json:"checked"`
 	Records []*tenants.Record `json:"records,omitempty"`
 	Ghosts  []*tenants.Record `json:"ghosts,omitempty"`
 	Policy  *tenants.Policy   `json:"policy,omitempty"`
-	// First of the records that name an address for different tenants.
+	// First maps addresses that records name for different tenants to the first of these records.
 	First map[netip.Addr]string `json:"first,omitempty"`
 }
 
-// Own state around a record that Record gave.
+// Own returns the state to store with a record of Record.
 func (l *Ledger) Own(record *tenants.Record) Own {
 	own := Own{Record: record, Checked: l.checked, Announced: slices.Sorted(maps.Keys(l.announced))}
 	for address, held := range l.claims {
@@ -55,11 +55,11 @@ func (l *Ledger) Own(record *tenants.Record) Own {
 	return own
 }
 
-// Known state of now. What others have seen is left out: it only delays, and is heard again.
+// Known returns the current knowledge without what others have seen, which only delays and is received again.
 func (l *Ledger) Known() Known {
 	known := Known{ID: l.ID(), Checked: l.checked, Policy: l.policy}
 	for address := range l.contested {
-		if id, told := l.first[address]; told {
+		if id, seen := l.first[address]; seen {
 			if known.First == nil {
 				known.First = map[netip.Addr]string{}
 			}
@@ -67,21 +67,21 @@ func (l *Ledger) Known() Known {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.records)) {
-		known.Records = append(known.Records, unseeing(l.records[id]))
+		known.Records = append(known.Records, withoutSeen(l.records[id]))
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.ghosts)) {
-		known.Ghosts = append(known.Ghosts, unseeing(l.ghosts[id]))
+		known.Ghosts = append(known.Ghosts, withoutSeen(l.ghosts[id]))
 	}
 	return known
 }
 
-func unseeing(record *tenants.Record) *tenants.Record {
+func withoutSeen(record *tenants.Record) *tenants.Record {
 	without := *record
 	without.Seen = nil
 	return &without
 }
 
-// covers: nothing newer was said to be seen. Otherwise going by it would be to go back.
+// covers reports whether nothing newer was published as seen. Otherwise using the knowledge would be a step back.
 func (k *Known) covers(own *tenants.Record) bool {
 	stored := map[string]int64{own.ID(): own.Generation}
 	for _, record := range slices.Concat(k.Records, k.Ghosts) {
@@ -98,13 +98,13 @@ func (k *Known) covers(own *tenants.Record) bool {
 	return true
 }
 
-// Restore the ledger of a node from its disk. known may be empty: then nothing is let in until it was read anew.
+// Restore returns the ledger from a node's disk. known may be empty; then nothing is admitted until it was read again.
 func Restore(own Own, known Known, now time.Time) *Ledger {
 	ledger := New(own.Record.Node, now)
 	ledger.adopt(own.Record, now)
 	for entry, used := range ledger.uses {
 		if !slices.Contains(own.Unchecked, entry) {
-			used.since = 1 // checked, as far as what is known from then is still there
+			used.since = 1 // checked, as far as the knowledge from then still exists
 		}
 	}
 	for _, entry := range own.ByPrefix {
@@ -130,7 +130,7 @@ func Restore(own Own, known Known, now time.Time) *Ledger {
 	return ledger
 }
 
-// Adopt a record that this node published before it lost its state.
+// Adopt returns a ledger from the record that this node published before it lost its state.
 func Adopt(record *tenants.Record, now time.Time) *Ledger {
 	ledger := New(record.Node, now)
 	ledger.adopt(record, now)
@@ -149,7 +149,7 @@ func (l *Ledger) adopt(record *tenants.Record, now time.Time) {
 		l.claims[entry.Address] = restored(entry, false, record.Generation)
 	}
 	for _, entry := range record.Prefixes {
-		// Published, and asked for by nobody until the policy says so.
+		// Published, but not requested until the policy says so.
 		l.uses[entry] = &use{since: record.Generation, busyUntil: now.Add(Drain)}
 	}
 	for _, entry := range record.Released {
@@ -158,7 +158,7 @@ func (l *Ledger) adopt(record *tenants.Record, now time.Time) {
 	l.want(now)
 }
 
-// restored claim: its pod may have run, also where the last record that was stored does not say so yet.
+// restored returns a claim whose pod may have run, even if the last stored record does not say so.
 func restored(entry tenants.Address, byPrefix bool, generation int64) *claim {
 	return &claim{
 		tenant: entry.Tenant, rail: entry.Rail, owner: entry.Owner, byPrefix: byPrefix,

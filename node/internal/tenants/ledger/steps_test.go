@@ -13,7 +13,7 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// step lets one thing happen.
+// step lets one event happen.
 func (w *world) step() {
 	w.now = w.now.Add(time.Duration(w.random.IntN(w.pace)) * time.Millisecond)
 	m := w.machines[w.random.IntN(len(w.machines))]
@@ -23,7 +23,7 @@ func (w *world) step() {
 		w.calamity(m)
 	case !m.on:
 		if choice < 20 {
-			w.takeAway(m)
+			w.declareOff(m)
 		} else if choice < 30 {
 			m.on, m.online = true, w.random.IntN(3) > 0
 			w.tell("%s is switched on", m.name)
@@ -52,7 +52,7 @@ func (w *world) step() {
 	w.check()
 }
 
-// calamity: cut off, killed, switched off, wiped, taken away, another policy. Each world has its own mix.
+// calamity cuts off, kills, switches off or wipes a machine, or changes the policy. Each world has its own mix.
 func (w *world) calamity(m *machine) {
 	total := 0
 	for _, weight := range w.weights {
@@ -73,15 +73,15 @@ func (w *world) calamity(m *machine) {
 	case kind == 2 && m.on:
 		w.switchOff(m)
 		if w.random.IntN(3) == 0 {
-			m.own, m.known = nil, nil
+			m.ownState, m.knownState = nil, nil
 			w.tell("%s is wiped", m.name)
 		}
 	case kind == 3 && w.prefixes:
-		w.policies = append(w.policies, policyOf(w.random, true))
+		w.policies = append(w.policies, drawPolicy(w.random, true))
 		w.tell("policy %v", *w.policies[len(w.policies)-1])
 	case kind == 4 && m.up:
 		w.tell("%s loses what it knew, and is killed", m.name)
-		m.known = nil
+		m.knownState = nil
 		m.crash()
 	}
 }
@@ -95,8 +95,8 @@ func (w *world) switchOff(m *machine) {
 	w.tell("%s is switched off", m.name)
 }
 
-// takeAway says that a machine that is off will not send again; by hand also without asking the others.
-func (w *world) takeAway(m *machine) {
+// declareOff declares a machine that is off as off; with misuse it also deletes records without asking the others.
+func (w *world) declareOff(m *machine) {
 	for _, s := range w.draining {
 		if w.now.Before(s.until) {
 			return
@@ -125,34 +125,34 @@ func (w *world) ask(m *machine) {
 		return
 	}
 	tenant := simulatedTenants[w.random.IntN(len(simulatedTenants))]
-	asked := tenants.Claim{Tenant: tenant, Rail: "rail0", Owner: fmt.Sprintf("net/%d/%s", len(w.story), m.name), Addresses: []netip.Addr{address}}
-	if err := m.ledger.Begin(asked, w.now); err != nil {
+	claim := tenants.Claim{Tenant: tenant, Rail: "rail0", Owner: fmt.Sprintf("net/%d/%s", len(w.story), m.name), Addresses: []netip.Addr{address}}
+	if err := m.ledger.Begin(claim, w.now); err != nil {
 		return
 	}
-	m.asking[address] = asked
-	w.tell("%s asks for %s for %s", m.name, address, tenant)
+	m.asking[address] = claim
+	w.tell("%s claims %s for %s", m.name, address, tenant)
 }
 
 func (w *world) decide(m *machine) {
 	for _, address := range slices.SortedFunc(maps.Keys(m.asking), netip.Addr.Compare) {
-		asked := m.asking[address]
-		blocked := m.ledger.Decide(asked, w.now)
+		claim := m.asking[address]
+		blocked := m.ledger.Decide(claim, w.now)
 		if blocked == nil {
 			if m.ledger.claims[address].byPrefix {
 				w.save(m, m.ledger.Draft(w.now))
 			}
-			m.pods[address] = pod{asked.Tenant, asked.Owner}
+			m.pods[address] = pod{claim.Tenant, claim.Owner}
 			w.granted++
-			if last := w.lastOf[address]; last != "" && last != asked.Tenant {
+			if last := w.lastOf[address]; last != "" && last != claim.Tenant {
 				w.reused++
 			}
-			w.lastOf[address] = asked.Tenant
-			w.tell("%s runs a pod of %s with %s", m.name, asked.Tenant, address)
+			w.lastOf[address] = claim.Tenant
+			w.tell("%s runs a pod of %s with %s", m.name, claim.Tenant, address)
 			delete(m.asking, address)
 		} else if blocked.Final || w.random.IntN(60) == 0 {
-			m.ledger.Withdraw(asked, w.now)
-			m.ledger.Release(asked.Addresses, w.now)
-			w.tell("%s gives up %s for %s: %v", m.name, address, asked.Tenant, blocked)
+			m.ledger.Withdraw(claim, w.now)
+			m.ledger.Release(claim.Addresses, w.now)
+			w.tell("%s withdraws %s for %s: %v", m.name, address, claim.Tenant, blocked)
 			delete(m.asking, address)
 		}
 	}
@@ -169,7 +169,7 @@ func (w *world) end(m *machine) {
 	}
 }
 
-// hear of a few records, each as late as it likes.
+// hear receives a few records, each arbitrarily late.
 func (w *world) hear(m *machine) {
 	if !m.online {
 		return
@@ -195,10 +195,10 @@ func (w *world) noticeEviction(m *machine) {
 }
 
 func (w *world) save(m *machine, record *tenants.Record) {
-	m.own = mustMarshal(w.t, m.ledger.Own(record))
+	m.ownState = mustMarshal(w.t, m.ledger.Own(record))
 }
 
-// exchange takes the publication or the reading under way one step further.
+// exchange advances the current publication or read by a step.
 func (w *world) exchange(m *machine) {
 	switch {
 	case m.publishing != nil && m.published:
@@ -213,7 +213,7 @@ func (w *world) exchange(m *machine) {
 	case m.ledger.Evicted():
 		w.noticeEviction(m)
 	case !m.ledger.Due().IsZero() && !w.now.Before(m.ledger.Due()) && (!m.ledger.NeedsReading() || w.random.IntN(2) != 0):
-		m.known = mustMarshal(w.t, m.ledger.Known())
+		m.knownState = mustMarshal(w.t, m.ledger.Known())
 		m.publishing, m.published = m.ledger.Record(w.now), false
 		w.save(m, m.publishing)
 	case m.ledger.NeedsReading() && m.online:
@@ -226,7 +226,7 @@ func (w *world) exchange(m *machine) {
 	}
 }
 
-// write reaches the store, or not; the answer reaches the machine, or not.
+// write writes the record to the store, or fails; the reply reaches the machine, or is lost.
 func (w *world) write(m *machine) {
 	id := m.publishing.ID()
 	stored := w.latest(id)
@@ -249,7 +249,7 @@ func (w *world) write(m *machine) {
 	}
 }
 
-// program the switch: a view is taken, put into the flows, confirmed; each when it likes.
+// program advances the switch by a step: take a view, program it, confirm it.
 func (w *world) program(m *machine) {
 	switch {
 	case m.installed > 0:
@@ -280,7 +280,7 @@ func (w *world) remove(m *machine) {
 	}
 }
 
-// calm lets everything come to rest: all machines on, online and heard.
+// calm lets everything settle, with all machines on, online and up to date.
 func (w *world) calm() {
 	for _, m := range w.machines {
 		m.on, m.online = true, true
@@ -312,8 +312,9 @@ func (w *world) calm() {
 	}
 }
 
-// TestNoOrderOfEventsLetsATenantReachAnother draws schedules and looks after each step. RAILWRIGHT_SCHEDULES draws more.
-func TestNoOrderOfEventsLetsATenantReachAnother(t *testing.T) {
+// TestNoScheduleLetsATenantReachAnother draws schedules and checks after each step. RAILWRIGHT_SCHEDULES sets their
+// number.
+func TestNoScheduleLetsATenantReachAnother(t *testing.T) {
 	schedules, steps := uint64(120), 4000
 	if text := os.Getenv("RAILWRIGHT_SCHEDULES"); text != "" {
 		schedules, _ = strconv.ParseUint(text, 10, 32)
@@ -332,11 +333,11 @@ func TestNoOrderOfEventsLetsATenantReachAnother(t *testing.T) {
 	t.Logf("%d schedules of %d steps: %d pods ran, %d with an address that another tenant had before",
 		schedules, steps, granted, reused)
 	if granted < int(schedules)*10 || reused < int(schedules)*3 {
-		t.Errorf("too little happened to show anything")
+		t.Errorf("too few events to prove anything")
 	}
 }
 
-// checkRest: once all is calm, every pod is let in wherever its tenant is, and nothing is held back.
+// checkRest checks that after calm every pod is admitted wherever its tenant is, and nothing is held back.
 func (w *world) checkRest(seed uint64) {
 	for _, m := range w.machines {
 		if len(m.ledger.released) > 0 || len(m.ledger.ghosts) > 0 || len(m.ledger.Unexplained()) > 0 {
@@ -366,7 +367,7 @@ func (w *world) checkReached(seed uint64, m, other *machine, address netip.Addr,
 	for _, any := range w.machines {
 		for _, tenant := range touching(any.ledger.Draft(w.now), tenants.Host(address)) {
 			if tenant != pod.tenant {
-				return // the policy gave a prefix to one while another's pods still run in it: nobody's until they end
+				return // the policy gave a prefix to a tenant while another's pods still run in it, so it belongs to nobody until they end
 			}
 		}
 	}
@@ -378,5 +379,5 @@ func (w *world) checkReached(seed uint64, m, other *machine, address netip.Addr,
 			return
 		}
 	}
-	w.fail("seed %d: %s does not let %s of %s in: %v", seed, other.name, address, pod.tenant, other.flows.Members)
+	w.fail("seed %d: %s does not admit %s of %s: %v", seed, other.name, address, pod.tenant, other.flows.Members)
 }

@@ -10,40 +10,40 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// use of a prefix by this node. It stays published for as long as a flow or a pod of this node may act by it.
+// use is a prefix that this node uses. It stays published while a flow or a pod of this node may depend on it.
 type use struct {
-	// since: the generation that first published it.
+	// since is the generation that first published it.
 	since int64
-	// wanted by the policy and the tenants that have pods here.
-	wanted bool
-	// leftAt: the first view without it.
+	// want is set by the policy and the tenants with pods here.
+	want bool
+	// leftAt is the first view without it.
 	leftAt uint64
-	// busyUntil: a pod in it may have sent what is still on its way.
+	// busyUntil is when packets of a deleted pod in it are certainly gone.
 	busyUntil time.Time
 }
 
-// planUses publishes the prefixes of the tenants that have pods here, and of those open to them.
+// planUses publishes the prefixes of the tenants with pods here, and of their peers.
 func (l *Ledger) planUses(now time.Time) {
-	wanted := map[tenants.Use]bool{}
+	want := map[tenants.Use]bool{}
 	if l.rules != nil {
 		for tenant := range l.scope(l.here()) {
 			prefixes, _ := l.rules.Prefixes(tenant)
 			for _, prefix := range prefixes {
-				wanted[tenants.Use{Prefix: prefix, Tenant: tenant}] = true
+				want[tenants.Use{Prefix: prefix, Tenant: tenant}] = true
 			}
 		}
 	}
-	for _, entry := range slices.SortedFunc(maps.Keys(wanted), compareUses) {
+	for _, entry := range slices.SortedFunc(maps.Keys(want), compareUses) {
 		if l.uses[entry] == nil {
 			l.uses[entry] = &use{since: l.touch(now)}
 		}
 	}
 	for entry, used := range l.uses {
-		if used.wanted && !wanted[entry] {
+		if used.want && !want[entry] {
 			used.leftAt = 0
 			l.want(now.Add(soon))
 		}
-		used.wanted = wanted[entry]
+		used.want = want[entry]
 	}
 }
 
@@ -51,7 +51,7 @@ func compareUses(a, b tenants.Use) int {
 	return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Tenant, b.Tenant))
 }
 
-// scope: tenants and those that are open to them.
+// scope returns the tenants and their peers.
 func (l *Ledger) scope(names []string) map[string]bool {
 	scope := map[string]bool{}
 	for _, name := range names {
@@ -60,7 +60,7 @@ func (l *Ledger) scope(names []string) map[string]bool {
 	return scope
 }
 
-// here lists the tenants that hold an address on this node.
+// here returns the tenants that hold an address on this node.
 func (l *Ledger) here() []string {
 	names := map[string]bool{}
 	for _, held := range l.claims {
@@ -69,7 +69,7 @@ func (l *Ledger) here() []string {
 	return slices.Collect(maps.Keys(names))
 }
 
-// busy: a pod of the tenant had the address until now.
+// busy records that a pod of the tenant had the address until now.
 func (l *Ledger) busy(address netip.Addr, tenant string, now time.Time) {
 	for entry, used := range l.uses {
 		if entry.Tenant == tenant && entry.Prefix.Contains(address) {
@@ -78,21 +78,21 @@ func (l *Ledger) busy(address netip.Addr, tenant string, now time.Time) {
 	}
 }
 
-// findUsable works out what of each tenant's prefixes this node may act by: what the policy gives, what was published
-// before others were asked, what pods can have, less everything that another tenant may still have.
+// findUsable computes the part of each tenant's prefixes that this node may use: the policy's prefixes that were
+// published before others were read and that pods can have, minus everything that another tenant may still have.
 func (l *Ledger) findUsable(now time.Time) {
 	l.usable = map[string][]netip.Prefix{}
-	wanted, checked := map[string][]netip.Prefix{}, map[string][]netip.Prefix{}
+	want, checked := map[string][]netip.Prefix{}, map[string][]netip.Prefix{}
 	for entry, used := range l.uses {
-		if used.wanted {
-			wanted[entry.Tenant] = append(wanted[entry.Tenant], entry.Prefix)
+		if used.want {
+			want[entry.Tenant] = append(want[entry.Tenant], entry.Prefix)
 		}
 		if used.since <= l.checked {
 			checked[entry.Tenant] = append(checked[entry.Tenant], entry.Prefix)
 		}
 	}
 	var index tenants.PrefixIndex
-	for tenant, prefixes := range wanted {
+	for tenant, prefixes := range want {
 		l.usable[tenant] = tenants.Common(prefixes, checked[tenant])
 		if l.pods != nil {
 			l.usable[tenant] = tenants.Common(l.usable[tenant], l.pods)
@@ -109,7 +109,7 @@ func (l *Ledger) findUsable(now time.Time) {
 	}
 }
 
-// holes in the prefixes of the index: what others hold, or may still act by.
+// holes returns the holes in the prefixes of the index: what others hold or may still use.
 func (l *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]netip.Prefix {
 	holes := map[string][]netip.Prefix{}
 	dig := func(hole netip.Prefix, by string) {
@@ -135,7 +135,7 @@ func (l *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]n
 		wider.Add(entry.Prefix, entry.Tenant)
 	}
 	for _, record := range l.records {
-		if !l.letGo(record, now) {
+		if !l.isUnused(record, now) {
 			l.digRecord(record, dig, &wider, now)
 		}
 	}
@@ -156,7 +156,7 @@ func (l *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]n
 	return holes
 }
 
-// digUsable: no tenant has the part of its prefixes that lies within another's wider one.
+// digUsable removes the part of a tenant's prefixes that is within a wider prefix of another tenant.
 func (l *Ledger) digUsable(wider *tenants.PrefixIndex, holes map[string][]netip.Prefix) {
 	for tenant, prefixes := range l.usable {
 		for _, prefix := range prefixes {

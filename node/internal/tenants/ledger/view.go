@@ -11,20 +11,20 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// mostViews that are remembered: whoever confirms an older one is not believed.
+// mostViews limits the remembered views. Confirmations of older ones are ignored.
 const mostViews = 64
 
-// views that were given out, and which of them the flows are made from.
+// views are the views that were handed out, and the view that the flows implement.
 type views struct {
 	local     []string
 	numbers   map[string]uint32
-	given     []given
+	issued    []issuedView
 	version   uint64
 	confirmed uint64
 }
 
-// given view: what it let in, and the generations of the records that it was made from.
-type given struct {
+// issuedView is a view with the generations of the records that it was made from.
+type issuedView struct {
 	version uint64
 	tenants plan.Tenants
 	from    map[string]int64
@@ -32,55 +32,55 @@ type given struct {
 
 func newViews() views { return views{numbers: map[string]uint32{}} }
 
-// forget the views given: they were made from records that this node no longer goes by.
-func (v *views) forget() { v.given = nil }
+// forget drops the views: they were made from records that this node no longer uses.
+func (v *views) forget() { v.issued = nil }
 
-// View for the tenants that have pods here. The version grows with what it lets in, not with what was heard.
+// View returns the view for the tenants with pods here. Its version grows with what it admits, not with every snapshot.
 func (l *Ledger) View(local []string, now time.Time) (plan.Tenants, uint64) {
 	local = slices.Compact(slices.Sorted(slices.Values(local)))
-	if len(l.views.given) == 0 || !slices.Equal(local, l.views.local) {
+	if len(l.views.issued) == 0 || !slices.Equal(local, l.views.local) {
 		l.views.local = local
 		l.refresh(now)
 	}
-	last := l.views.given[len(l.views.given)-1]
+	last := l.views.issued[len(l.views.issued)-1]
 	return last.tenants, last.version
 }
 
-// Version of the last view.
+// Version returns the version of the last view.
 func (l *Ledger) Version() uint64 { return l.views.version }
 
-// refresh works out what changed for the flows. Where a view lets in just what the last one did, the last one stands,
-// as made from what is known now: so flows that need no change need no confirmation either.
+// refresh computes changes for the flows. If a view admits the same as the last one, the last one remains with the new
+// generations, so that unchanged flows need no confirmation.
 func (l *Ledger) refresh(now time.Time) {
 	l.findUsable(now)
 	views := &l.views
-	fresh := given{tenants: l.tenants(), from: l.stamps()}
-	if count := len(views.given); count > 0 && same(views.given[count-1].tenants, fresh.tenants) {
-		views.given[count-1].from = fresh.from
+	fresh := issuedView{tenants: l.tenants(), from: l.stamps()}
+	if count := len(views.issued); count > 0 && equalTenants(views.issued[count-1].tenants, fresh.tenants) {
+		views.issued[count-1].from = fresh.from
 		if views.confirmed == views.version {
 			l.saw(fresh.from, now)
 		}
 	} else {
 		views.version++
 		fresh.version = views.version
-		views.given = append(views.given, fresh)
-		if extra := len(views.given) - mostViews; extra > 0 {
-			views.given = slices.Delete(views.given, 0, extra)
+		views.issued = append(views.issued, fresh)
+		if extra := len(views.issued) - mostViews; extra > 0 {
+			views.issued = slices.Delete(views.issued, 0, extra)
 		}
 	}
 	for _, used := range l.uses {
-		if !used.wanted && used.leftAt == 0 {
+		if !used.want && used.leftAt == 0 {
 			used.leftAt = views.version
 		}
 	}
 }
 
-func same(one, other plan.Tenants) bool {
-	return maps.Equal(one.Numbers, other.Numbers) && slices.Equal(one.Members, other.Members) &&
-		slices.Equal(one.Pairs, other.Pairs)
+func equalTenants(a, b plan.Tenants) bool {
+	return maps.Equal(a.Numbers, b.Numbers) && slices.Equal(a.Members, b.Members) &&
+		slices.Equal(a.Pairs, b.Pairs)
 }
 
-// stamps of all records that a view is made from.
+// stamps returns the generations of all records that a view is made from.
 func (l *Ledger) stamps() map[string]int64 {
 	stamps := make(map[string]int64, len(l.records)+1)
 	for id, record := range l.records {
@@ -95,7 +95,7 @@ func (l *Ledger) stamps() map[string]int64 {
 	return stamps
 }
 
-// tenants as the flows need them: nothing while this node is not known to the others.
+// tenants returns the state for the flows. It is empty while the other nodes do not know this node.
 func (l *Ledger) tenants() plan.Tenants {
 	if !l.ready || l.evicted || l.rules == nil {
 		return plan.Tenants{}
@@ -127,26 +127,26 @@ func inside(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// holder of an address: the tenant that a record names.
+// holder is the tenant that a record names for an address.
 type holder struct{ id, tenant string }
 
-// holders of addresses that are published one by one. No node that is honest names an address while another tenant's is
-// live: a claim is granted once all have let go of it. So the record that named it first stands, and the other one is not
-// heeded; where it cannot be told which was first, the address is nobody's.
+// holders returns the tenants of addresses that are published by themselves. No honest node names an address while
+// another tenant's is live, because a claim is granted once all nodes have seen the release. So the record that named
+// it first counts and the other is ignored; if it is unknown which was first, the address belongs to nobody.
 func (l *Ledger) holders() map[netip.Addr]string {
 	found, contested := map[netip.Addr]holder{}, map[netip.Addr][]holder{}
 	enter := func(address netip.Addr, tenant, id string) {
-		one := holder{id, tenant}
+		h := holder{id, tenant}
 		other, taken := found[address]
 		if !taken {
-			found[address] = one
+			found[address] = h
 			return
 		}
 		if other.tenant != tenant && len(contested[address]) == 0 {
 			contested[address] = []holder{other}
 		}
 		if other.tenant != tenant || len(contested[address]) > 0 {
-			contested[address] = append(contested[address], one)
+			contested[address] = append(contested[address], h)
 		}
 	}
 	for address, held := range l.claims {
@@ -169,32 +169,33 @@ func (l *Ledger) holders() map[netip.Addr]string {
 		found[address] = l.firstOf(address, all)
 	}
 	holders, first := make(map[netip.Addr]string, len(found)), make(map[netip.Addr]string, len(found))
-	for address, one := range found {
-		holders[address] = one.tenant
-		if one.id != "" {
-			first[address] = one.id
+	for address, h := range found {
+		holders[address] = h.tenant
+		if h.id != "" {
+			first[address] = h.id
 		}
 	}
 	l.first = first
 	return holders
 }
 
-// firstOf those that name an address for different tenants: this node itself, or the one that did so before; else nobody.
+// firstOf returns the holder among those that name an address for different tenants: this node itself, or the one that
+// had it before, or nobody.
 func (l *Ledger) firstOf(address netip.Addr, all []holder) holder {
-	for _, one := range all {
-		if one.id == l.ID() {
-			return one
+	for _, h := range all {
+		if h.id == l.ID() {
+			return h
 		}
 	}
-	for _, one := range all {
-		if one.id == l.first[address] {
-			return one
+	for _, h := range all {
+		if h.id == l.first[address] {
+			return h
 		}
 	}
 	return holder{}
 }
 
-// pairs of tenants that are open to each other, of which one has pods here.
+// pairs returns the peered tenants of which one has pods here.
 func (l *Ledger) pairs() [][2]string {
 	var pairs [][2]string
 	for _, tenant := range l.views.local {
@@ -206,9 +207,9 @@ func (l *Ledger) pairs() [][2]string {
 	return slices.Compact(pairs)
 }
 
-// Confirm that the flows of that view are in place; says by Due when the others should hear of it.
+// Confirm records that the flows of the view are in place. Due then says when to tell the others.
 func (l *Ledger) Confirm(version uint64, now time.Time) {
-	for _, view := range l.views.given {
+	for _, view := range l.views.issued {
 		if view.version == version && version >= l.views.confirmed {
 			l.views.confirmed = version
 			l.saw(view.from, now)
@@ -216,7 +217,7 @@ func (l *Ledger) Confirm(version uint64, now time.Time) {
 	}
 }
 
-// saw takes over what the flows are made from, and decides how soon others need to know.
+// saw takes over the generations that the flows implement, and decides how soon others need to know.
 func (l *Ledger) saw(from map[string]int64, now time.Time) {
 	friends := l.scope(l.here())
 	for id, generation := range from {
@@ -251,7 +252,7 @@ func releasedSince(record *tenants.Record, generation int64) bool {
 	return slices.ContainsFunc(record.Released, func(entry tenants.Released) bool { return entry.Generation > generation })
 }
 
-// unreleased: an own release that others wait for is newer than what was confirmed.
+// unreleased reports whether an own release that others wait for is newer than the confirmed generation.
 func (l *Ledger) unreleased(generation int64) bool {
 	for _, let := range l.released {
 		if let.generation > generation {

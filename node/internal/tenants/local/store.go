@@ -1,4 +1,4 @@
-// Package local is the tenant directory of one node alone: nobody else holds an address.
+// Package local implements the tenant directory of a single node: no other node holds an address.
 package local
 
 import (
@@ -17,15 +17,15 @@ import (
 
 const lookEvery = 2 * time.Second
 
-// Store of one node.
+// Store is a tenants.Store of a single node.
 type Store struct {
-	// File with the tenants; empty: each namespace is one by itself.
+	// File lists the tenants. If empty, each namespace is a tenant.
 	File string
 
 	mutex    sync.Mutex
 	sequence uint64
 	record   *tenants.Record
-	// policy as last read.
+	// policy is the last policy read.
 	policy tenants.Snapshot
 	text   string
 }
@@ -79,10 +79,10 @@ func (s *Store) readPolicy() (changed bool) {
 	return err == nil || s.policy.PolicyFault != before
 }
 
-// explain what is wrong with a file of tenants.
+// explain returns what is wrong with a file of tenants.
 func explain(path string, err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Sprintf("%s is not there; write {} into it where there are no tenants yet", path)
+		return fmt.Sprintf("%s does not exist; create it with {} if there are no tenants yet", path)
 	}
 	return fmt.Sprintf("%s: %v", path, err)
 }
@@ -107,7 +107,7 @@ func (s *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), _ fun
 // Remove implements tenants.Store.
 func (s *Store) Remove(context.Context, *tenants.Record) error { return nil }
 
-// Pace implements tenants.Store: nobody is burdened.
+// Pace implements tenants.Store. There is no server to protect.
 func (s *Store) Pace(int) tenants.Pace {
 	return tenants.Pace{Burst: 1000, Interval: time.Millisecond}
 }

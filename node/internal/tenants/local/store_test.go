@@ -34,7 +34,7 @@ func claim(directory tenants.Directory, tenant, address string) error {
 	return directory.Claim(ctx, tenants.Claim{Tenant: tenant, Owner: "net/c/" + address, Addresses: []netip.Addr{netip.MustParseAddr(address)}})
 }
 
-func TestOneNodeAlone(t *testing.T) {
+func TestSingleNode(t *testing.T) {
 	state := t.TempDir()
 	directory, stop := open(t, state, "")
 	if tenant, err := directory.TenantOf(context.Background(), "a"); err != nil || tenant != "ns:a" {
@@ -61,14 +61,14 @@ func TestOneNodeAlone(t *testing.T) {
 		t.Errorf("after a restart: %v", err)
 	}
 	if err := claim(directory, "ns:b", "10.1.0.3"); err != nil {
-		t.Errorf("a new one after a restart: %v", err)
+		t.Errorf("new claim after a restart: %v", err)
 	}
-	if told := directory.Problems(); len(told) > 0 {
-		t.Errorf("%q", told)
+	if problems := directory.Problems(); len(problems) > 0 {
+		t.Errorf("%q", problems)
 	}
 }
 
-func TestTenantsOfAFileThatChanges(t *testing.T) {
+func TestChangedFileIsReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tenants.json")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -91,7 +91,7 @@ func TestTenantsOfAFileThatChanges(t *testing.T) {
 	write(`{"tenants":[`)
 	for end := time.Now().Add(testlab.Patience); len(directory.Stopped())+len(directory.Problems()) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("nobody is told of a damaged file")
+			t.Fatal("damaged file is not reported")
 		}
 	}
 	becomes("red")

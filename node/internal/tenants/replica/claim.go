@@ -11,29 +11,29 @@ import (
 )
 
 // Claim implements tenants.Directory.
-func (r *Replica) Claim(ctx context.Context, asked tenants.Claim) error {
+func (r *Replica) Claim(ctx context.Context, claim tenants.Claim) error {
 	ctx, cancel := context.WithTimeout(ctx, mostWait)
 	defer cancel()
 	for began, pause := time.Now(), firstPause; ; pause *= 2 {
-		if err := r.begin(ctx, asked); err != nil {
+		if err := r.begin(ctx, claim); err != nil {
 			return err
 		}
-		blocked, err := r.await(ctx, asked)
+		blocked, err := r.await(ctx, claim)
 		if err != nil || blocked == nil {
 			return err
 		}
-		refused := r.withdraw(asked, blocked)
+		refused := r.withdraw(claim, blocked)
 		if !blocked.Contended || time.Since(began) > giveBack || !sleep(ctx, pause) {
 			return refused
 		}
 	}
 }
 
-// await the grant of a claim that was begun; else what stands in the way to the end.
-func (r *Replica) await(ctx context.Context, asked tenants.Claim) (*ledger.Blocked, error) {
+// await waits until the claim is granted, or returns what finally blocks it.
+func (r *Replica) await(ctx context.Context, claim tenants.Claim) (*ledger.Blocked, error) {
 	began := time.Now()
 	for {
-		blocked, moved, err := r.decide(asked)
+		blocked, moved, err := r.decide(claim)
 		if err != nil || blocked == nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (r *Replica) await(ctx context.Context, asked tenants.Claim) (*ledger.Block
 	}
 }
 
-// sleep for a while; false where ctx has ended.
+// sleep waits and returns false if ctx ended.
 func sleep(ctx context.Context, length time.Duration) bool {
 	timer := time.NewTimer(length)
 	defer timer.Stop()
@@ -65,14 +65,14 @@ func sleep(ctx context.Context, length time.Duration) bool {
 	}
 }
 
-// begin writes the claim down, once there is a ledger to write it into.
-func (r *Replica) begin(ctx context.Context, asked tenants.Claim) error {
+// begin records the claim once there is a ledger.
+func (r *Replica) begin(ctx context.Context, claim tenants.Claim) error {
 	began := time.Now()
 	for {
 		r.mutex.Lock()
 		moved, lost := r.moved, r.lost
 		if r.ledger != nil && r.ledger.Ruled() {
-			err := r.ledger.Begin(asked, time.Now())
+			err := r.ledger.Begin(claim, time.Now())
 			r.announce()
 			r.mutex.Unlock()
 			return err
@@ -85,7 +85,7 @@ func (r *Replica) begin(ctx context.Context, asked tenants.Claim) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("%w: it has not answered yet", tenants.ErrUnreachable)
+			return fmt.Errorf("%w: no reply yet", tenants.ErrUnreachable)
 		case <-moved:
 		case <-timer.C:
 		}
@@ -93,15 +93,15 @@ func (r *Replica) begin(ctx context.Context, asked tenants.Claim) error {
 	}
 }
 
-// decide asks the ledger. What it grants without a publication has to be on disk before anybody acts by it.
-func (r *Replica) decide(asked tenants.Claim) (*ledger.Blocked, chan struct{}, error) {
+// decide asks the ledger. A grant without a publication must be on disk before it is used.
+func (r *Replica) decide(claim tenants.Claim) (*ledger.Blocked, chan struct{}, error) {
 	r.mutex.Lock()
 	if r.starting() {
 		defer r.mutex.Unlock()
-		return &ledger.Blocked{Reason: tenants.ErrUnreachable, Detail: "it has not answered yet"}, r.moved, nil
+		return &ledger.Blocked{Reason: tenants.ErrUnreachable, Detail: "no reply yet"}, r.moved, nil
 	}
 	before := r.ledger.Unpublished()
-	blocked := r.ledger.Decide(asked, time.Now())
+	blocked := r.ledger.Decide(claim, time.Now())
 	moved := r.moved
 	if blocked == nil {
 		r.announce()
@@ -112,19 +112,19 @@ func (r *Replica) decide(asked tenants.Claim) (*ledger.Blocked, chan struct{}, e
 		return blocked, moved, nil
 	}
 	if _, err := r.store((*ledger.Ledger).Draft); err != nil {
-		_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(asked.Addresses, now) })
-		return nil, nil, fmt.Errorf("the claim of %s is not on disk: %w", asked.Owner, err)
+		_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Release(claim.Addresses, now) })
+		return nil, nil, fmt.Errorf("store claim of %s: %w", claim.Owner, err)
 	}
 	return nil, moved, nil
 }
 
-// starting: what this node held when it was last up is not granted again before the directory was asked, unless it does
-// not answer: the node may have been taken away meanwhile.
+// starting reports whether the directory was not read yet after a start and may still reply. Claims of an earlier run
+// are not granted meanwhile, because the node may have been declared off.
 func (r *Replica) starting() bool {
 	return !r.ledger.Current() && r.lost == nil && time.Since(r.opened) < firstAnswer
 }
 
-// patience with what stands in the way: how long until to look again, and whether to wait at all.
+// patience returns how long to wait before trying again, and whether to wait at all.
 func (r *Replica) patience(blocked *ledger.Blocked, waited time.Duration) (time.Duration, bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -140,9 +140,9 @@ func (r *Replica) patience(blocked *ledger.Blocked, waited time.Duration) (time.
 	return min(max(bound-waited, 0), lookAgain), waited < bound
 }
 
-// withdraw what is not granted, and say why.
-func (r *Replica) withdraw(asked tenants.Claim, blocked *ledger.Blocked) error {
-	_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Withdraw(asked, now) })
+// withdraw withdraws a refused claim and returns the reason.
+func (r *Replica) withdraw(claim tenants.Claim, blocked *ledger.Blocked) error {
+	_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Withdraw(claim, now) })
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if errors.Is(blocked, tenants.ErrUnreachable) {

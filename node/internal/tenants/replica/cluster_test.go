@@ -19,7 +19,7 @@ import (
 	"railwright/node/testlab"
 )
 
-// cluster of real replicas over a real folder.
+// cluster is a set of real replicas over a real folder.
 type cluster struct {
 	t      testing.TB
 	folder string
@@ -42,7 +42,7 @@ func (c *cluster) policy(text string) {
 	}
 }
 
-// node with a replica and a switch: what a view says goes into the switch, and is confirmed.
+// node is a replica with a switch, which implements and confirms each view.
 type node struct {
 	*Replica
 	cluster *cluster
@@ -82,7 +82,7 @@ func (n *node) boot() {
 	}()
 }
 
-// kill the daemon; what is in the switch stays.
+// kill ends the daemon; the switch keeps its flows.
 func (n *node) kill() {
 	n.stop()
 	n.Close()
@@ -133,7 +133,7 @@ func (n *node) change(do func()) {
 
 func (n *node) freeze(frozen bool) { n.change(func() { n.frozen = frozen }) }
 
-// claim within the bound, and count the tenant as local.
+// claim claims addresses within the bound, and counts the tenant as local.
 func (n *node) claim(bound time.Duration, tenant string, addresses ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -144,35 +144,34 @@ func (n *node) claim(bound time.Duration, tenant string, addresses ...string) er
 	return err
 }
 
-// mustClaim asks again where it is refused, as runtimes do: a replica waits for others no longer than they take on a
-// machine that has time for them.
+// mustClaim retries refused claims, as runtimes do: on a busy machine other nodes can take longer than a replica waits.
 func (n *node) mustClaim(tenant string, addresses ...string) {
 	n.cluster.t.Helper()
 	testlab.UntilRight(n.cluster.t, func() string {
 		if err := n.claim(testlab.Patience, tenant, addresses...); err != nil {
-			return fmt.Sprintf("%s does not get %v for %s: %v", n.name, addresses, tenant, err)
+			return fmt.Sprintf("%s cannot claim %v for %s: %v", n.name, addresses, tenant, err)
 		}
 		return ""
 	})
 }
 
-// mustRefuse a claim for this reason, which the words are of, once all have told what they know.
-func (n *node) mustRefuse(reason error, words, tenant, address string) {
+// mustRefuse waits until a claim is refused with the reason and the text, once all nodes have published their state.
+func (n *node) mustRefuse(reason error, want, tenant, address string) {
 	n.cluster.t.Helper()
 	testlab.UntilRight(n.cluster.t, func() string {
-		// What waits for others waits until its time is over.
+		// A claim that waits for other nodes waits for its whole bound.
 		err := n.claim(3*time.Second, tenant, address)
 		if err == nil {
 			n.cluster.t.Fatalf("%s got %s for %s", n.name, address, tenant)
 		}
-		if errors.Is(err, reason) && strings.Contains(err.Error(), words) {
+		if errors.Is(err, reason) && strings.Contains(err.Error(), want) {
 			return ""
 		}
 		return fmt.Sprintf("%s for %s: %v", address, tenant, err)
 	})
 }
 
-// all that is wrong, whether or not it stops everything.
+// all returns all problems.
 func (n *node) all() []string { return append(n.Stopped(), n.Problems()...) }
 
 func (n *node) release(tenant string, addresses ...string) {
@@ -188,7 +187,7 @@ func (n *node) confirmed(addresses ...string) []string {
 	return n.WaitConfirmed(ctx, parse(addresses))
 }
 
-// tenant that the node's flows take the address for.
+// tenant returns the tenant that the node's flows admit the address for.
 func (n *node) tenant(address string) string {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
@@ -214,17 +213,17 @@ func (n *node) seesTenant(address, tenant string) {
 		if n.tenant(address) == tenant {
 			return ""
 		}
-		return fmt.Sprintf("%s takes %s for %q's, not %q's; %v", n.name, address, n.tenant(address), tenant, n.all())
+		return fmt.Sprintf("%s admits %s for %q, want %q; %v", n.name, address, n.tenant(address), tenant, n.all())
 	})
 }
 
-func (n *node) hasProblem(words string) {
+func (n *node) hasProblem(want string) {
 	n.cluster.t.Helper()
 	testlab.UntilRight(n.cluster.t, func() string {
-		if slices.ContainsFunc(n.all(), func(problem string) bool { return strings.Contains(problem, words) }) {
+		if slices.ContainsFunc(n.all(), func(problem string) bool { return strings.Contains(problem, want) }) {
 			return ""
 		}
-		return fmt.Sprintf("%s has no problem with %q: %q", n.name, words, n.all())
+		return fmt.Sprintf("%s has no problem with %q: %q", n.name, want, n.all())
 	})
 }
 
@@ -233,7 +232,7 @@ func (n *node) hasNoProblem() {
 	testlab.UntilRight(n.cluster.t, func() string { return strings.Join(n.all(), "; ") })
 }
 
-// recordsOf a node in the folder are so many.
+// recordsOf waits until the folder has so many records of a node.
 func (c *cluster) recordsOf(name string, count int) {
 	c.t.Helper()
 	testlab.Eventually(c.t, fmt.Sprintf("%s has %d records", name, count), func() bool {

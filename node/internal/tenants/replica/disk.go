@@ -15,22 +15,23 @@ import (
 	"railwright/node/internal/tenants/ledger"
 )
 
-// mostState in a file: 100 nodes with 1,000 addresses each are about 20 MB.
+// mostState limits a state file: 100 nodes with 1,000 addresses each need about 20 MB.
 const mostState = 64 << 20
 
-// disk is where a node's part of the directory outlives the daemon.
+// disk stores a node's part of the directory over restarts.
 type disk struct {
 	folder string
-	// known as it was last written.
+	// known is the content last written.
 	known []byte
 }
 
 func (d *disk) ownPath() string   { return filepath.Join(d.folder, "own.json") }
 func (d *disk) knownPath() string { return filepath.Join(d.folder, "known.json") }
 
-// load the ledger of this node; nil where there is none. A damaged file is put aside, told and never used: without what
-// this node published it is asked back from the directory, without what it knew nothing is let in until it is read anew.
-func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, told string, err error) {
+// load returns this node's ledger, or nil if there is none. A damaged file is renamed, reported and never used: a lost
+// record is read back from the directory, and without the other nodes' state nothing is admitted until it was read
+// again.
+func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, warning string, err error) {
 	var own ledger.Own
 	var known ledger.Known
 	ownFault := read(d.ownPath(), &own)
@@ -38,8 +39,8 @@ func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, told s
 		ownFault = fmt.Errorf("%w: no record in %s", durable.ErrDamaged, d.ownPath())
 	}
 	if ownFault == nil && own.Record.Node != node {
-		return nil, "", fmt.Errorf("%s is the state of node %s, this is %s: remove it if this machine was renamed",
-			d.ownPath(), own.Record.Node, node)
+		return nil, "", fmt.Errorf("%s must be the state of node %s, got that of %s; remove it if this machine was renamed",
+			d.ownPath(), node, own.Record.Node)
 	}
 	knownFault := read(d.knownPath(), &known)
 	var asides []string
@@ -52,21 +53,21 @@ func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, told s
 		case errors.Is(file.fault, durable.ErrDamaged):
 			aside := file.path + ".damaged"
 			if err := os.Rename(file.path, aside); err != nil {
-				return nil, "", fmt.Errorf("%s is damaged: %w", file.path, err)
+				return nil, "", fmt.Errorf("rename damaged %s: %w", file.path, err)
 			}
-			asides = append(asides, fmt.Sprintf("%s was damaged and is put aside as %s", file.path, aside))
+			asides = append(asides, fmt.Sprintf("%s was damaged and is renamed to %s", file.path, aside))
 		default:
-			return nil, "", fmt.Errorf("state of the tenant directory: %w", file.fault)
+			return nil, "", fmt.Errorf("read state of the tenant directory: %w", file.fault)
 		}
 	}
-	told = strings.Join(asides, "; ")
+	warning = strings.Join(asides, "; ")
 	if ownFault != nil {
-		return nil, told, nil
+		return nil, warning, nil
 	}
 	if knownFault != nil {
 		known = ledger.Known{}
 	}
-	return ledger.Restore(own, known, now), told, nil
+	return ledger.Restore(own, known, now), warning, nil
 }
 
 func read(path string, into any) error {
@@ -80,7 +81,7 @@ func read(path string, into any) error {
 	return nil
 }
 
-// write what has to be on disk before the record is published: first what is known, since the record says so.
+// write stores what must be on disk before the record is published: first the knowledge that the record refers to.
 func (d *disk) write(own ledger.Own, known ledger.Known) error {
 	content, err := json.Marshal(known)
 	if err != nil {
@@ -99,7 +100,8 @@ func (d *disk) write(own ledger.Own, known ledger.Known) error {
 	return durable.WriteSummed(d.ownPath(), content)
 }
 
-// store a record of the ledger, and all that belongs to it. One at a time, so that nothing older comes after.
+// store stores a record of the ledger with all that belongs to it. Calls are serialized, so that no older state is
+// written last.
 func (r *Replica) store(draw func(ledger *ledger.Ledger, now time.Time) *tenants.Record) (*tenants.Record, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()

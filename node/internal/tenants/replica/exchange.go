@@ -13,23 +13,22 @@ import (
 )
 
 const (
-	// answer is how long the store may take for one call.
-	answer = 5 * time.Second
-	// Tries after a failure: the first soon, then ever more seldom.
+	// replyTimeout bounds a call of the store.
+	replyTimeout = 5 * time.Second
+	// Range of pauses between retries.
 	firstRetry, lastRetry = 100 * time.Millisecond, 5 * time.Second
-	// idle is how often to look although nothing happened.
+	// idle is the longest pause between rounds.
 	idle = 30 * time.Second
-	// yieldRemoval to the first node by name, which removes records that all have let go of; the others only if it does
-	// not.
+	// yieldRemoval is how long other nodes wait for the first node by name to remove records that are no longer used.
 	yieldRemoval = 5 * time.Second
 )
 
-// exchange records with the store until ctx ends.
+// exchange exchanges records with the store until ctx ends.
 func (r *Replica) exchange(ctx context.Context) {
 	heard := make(chan struct{})
 	go func() {
 		defer close(heard)
-		r.settings.Store.Watch(ctx, r.hear, r.miss)
+		r.settings.Store.Watch(ctx, r.receive, r.miss)
 	}()
 	defer func() { <-heard }()
 	limiter := rate.NewLimiter(rate.Inf, 1)
@@ -51,31 +50,31 @@ func (r *Replica) exchange(ctx context.Context) {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-r.kick:
-			// Whoever asked does not make a store that fails be asked any more often.
+			// A kick must not shorten the pause after a failure.
 			if err != nil {
-				r.rest(ctx, timer)
+				r.waitForRetry(ctx, timer)
 			}
 		}
 		timer.Stop()
 	}
 }
 
-func (r *Replica) rest(ctx context.Context, timer *time.Timer) {
+func (r *Replica) waitForRetry(ctx context.Context, timer *time.Timer) {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
 }
 
-// hear what others have published.
-func (r *Replica) hear(snapshot tenants.Snapshot) {
-	r.found()
+// receive takes in a snapshot of the store.
+func (r *Replica) receive(snapshot tenants.Snapshot) {
+	r.reachable()
 	_ = r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Learn(snapshot, 0, now) })
 }
 
-// round of publishing, reading and clearing up: when the next one is due, and whether this one made another necessary.
+// round publishes, reads and cleans up. It returns when the next round is due, and whether to run another at once.
 func (r *Replica) round(ctx context.Context, limiter *rate.Limiter) (next time.Time, again bool, err error) {
-	if r.holder() == nil {
+	if r.currentLedger() == nil {
 		return time.Now(), true, r.start(ctx)
 	}
 	now := time.Now()
@@ -94,7 +93,7 @@ func (r *Replica) round(ctx context.Context, limiter *rate.Limiter) (next time.T
 		limiter.SetBurst(pace.Burst)
 	})
 	if evicted {
-		r.settings.Log.Warn("this node's record in the tenant directory was taken away: a new one is made")
+		r.settings.Log.Warn("this node's record in the tenant directory was removed; creating a new one")
 	}
 	if !due.IsZero() && !now.Before(due) {
 		if wait := delay(limiter, now); wait > 0 {
@@ -115,7 +114,7 @@ func (r *Replica) round(ctx context.Context, limiter *rate.Limiter) (next time.T
 	return next, false, nil
 }
 
-// delay until the limiter lets one through; none: it did.
+// delay returns how long the limiter makes a write wait. 0 means that the write may happen now.
 func delay(limiter *rate.Limiter, now time.Time) time.Duration {
 	reservation := limiter.ReserveN(now, 1)
 	wait := reservation.DelayFrom(now)
@@ -125,14 +124,14 @@ func delay(limiter *rate.Limiter, now time.Time) time.Duration {
 	return wait
 }
 
-func sooner(one, other time.Time) time.Time {
-	if one.IsZero() || !other.IsZero() && other.Before(one) {
-		return other
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	return one
+	return a
 }
 
-// start a ledger for a node that has none on its disk: with the record that it published before, if it did.
+// start creates the ledger of a node that has none on disk, from the record that it published before, if any.
 func (r *Replica) start(ctx context.Context) error {
 	var snapshot tenants.Snapshot
 	err := r.attempt(ctx, "reading", func(ctx context.Context) (err error) {
@@ -146,7 +145,7 @@ func (r *Replica) start(ctx context.Context) error {
 	fresh := ledger.New(r.settings.Node, now)
 	for _, record := range snapshot.Records {
 		if record.Node == r.settings.Node && !record.Leaving {
-			r.settings.Log.Warn("this node's state was lost: what it published before is taken over", "record", record.ID())
+			r.settings.Log.Warn("this node's state was lost; adopting its published record", "record", record.ID())
 			fresh = ledger.Adopt(record, now)
 			break
 		}
@@ -160,18 +159,18 @@ func (r *Replica) start(ctx context.Context) error {
 	return nil
 }
 
-func (r *Replica) holder() *ledger.Ledger {
+func (r *Replica) currentLedger() *ledger.Ledger {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.ledger
 }
 
-// quietly acts on the ledger without asking for another round.
+// quietly changes the ledger without requesting another round.
 func (r *Replica) quietly(do func(ledger *ledger.Ledger)) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	do(r.ledger)
-	r.tell()
+	r.notify()
 }
 
 func (r *Replica) publish(ctx context.Context) error {
@@ -216,12 +215,12 @@ func (r *Replica) read(ctx context.Context) error {
 		}
 	}
 	if unexplained > 0 {
-		return fmt.Errorf("what others hold is not known in full")
+		return fmt.Errorf("some records of other nodes are unknown")
 	}
 	return nil
 }
 
-// remove records that nobody acts by any more.
+// remove removes records that no node uses any more.
 func (r *Replica) remove(ctx context.Context, now time.Time) error {
 	var departed []*tenants.Record
 	first := true
@@ -246,46 +245,46 @@ func (r *Replica) remove(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		r.settings.Log.Info("the record of a node that is off was removed", "record", record.ID())
+		r.settings.Log.Info("removed the record of a node that is off", "record", record.ID())
 	}
 	return nil
 }
 
-// attempt a call of the store, and remember since when it fails.
-func (r *Replica) attempt(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	callCtx, cancel := context.WithTimeout(ctx, answer)
+// attempt calls the store and records failures.
+func (r *Replica) attempt(ctx context.Context, name string, do func(ctx context.Context) error) error {
+	callCtx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	hung := time.AfterFunc(answer+time.Second, func() {
-		r.miss(fmt.Errorf("%s has had no answer for %s", what, answer+time.Second))
+	hung := time.AfterFunc(replyTimeout+time.Second, func() {
+		r.miss(fmt.Errorf("%s: no reply for %s", name, replyTimeout+time.Second))
 	})
 	err := do(callCtx)
 	hung.Stop()
 	switch {
 	case err == nil, errors.Is(err, tenants.ErrRemoved), errors.Is(err, tenants.ErrForeign):
-		r.found()
+		r.reachable()
 	case ctx.Err() == nil:
-		r.miss(fmt.Errorf("%s: %w", what, err))
+		r.miss(fmt.Errorf("%s: %w", name, err))
 	}
 	return err
 }
 
-// miss: the store does not answer.
+// miss records that the store does not reply.
 func (r *Replica) miss(err error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.lost == nil {
 		r.lostSince = time.Now()
-		r.settings.Log.Warn("the tenant directory cannot be reached", "error", err)
+		r.settings.Log.Warn("tenant directory is unreachable", "error", err)
 	}
 	r.lost = err
-	r.tell()
+	r.notify()
 }
 
-func (r *Replica) found() {
+func (r *Replica) reachable() {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.lost != nil {
-		r.settings.Log.Info("the tenant directory answers again", "away", time.Since(r.lostSince).Round(time.Millisecond))
+		r.settings.Log.Info("tenant directory is reachable again", "away", time.Since(r.lostSince).Round(time.Millisecond))
 	}
 	r.lost = nil
 }

@@ -16,7 +16,7 @@ import (
 	"railwright/node/testlab"
 )
 
-func TestAddressIsLetInOnAllNodesOfItsTenant(t *testing.T) {
+func TestAddressIsAdmittedOnAllNodesOfItsTenant(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
 	one, two, three := c.start("one"), c.start("two"), c.start("three")
@@ -29,51 +29,51 @@ func TestAddressIsLetInOnAllNodesOfItsTenant(t *testing.T) {
 	for _, address := range []string{"10.1.0.1", "fd00::1", "10.1.0.2"} {
 		one.seesTenant(address, "ns:a")
 		two.seesTenant(address, "ns:a")
-		three.seesTenant(address, "") // another tenant's node needs to know nothing of it
+		three.seesTenant(address, "") // nodes without pods of the tenant do not need it
 	}
-	one.mustClaim("ns:a", "10.1.0.1", "fd00::1") // the same again
+	one.mustClaim("ns:a", "10.1.0.1", "fd00::1") // repeated claim
 }
 
 func TestNodeWithoutPodsIsKnownAndConfirms(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
+	peer, two := c.start("one"), c.start("two")
 	c.recordsOf("two", 1)
 	two.change(func() { two.local["ns:a"]++ })
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	two.seesTenant("10.1.0.1", "ns:a")
-	one.release("ns:a", "10.1.0.1")
-	one.mustClaim("ns:b", "10.1.0.1")
+	peer.release("ns:a", "10.1.0.1")
+	peer.mustClaim("ns:b", "10.1.0.1")
 	two.seesTenant("10.1.0.1", "")
 }
 
 func TestAddressOfAnotherAttachmentIsTaken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	for _, tenant := range []string{"ns:a", "ns:b"} {
-		two.mustRefuse(tenants.ErrTaken, "10.1.0.1 is held by tenant ns:a on node one", tenant, "10.1.0.1")
+		two.mustRefuse(tenants.ErrTaken, "10.1.0.1 belongs to tenant ns:a on node one", tenant, "10.1.0.1")
 	}
-	err := one.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "another", Addresses: parse([]string{"10.1.0.1"})})
+	err := peer.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "another", Addresses: parse([]string{"10.1.0.1"})})
 	if !errors.Is(err, tenants.ErrTaken) {
 		t.Errorf("another owner on the same node: %v", err)
 	}
-	one.seesTenant("10.1.0.1", "ns:a")
+	peer.seesTenant("10.1.0.1", "ns:a")
 }
 
-func TestReleasedAddressGoesToItsTenantAtOnceAndToAnotherOnceAllLetGo(t *testing.T) {
+func TestReleasedAddressIsReusedByItsTenantAtOnceAndByOthersOnceConfirmed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two, three := c.start("one"), c.start("two"), c.start("three")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two, three := c.start("one"), c.start("two"), c.start("three")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	three.mustClaim("ns:a", "10.1.0.3")
 	three.seesTenant("10.1.0.1", "ns:a")
 	three.freeze(true)
-	one.release("ns:a", "10.1.0.1")
+	peer.release("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.1")
 	two.release("ns:a", "10.1.0.1")
-	// While three still lets ns:a in.
+	// three still admits ns:a.
 	two.mustRefuse(tenants.ErrNotReleased, "10.1.0.1 of tenant ns:a, on three", "ns:b", "10.1.0.1")
 	three.freeze(false)
 	two.mustClaim("ns:b", "10.1.0.1")
@@ -81,20 +81,20 @@ func TestReleasedAddressGoesToItsTenantAtOnceAndToAnotherOnceAllLetGo(t *testing
 	three.seesTenant("10.1.0.1", "")
 }
 
-func TestOfManyThatAskAtOnceOneGetsTheAddress(t *testing.T) {
+func TestOneOfConcurrentClaimsWins(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
 	nodes := []*node{c.start("one"), c.start("two"), c.start("three")}
-	type answer struct {
+	type result struct {
 		address string
 		node    int
 		err     error
 	}
-	answers := make(chan answer, 60)
+	answers := make(chan result, 60)
 	for round := range 20 {
 		for i, n := range nodes {
 			address := fmt.Sprintf("10.1.%d.1", round)
-			go func() { answers <- answer{address, i, n.claim(testlab.Patience, fmt.Sprintf("ns:t%d", i), address)} }()
+			go func() { answers <- result{address, i, n.claim(testlab.Patience, fmt.Sprintf("ns:t%d", i), address)} }()
 		}
 	}
 	winners := map[string]int{}
@@ -115,30 +115,30 @@ func TestOfManyThatAskAtOnceOneGetsTheAddress(t *testing.T) {
 		nodes[winner].seesTenant(address, fmt.Sprintf("ns:t%d", winner))
 	}
 	if len(winners) < 15 {
-		t.Errorf("of 20 addresses that three asked for only %d went to anybody", len(winners))
+		t.Errorf("only %d of 20 contended addresses were granted", len(winners))
 	}
 }
 
-func TestNodeThatIsCutOffKeepsWhatItKnewAndGetsNothingNew(t *testing.T) {
+func TestIsolatedNodeKeepsItsStateAndGetsNothingNew(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.2")
 	two.seesTenant("10.1.0.1", "ns:a")
-	one.seesTenant("10.1.0.2", "ns:a")
+	peer.seesTenant("10.1.0.2", "ns:a")
 	testlab.Eventually(t, "two has stored it", func() bool {
 		content, _ := os.ReadFile(filepath.Join(two.state, "known.json"))
 		return strings.Contains(string(content), "10.1.0.1")
 	})
 	must(t, os.Rename(c.folder, c.folder+".away"))
-	two.hasProblem("cannot be reached since")
-	// Refused while the caller still has time: it could try elsewhere.
+	two.hasProblem("unreachable since")
+	// The claim must be refused before the caller's deadline, so that it can try elsewhere.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := two.Claim(ctx, tenants.Claim{Tenant: "ns:a", Rail: "rail0", Owner: "net/two/10.1.0.3", Addresses: parse([]string{"10.1.0.3"})})
 	if !errors.Is(err, tenants.ErrUnreachable) || ctx.Err() != nil {
-		t.Errorf("a new address: %v, %v", err, ctx.Err())
+		t.Errorf("new address: %v, %v", err, ctx.Err())
 	}
 	two.seesTenant("10.1.0.1", "ns:a")
 	two.kill()
@@ -149,19 +149,19 @@ func TestNodeThatIsCutOffKeepsWhatItKnewAndGetsNothingNew(t *testing.T) {
 	must(t, os.Rename(c.folder+".away", c.folder))
 	two.mustClaim("ns:a", "10.1.0.3")
 	two.hasNoProblem()
-	one.seesTenant("10.1.0.3", "ns:a")
+	peer.seesTenant("10.1.0.3", "ns:a")
 }
 
-func TestAddressesOfANodeThatIsOffAreFreeOnceItIsForgotten(t *testing.T) {
+func TestAddressesOfAForgottenNodeAreFree(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two, three := c.start("one"), c.start("two"), c.start("three")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two, three := c.start("one"), c.start("two"), c.start("three")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.2")
 	three.mustClaim("ns:a", "10.1.0.3")
 	two.seesTenant("10.1.0.1", "ns:a")
-	one.kill()
-	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // of a node that may still run
+	peer.kill()
+	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // the node may still run
 	records, err := folder.Forget(c.folder, "one")
 	if err != nil || records != 1 {
 		t.Fatalf("%d, %v", records, err)
@@ -169,22 +169,22 @@ func TestAddressesOfANodeThatIsOffAreFreeOnceItIsForgotten(t *testing.T) {
 	two.mustClaim("ns:b", "10.1.0.1")
 	three.seesTenant("10.1.0.1", "")
 	c.recordsOf("one", 0)
-	// Come back, it is a new node: what it had is another's now.
-	one.boot()
-	one.mustRefuse(tenants.ErrTaken, "", "ns:a", "10.1.0.1")
-	one.mustClaim("ns:a", "10.1.0.9")
+	// The node comes back as a new one: its old address belongs to another.
+	peer.boot()
+	peer.mustRefuse(tenants.ErrTaken, "", "ns:a", "10.1.0.1")
+	peer.mustClaim("ns:a", "10.1.0.9")
 	three.seesTenant("10.1.0.9", "ns:a")
 }
 
-func TestRecordTakenAwayFromALivingNode(t *testing.T) {
+func TestLiveNodeRecreatesARemovedRecord(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("ns:a", "10.1.0.1")
 	two.mustClaim("ns:a", "10.1.0.2")
 	two.seesTenant("10.1.0.1", "ns:a")
-	// Neither has anything left to say: a record that is just being written comes back, as it should.
-	if missing := append(one.confirmed("10.1.0.1"), two.confirmed("10.1.0.2")...); len(missing) > 0 {
+	// Wait until neither has anything to publish: a record that is being written would come back.
+	if missing := append(peer.confirmed("10.1.0.1"), two.confirmed("10.1.0.2")...); len(missing) > 0 {
 		t.Fatalf("not confirmed by %v", missing)
 	}
 	found, err := filepath.Glob(filepath.Join(c.folder, "nodes", "one.*"))
@@ -193,26 +193,26 @@ func TestRecordTakenAwayFromALivingNode(t *testing.T) {
 	}
 	must(t, os.Remove(found[0]))
 	two.seesTenant("10.1.0.1", "")
-	// It notices as soon as it has something to say, and proves anew what it has.
-	one.mustClaim("ns:a", "10.1.0.5")
+	// The node notices at its next publication, and proves its claims again.
+	peer.mustClaim("ns:a", "10.1.0.5")
 	two.seesTenant("10.1.0.1", "ns:a")
-	one.hasNoProblem()
+	peer.hasNoProblem()
 	two.hasNoProblem()
 }
 
 func TestClaimsOfLostAttachmentsAreReleased(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one, two := c.start("one"), c.start("two")
-	one.mustClaim("ns:a", "10.1.0.1")
-	one.mustClaim("ns:a", "10.1.0.9")
-	one.kill()
-	must(t, os.RemoveAll(one.state))
-	one.boot()
-	one.mustClaim("ns:a", "10.1.0.1") // taken over from what it had published
-	must(t, one.Retain(context.Background(), []string{"net/one/10.1.0.1"}))
+	peer, two := c.start("one"), c.start("two")
+	peer.mustClaim("ns:a", "10.1.0.1")
+	peer.mustClaim("ns:a", "10.1.0.9")
+	peer.kill()
+	must(t, os.RemoveAll(peer.state))
+	peer.boot()
+	peer.mustClaim("ns:a", "10.1.0.1") // adopted from its published record
+	must(t, peer.Retain(context.Background(), []string{"net/one/10.1.0.1"}))
 	two.mustClaim("ns:b", "10.1.0.9")
-	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // what was retained
+	two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // retained
 	c.recordsOf("one", 1)
 }
 
@@ -235,6 +235,6 @@ func TestTimesFromClaimToConfirmed(t *testing.T) {
 	}
 	slices.Sort(claims)
 	slices.Sort(all)
-	t.Logf("3 nodes, folder, 60 claims one after the other: Claim p50 %s p99 %s; until confirmed by both others p50 %s p99 %s",
+	t.Logf("3 nodes, folder, 60 sequential claims: Claim p50 %s p99 %s; until confirmed by both others p50 %s p99 %s",
 		claims[30], claims[59], all[30], all[59])
 }

@@ -16,16 +16,17 @@ import (
 	"railwright/node/internal/tenants/folder"
 )
 
-// TestRecordsThatCannotBeReadAreQuarantined: what they name is nobody else's, their node has confirmed nothing, and all
-// others are served. Only one that is no text at all stops every new address: nobody knows what it holds.
-func TestRecordsThatCannotBeReadAreQuarantined(t *testing.T) {
+// TestUnreadableRecordsAreQuarantined checks that addresses in such a record are blocked, that its node confirms
+// nothing, and that all others are served. Only a record that is not JSON stops all new addresses, because its content
+// is unknown.
+func TestUnreadableRecordsAreQuarantined(t *testing.T) {
 	t.Parallel()
 	text := map[string]bool{"unknown field": true, "another's name": true, "shell in a tenant": true, "a word for an address": true}
 	valid := `{"node":"evil","instance":"00000000","generation":1,"revision":1`
 	for name, put := range map[string]func(path string) error{
 		"garbage":       func(path string) error { return record(path, "\x00\xff{") },
 		"unknown field": func(path string) error { return record(path, valid+`,"x":1}`) },
-		"more after it": func(path string) error { return record(path, valid+`}{}`) },
+		"trailing data": func(path string) error { return record(path, valid+`}{}`) },
 		"another's name": func(path string) error {
 			return record(path, strings.Replace(valid, "evil", "good", 1)+`}`)
 		},
@@ -43,31 +44,31 @@ func TestRecordsThatCannotBeReadAreQuarantined(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, `{}`)
-			one := c.start("one")
-			one.mustClaim("ns:a", "10.1.0.1")
+			peer := c.start("one")
+			peer.mustClaim("ns:a", "10.1.0.1")
 			path := filepath.Join(c.folder, "nodes", "evil.00000000.json")
 			must(t, put(path))
-			one.hasProblem("evil.00000000")
+			peer.hasProblem("evil.00000000")
 			if text[name] {
-				one.workBesideQuarantine(strings.Contains(name, "a "))
+				peer.workBesideQuarantine(strings.Contains(name, "a "))
 			} else {
-				one.mustRefuse(tenants.ErrUnreachable, "evil", "ns:a", "10.1.0.2") // nobody knows what the record holds
+				peer.mustRefuse(tenants.ErrUnreachable, "evil", "ns:a", "10.1.0.2") // the record's content is unknown
 			}
-			one.seesTenant("10.1.0.1", "ns:a")
+			peer.seesTenant("10.1.0.1", "ns:a")
 			must(t, os.RemoveAll(path))
-			one.mustClaim("ns:a", "10.1.0.2")
-			one.mustClaim("ns:b", "10.1.0.3")
-			one.hasNoProblem()
+			peer.mustClaim("ns:a", "10.1.0.2")
+			peer.mustClaim("ns:b", "10.1.0.3")
+			peer.hasNoProblem()
 		})
 	}
 }
 
-// workBesideQuarantine: new addresses are given, but for those that the record names, and an address of another tenant is
-// used again only once somebody has said what became of the record's node.
+// workBesideQuarantine claims new addresses, except for those in the record. An address of another tenant is reusable
+// only once the record's node is declared off.
 func (n *node) workBesideQuarantine(names bool) {
 	t := n.cluster.t
 	if stopped := n.Stopped(); len(stopped) > 0 {
-		t.Errorf("one record stops everything: %q", stopped)
+		t.Errorf("single record is a problem for all: %q", stopped)
 	}
 	n.mustClaim("ns:a", "10.1.0.3")
 	n.seesTenant("10.1.0.3", "ns:a")
@@ -77,11 +78,11 @@ func (n *node) workBesideQuarantine(names bool) {
 		n.mustClaim("ns:b", "10.1.0.7")
 	}
 	n.release("ns:a", "10.1.0.3")
-	// Another tenant's, though the record's node may still take it for the first one's.
+	// The record's node may still admit it for the first tenant.
 	n.mustRefuse(tenants.ErrNotReleased, "evil", "ns:b", "10.1.0.3")
 }
 
-// record under its name at once, as nodes write theirs: a reader never sees an empty one, which is another fault.
+// record writes a record atomically, as nodes do: readers must not see an empty file, which is a different fault.
 func record(path, text string) error {
 	temporary := filepath.Join(filepath.Dir(filepath.Dir(path)), ".record")
 	return errors.Join(os.WriteFile(temporary, []byte(text), 0o600), os.Rename(temporary, path))
@@ -92,11 +93,11 @@ func touch(path string) string {
 	return path
 }
 
-func TestPolicyThatCannotBeReadLeavesTheLastOne(t *testing.T) {
+func TestUnreadablePolicyKeepsTheLastOne(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{"tenants":[{"name":"red","namespaces":["a"]}]}`)
-	one := c.start("one")
-	if tenant, err := one.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
+	peer := c.start("one")
+	if tenant, err := peer.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
 		t.Fatalf("tenant of a: %q, %v", tenant, err)
 	}
 	for _, text := range []string{
@@ -105,55 +106,55 @@ func TestPolicyThatCannotBeReadLeavesTheLastOne(t *testing.T) {
 		`{"tenants":[{"name":"red"},{"name":"red"}]}`, `{"peerings":[{"tenants":["red"]}]}`, `{"tenant":[]}`, `[]`, ``,
 	} {
 		c.policy(text)
-		one.hasProblem("the tenants cannot be read, the last ones stay")
-		if tenant, err := one.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
+		peer.hasProblem("read tenants (keeping the last ones)")
+		if tenant, err := peer.TenantOf(context.Background(), "a"); err != nil || tenant != "red" {
 			t.Errorf("%s: tenant of a: %q, %v", text, tenant, err)
 		}
 	}
 	c.policy(`{}`)
-	one.hasNoProblem()
-	if tenant, err := one.TenantOf(context.Background(), "a"); err != nil || tenant != "ns:a" {
+	peer.hasNoProblem()
+	if tenant, err := peer.TenantOf(context.Background(), "a"); err != nil || tenant != "ns:a" {
 		t.Errorf("tenant of a: %q, %v", tenant, err)
 	}
-	if _, err := one.TenantOf(context.Background(), "a;reboot"); err == nil {
-		t.Error("a namespace with a semicolon")
+	if _, err := peer.TenantOf(context.Background(), "a;reboot"); err == nil {
+		t.Error("namespace with a semicolon was accepted")
 	}
 }
 
-func TestFolderThatIsNotMountedIsNotAClusterOfOne(t *testing.T) {
+func TestUnmountedFolderIsAnError(t *testing.T) {
 	t.Parallel()
 	c := &cluster{t: t, folder: t.TempDir()}
-	one := c.start("one")
-	one.hasProblem("mount the shared folder")
-	one.mustRefuse(tenants.ErrUnreachable, "", "ns:a", "10.1.0.1")
+	peer := c.start("one")
+	peer.hasProblem("mount the shared folder")
+	peer.mustRefuse(tenants.ErrUnreachable, "", "ns:a", "10.1.0.1")
 	if found, _ := os.ReadDir(c.folder); len(found) > 0 {
-		t.Errorf("it wrote into it: %v", found)
+		t.Errorf("unexpected files: %v", found)
 	}
 	c.policy(`{}`)
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer.mustClaim("ns:a", "10.1.0.1")
 }
 
-func TestDamagedStateIsPutAsideAndAskedBack(t *testing.T) {
+func TestDamagedStateIsRenamedAndReadBack(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"own.json", "known.json"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, `{}`)
-			one, two := c.start("one"), c.start("two")
-			one.mustClaim("ns:a", "10.1.0.1")
+			peer, two := c.start("one"), c.start("two")
+			peer.mustClaim("ns:a", "10.1.0.1")
 			two.mustClaim("ns:a", "10.1.0.2")
-			one.seesTenant("10.1.0.2", "ns:a")
-			one.kill()
-			path := filepath.Join(one.state, name)
+			peer.seesTenant("10.1.0.2", "ns:a")
+			peer.kill()
+			path := filepath.Join(peer.state, name)
 			content, err := os.ReadFile(path)
 			must(t, err)
 			content[len(content)/2] ^= 1
 			must(t, os.WriteFile(path, content, 0o600))
-			one.boot()
-			one.hasProblem(path + " was damaged and is put aside")
-			one.mustClaim("ns:a", "10.1.0.1")
-			one.seesTenant("10.1.0.2", "ns:a")
-			two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // what one holds
+			peer.boot()
+			peer.hasProblem(path + " was damaged and is renamed")
+			peer.mustClaim("ns:a", "10.1.0.1")
+			peer.seesTenant("10.1.0.2", "ns:a")
+			two.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.1") // one still has it
 			if _, err := os.Stat(path + ".damaged"); err != nil {
 				t.Error(err)
 			}
@@ -161,43 +162,43 @@ func TestDamagedStateIsPutAsideAndAskedBack(t *testing.T) {
 	}
 }
 
-func TestFullDiskRefusesClaimsAndForgetsNothing(t *testing.T) {
+func TestFullDiskRefusesClaimsAndKeepsState(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("a small file system needs root")
 	}
 	c := newCluster(t, `{}`)
 	state := t.TempDir()
-	if told, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "railwright-test", state).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, told)
+	if output, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "railwright-test", state).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	t.Cleanup(func() { _ = exec.Command("umount", state).Run() })
-	one := &node{cluster: c, name: "one", state: state, local: map[string]int{}, again: make(chan struct{}, 1)}
-	one.boot()
-	t.Cleanup(one.kill)
-	one.mustClaim("ns:a", "10.1.0.1")
+	peer := &node{cluster: c, name: "one", state: state, local: map[string]int{}, again: make(chan struct{}, 1)}
+	peer.boot()
+	t.Cleanup(peer.kill)
+	peer.mustClaim("ns:a", "10.1.0.1")
 	filler, err := os.Create(filepath.Join(state, "filler"))
 	must(t, err)
 	for err == nil {
 		_, err = filler.Write(make([]byte, 4096))
 	}
 	must(t, filler.Close())
-	one.mustRefuse(tenants.ErrUnreachable, "no space left", "ns:a", "10.1.0.2")
-	one.hasProblem("state cannot be written")
+	peer.mustRefuse(tenants.ErrUnreachable, "no space left", "ns:a", "10.1.0.2")
+	peer.hasProblem("cannot write the tenant directory's state")
 	must(t, os.Remove(filler.Name()))
-	one.mustClaim("ns:a", "10.1.0.2")
-	one.hasNoProblem()
+	peer.mustClaim("ns:a", "10.1.0.2")
+	peer.hasNoProblem()
 }
 
-func TestTwoDaemonsWithOneName(t *testing.T) {
+func TestTwoDaemonsWithTheSameName(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one := c.start("one")
-	one.mustClaim("ns:a", "10.1.0.1")
-	twin := c.start("one") // without state: it takes over the record of the first
+	peer := c.start("one")
+	peer.mustClaim("ns:a", "10.1.0.1")
+	twin := c.start("one") // without state it adopts the record of the first
 	twin.mustClaim("ns:a", "10.1.0.2")
-	one.mustClaim("ns:a", "10.1.0.3")
-	one.hasProblem("another record")
+	peer.mustClaim("ns:a", "10.1.0.3")
+	peer.hasProblem("also has this node's name")
 	seen := map[string]bool{}
 	snapshot, err := folder.New(c.folder).Read(context.Background())
 	must(t, err)
@@ -207,40 +208,40 @@ func TestTwoDaemonsWithOneName(t *testing.T) {
 	if len(seen) != 2 {
 		t.Errorf("records: %v", seen)
 	}
-	twin.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.3") // what the other daemon has
+	twin.mustRefuse(tenants.ErrTaken, "", "ns:b", "10.1.0.3") // the other daemon has it
 }
 
 func TestStateOfAnotherNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one := c.start("one")
-	one.mustClaim("ns:a", "10.1.0.1")
-	one.kill()
-	_, err := Open(context.Background(), Settings{Node: "two", Folder: one.state, Store: folder.New(c.folder)})
-	if err == nil || !strings.Contains(err.Error(), "is the state of node one, this is two") {
+	peer := c.start("one")
+	peer.mustClaim("ns:a", "10.1.0.1")
+	peer.kill()
+	_, err := Open(context.Background(), Settings{Node: "two", Folder: peer.state, Store: folder.New(c.folder)})
+	if err == nil || !strings.Contains(err.Error(), "must be the state of node two, got that of one") {
 		t.Errorf("%v", err)
 	}
-	one.boot()
+	peer.boot()
 }
 
-func TestClaimsThatNobodyMayMake(t *testing.T) {
+func TestInvalidClaimsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `{}`)
-	one := c.start("one")
+	peer := c.start("one")
 	for _, address := range []string{"127.0.0.1", "224.0.0.1", "fe80::1", "fe80::1%eth0", "::ffff:10.1.0.1", "0.0.0.0"} {
-		if err := one.claim(time.Second, "ns:a", address); err == nil {
+		if err := peer.claim(time.Second, "ns:a", address); err == nil {
 			t.Errorf("%s was granted", address)
 		}
 	}
 	for _, tenant := range []string{"", "ns:", "ns:A", "a b", "ns:" + strings.Repeat("a", 64), "red;drop", "ns:a/b"} {
-		if err := one.claim(time.Second, tenant, "10.1.0.1"); err == nil {
+		if err := peer.claim(time.Second, tenant, "10.1.0.1"); err == nil {
 			t.Errorf("tenant %q was granted", tenant)
 		}
 	}
-	if err := one.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "x"}); err == nil {
-		t.Error("a claim of nothing was granted")
+	if err := peer.Claim(context.Background(), tenants.Claim{Tenant: "ns:a", Owner: "x"}); err == nil {
+		t.Error("empty claim was granted")
 	}
-	if fmt.Sprint(one.all()) != "[]" {
-		t.Errorf("%v", one.all())
+	if fmt.Sprint(peer.all()) != "[]" {
+		t.Errorf("%v", peer.all())
 	}
 }

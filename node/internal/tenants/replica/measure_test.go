@@ -14,8 +14,8 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// counted is a store in memory that counts what is written, at the pace of the kind kubernetes.
-type counted struct {
+// countingStore is an in-memory store that counts writes, with the pace of the kind kubernetes.
+type countingStore struct {
 	mutex    sync.Mutex
 	records  map[string]*tenants.Record
 	sequence uint64
@@ -24,7 +24,7 @@ type counted struct {
 	moved    chan struct{}
 }
 
-func (c *counted) Publish(_ context.Context, record *tenants.Record) error {
+func (c *countingStore) Publish(_ context.Context, record *tenants.Record) error {
 	content, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (c *counted) Publish(_ context.Context, record *tenants.Record) error {
 	return nil
 }
 
-func (c *counted) Read(context.Context) (tenants.Snapshot, error) {
+func (c *countingStore) Read(context.Context) (tenants.Snapshot, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.sequence++
@@ -50,7 +50,7 @@ func (c *counted) Read(context.Context) (tenants.Snapshot, error) {
 	return snapshot, nil
 }
 
-func (c *counted) Watch(ctx context.Context, changed func(tenants.Snapshot), _ func(error)) {
+func (c *countingStore) Watch(ctx context.Context, changed func(tenants.Snapshot), _ func(error)) {
 	for sleep(ctx, 100*time.Millisecond) {
 		c.mutex.Lock()
 		moved := c.moved
@@ -65,24 +65,25 @@ func (c *counted) Watch(ctx context.Context, changed func(tenants.Snapshot), _ f
 	}
 }
 
-func (c *counted) Remove(context.Context, *tenants.Record) error { return nil }
+func (c *countingStore) Remove(context.Context, *tenants.Record) error { return nil }
 
-func (c *counted) Pace(nodes int) tenants.Pace {
+func (c *countingStore) Pace(nodes int) tenants.Pace {
 	return tenants.Pace{Burst: 5, Interval: 200 * time.Millisecond * time.Duration(max(1, nodes/50))}
 }
 
-func (c *counted) count() (writes, bytes int) {
+func (c *countingStore) count() (writes, bytes int) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.writes, c.bytes
 }
 
-// TestMeasureAHundredNodes counts what 100 nodes write for 1,000 addresses of 10 tenants, with RAILWRIGHT_MEASURE set.
+// TestMeasureAHundredNodes counts the writes of 100 nodes for 1,000 addresses of 10 tenants, if RAILWRIGHT_MEASURE is
+// set.
 func TestMeasureAHundredNodes(t *testing.T) {
 	if os.Getenv("RAILWRIGHT_MEASURE") == "" {
-		t.Skip("it takes minutes: RAILWRIGHT_MEASURE=1")
+		t.Skip("takes minutes; set RAILWRIGHT_MEASURE=1")
 	}
-	store := &counted{records: map[string]*tenants.Record{}, moved: make(chan struct{})}
+	store := &countingStore{records: map[string]*tenants.Record{}, moved: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var all []*Replica
@@ -139,8 +140,8 @@ func TestMeasureAHundredNodes(t *testing.T) {
 	t.Logf("at rest: %d writes in all, %d bytes written, %d bytes in 100 records, the largest %d", writes, bytes, total, largest)
 }
 
-// quiet waits until nothing was written for a while.
-func quiet(store *counted) {
+// quiet waits until there were no writes for a while.
+func quiet(store *countingStore) {
 	for last, since := -1, time.Now(); time.Since(since) < 3*time.Second; time.Sleep(100 * time.Millisecond) {
 		if writes, _ := store.count(); writes != last {
 			last, since = writes, time.Now()

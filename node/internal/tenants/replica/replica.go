@@ -1,5 +1,5 @@
-// Package replica is one node's part in the tenant directory: it drives the node's ledger, keeps it on disk and
-// exchanges records with the other nodes through a store.
+// Package replica is a node's part in the tenant directory: it drives the node's ledger, keeps it on disk and exchanges
+// records with the other nodes through a store.
 package replica
 
 import (
@@ -18,32 +18,32 @@ import (
 	"railwright/node/internal/tenants/ledger"
 )
 
-// Bounds of waiting.
+// Limits of waiting.
 const (
-	// giveBack is how long another node may take to say that it gives an address back: it writes only so often.
+	// giveBack is how long another node may take to publish a release, because it writes at a limited rate.
 	giveBack = time.Second
-	// reach is how long a claim waits for a directory that did not answer when it was last asked.
+	// reach is how long a claim waits for a directory whose last call failed.
 	reach = 2 * time.Second
 	// firstAnswer is how long the directory may take after a start.
 	firstAnswer = time.Second
-	// firstPause before asking again for an address that another node asked for at the same time.
+	// firstPause is the first pause before claiming an address again that another node claimed at the same time.
 	firstPause = 50 * time.Millisecond
-	// lookAgain although nothing was heard: time itself may have changed the answer.
+	// lookAgain is the longest pause without news, because time alone can change the result.
 	lookAgain = 250 * time.Millisecond
-	// mostNamed nodes in one message.
+	// mostNamed is the number of nodes that a message names.
 	mostNamed = 5
-	// mostWait of a claim whose context has no end.
+	// mostWait bounds a claim whose context has no deadline.
 	mostWait = 30 * time.Second
 )
 
-// Settings of a replica.
+// Settings configure a replica.
 type Settings struct {
 	Node string
-	// Folder for the state of this node; made if it is not there.
+	// Folder is the folder for this node's state. It is created if missing.
 	Folder string
 	Store  tenants.Store
 	Log    *slog.Logger
-	// Pods' prefixes of this node's rails: no more of a tenant's prefixes counts. nil: all of them do.
+	// Pods are the pods' prefixes of this node's rails. Prefixes of tenants count only within them; nil means no limit.
 	Pods []netip.Prefix
 }
 
@@ -57,23 +57,23 @@ type Replica struct {
 
 	mutex  sync.Mutex
 	ledger *ledger.Ledger
-	// changed is closed once the view has; moved once anything has, for those that wait inside.
+	// changed is closed when the view changes; moved at every change, for internal waiters.
 	changed, moved chan struct{}
 	version        uint64
-	// since when the store cannot be reached, and why; diskFault: the state cannot be written.
+	// lost is the last error of the store since lostSince, or nil. diskFault is the last error of writing the state.
 	lostSince time.Time
 	lost      error
 	diskFault error
 	damaged   string
 	disk      disk
 	writing   sync.Mutex
-	// departedSince is the exchange's own: since when records wait to be removed.
+	// departedSince belongs to the exchange: the time since when records wait for removal.
 	departedSince time.Time
 }
 
 var _ tenants.Directory = (*Replica)(nil)
 
-// Open a node's replica. It ends with ctx, or by Close. Open does not wait for the store.
+// Open opens a node's replica until ctx ends or Close is called. It does not wait for the store.
 func Open(ctx context.Context, settings Settings) (*Replica, error) {
 	if err := tenants.CheckNode(settings.Node); err != nil {
 		return nil, err
@@ -107,13 +107,13 @@ func Open(ctx context.Context, settings Settings) (*Replica, error) {
 	return replica, nil
 }
 
-// Close ends what the replica runs and waits for it.
+// Close stops the replica and waits for its end.
 func (r *Replica) Close() {
 	r.end()
 	r.done.Wait()
 }
 
-// act on the ledger, and tell whoever waits for what came of it. Without a ledger: ErrUnreachable.
+// act changes the ledger and notifies waiters. Without a ledger it returns ErrUnreachable.
 func (r *Replica) act(do func(ledger *ledger.Ledger, now time.Time)) error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -125,8 +125,8 @@ func (r *Replica) act(do func(ledger *ledger.Ledger, now time.Time)) error {
 	return nil
 }
 
-// tell those that wait that something has changed; the mutex is held.
-func (r *Replica) tell() {
+// notify notifies waiters of a change. The caller holds the mutex.
+func (r *Replica) notify() {
 	close(r.moved)
 	r.moved = make(chan struct{})
 	if r.ledger == nil {
@@ -139,20 +139,20 @@ func (r *Replica) tell() {
 	}
 }
 
-// announce a change that the exchange has to see to.
+// announce notifies waiters and the exchange.
 func (r *Replica) announce() {
-	r.tell()
+	r.notify()
 	select {
 	case r.kick <- struct{}{}:
 	default:
 	}
 }
 
-func (r *Replica) unreachable(why string) error {
+func (r *Replica) unreachable(reason string) error {
 	if r.lost != nil {
-		why = r.lost.Error()
+		reason = r.lost.Error()
 	}
-	return fmt.Errorf("%w: %s", tenants.ErrUnreachable, why)
+	return fmt.Errorf("%w: %s", tenants.ErrUnreachable, reason)
 }
 
 // TenantOf implements tenants.Directory.
@@ -177,7 +177,7 @@ func (r *Replica) TenantOf(ctx context.Context, namespace string) (tenant string
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("%w: the tenants are not known yet", tenants.ErrUnreachable)
+			return "", fmt.Errorf("%w: tenants are not known yet", tenants.ErrUnreachable)
 		case <-moved:
 		}
 	}
@@ -211,7 +211,7 @@ func (r *Replica) Hold(ctx context.Context, addresses []netip.Addr) error {
 			if !published {
 				missing = []string{"any other node"}
 			}
-			return fmt.Errorf("%w: that %v are held was not heard by %s", tenants.ErrUnreachable, addresses,
+			return fmt.Errorf("%w: reservation of %v not confirmed by %s", tenants.ErrUnreachable, addresses,
 				strings.Join(missing[:min(len(missing), mostNamed)], ", "))
 		case <-moved:
 		}
@@ -241,7 +241,7 @@ func (r *Replica) View(local []string) (plan.Tenants, uint64, <-chan struct{}) {
 func (r *Replica) Confirm(_ context.Context, version uint64) error {
 	err := r.act(func(ledger *ledger.Ledger, now time.Time) { ledger.Confirm(version, now) })
 	if errors.Is(err, tenants.ErrUnreachable) {
-		return nil // nothing was let in, and nobody waits for it
+		return nil // nothing was admitted, and nobody waits for it
 	}
 	return err
 }
@@ -273,11 +273,11 @@ func (r *Replica) Stopped() []string {
 	defer r.mutex.Unlock()
 	var problems []string
 	if r.lost != nil {
-		problems = append(problems, fmt.Sprintf("the tenant directory cannot be reached since %s, what was known then stays: %v",
+		problems = append(problems, fmt.Sprintf("tenant directory is unreachable since %s, keeping the last state: %v",
 			r.lostSince.UTC().Format(time.RFC3339), r.lost))
 	}
 	if r.diskFault != nil {
-		problems = append(problems, fmt.Sprintf("the tenant directory's state cannot be written, nothing is claimed: %v", r.diskFault))
+		problems = append(problems, fmt.Sprintf("cannot write the tenant directory's state, so nothing is claimed: %v", r.diskFault))
 	}
 	if r.ledger != nil {
 		problems = append(problems, r.ledger.Stopped()...)

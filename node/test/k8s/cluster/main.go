@@ -1,6 +1,5 @@
-// Command cluster is a whole Kubernetes in one program: it is the component that its name (or first argument) says.
-// One program, because the components share most of their code: six of them would take six times the disk and the time
-// to link.
+// Command cluster contains all Kubernetes components and runs the one named by its own name or first argument. The
+// components share most of their code, so that six binaries would take six times the disk space and link time.
 package main
 
 import (

@@ -69,7 +69,7 @@ func (n *node) startFRR(t *testing.T) {
 	}
 	n.leafFRR = testlab.StartFRR(t, n.leaf, testlab.FRR10, leaf.Text())
 	frr := testlab.StartFRR(t, n.host, testlab.FRR10, own.Text())
-	// Where a node's own service has it.
+	// The directory of a node's own FRR service.
 	if err := os.MkdirAll("/run/frr", 0o755); err != nil {
 		t.Fatal(err)
 	}
