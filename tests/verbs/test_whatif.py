@@ -139,8 +139,8 @@ def test_records_are_what_their_schema_says() -> None:
     [
         (("--host", "hgx-h100"), "whatif requires --count or --cluster"),
         (("--count", "16"), "whatif requires a host"),
-        (("--count", "1", "--host", "hgx-h100"), "1 host needs no network"),
-        (("--count", "0", "--host", "hgx-h100"), "0 hosts make no sense"),
+        (("--count", "1", "--host", "hgx-h100"), "a design must have at least 2 hosts, got 1"),
+        (("--count", "0", "--host", "hgx-h100"), "hosts must be 1 to 1000000, got 0"),
         ((*SIXTEEN, "--host", "mi300x", "--vary", "nics=2,4"), "--vary requires a single --host, got 2"),
         ((*SIXTEEN, "--vary", "nics"), "--vary must be KEY=A,B, got 'nics'"),
         ((*SIXTEEN, "--vary", "nics=2,,4"), "--vary must be KEY=A,B"),
@@ -180,8 +180,8 @@ def test_a_host_whose_ports_have_no_rate_cannot_be_judged(tmp_path: Path) -> Non
     [
         ('title = "x"\ncurrency = "EUR"\nnic = 1\n', "no gpu_host, cable, optic, leaf_port, spine_port"),
         ('title = "x"\ncurrency = "EUR"\nnics = 1\n', "is not a price list"),
-        ('title = "x"\ncurrency = "EUR"\nnic = nan\n', "the price of nic is nan"),
-        ('title = "x"\ncurrency = "EUR"\nnic = -5\n', "the price of nic is -5"),
+        ('title = "x"\ncurrency = "EUR"\nnic = nan\n', "the price of nic must be 0 to 1e+09, got nan"),
+        ('title = "x"\ncurrency = "EUR"\nnic = -5\n', "the price of nic must be 0 to 1e+09, got -5"),
         ('title = "x"\ncurrency = "nine chars"\n', "must have a title and a currency"),
         ("nic = 1\n", "is not a price list"),
         ("\x00", "is not a price list"),

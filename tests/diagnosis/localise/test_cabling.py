@@ -74,7 +74,7 @@ def test_planned_cables_make_the_fabric_that_is_searched() -> None:
     [
         ([("a", "1", "b", "1"), ("a", "1", "c", "1")], "both end at a port 1"),
         ([("a", "", "b", "1")], "empty or invalid name"),
-        ([("a", "1", "b", "1"), ("b", "2", "a", "2")], "in a circle"),
+        ([("a", "1", "b", "1"), ("b", "2", "a", "2")], "form a cycle"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(rows: list[tuple[str, str, str, str]], says: str) -> None:
